@@ -1,0 +1,33 @@
+# Every target makes .venv and installs what it needs; a fresh machine needs python3 and nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check format bench clean
+
+demo: .venv/ready
+	$(BIN)/tmt train configs/tiny.yaml
+	$(BIN)/tmt translate -m runs/tiny "这只动物没有穿过街道，因为它太累了。"
+	$(BIN)/tmt explain -m runs/tiny "这只动物没有穿过街道，因为它太累了。" -o runs/tiny/explain
+
+test: .venv/ready
+	$(BIN)/pytest
+
+check: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/ready
+	$(BIN)/python scripts/bench_train.py
+
+clean:
+	rm -rf .venv
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@

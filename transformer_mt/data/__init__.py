@@ -1,0 +1,1 @@
+"""Text: sources, cleaning, tokenizer, encoded corpus, batches."""

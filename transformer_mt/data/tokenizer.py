@@ -1,0 +1,232 @@
+"""Text ↔ ids with one SentencePiece model: train, load, encode, decode.
+
+Comes in: text, one sentence each. Goes out: a model file, and lists of ids without BOS and EOS.
+This file knows the special ids, and nothing of corpora, batches or which side a text is from.
+"""
+
+import logging
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+
+from transformer_mt.config import TokenizerConfig
+from transformer_mt.errors import TokenizerError
+from transformer_mt.files import writing
+from transformer_mt.languages import is_unspaced
+
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
+
+MAX_SENTENCES = 2_000_000  # more text hardly changes the pieces, but takes memory
+MAX_SENTENCE_BYTES = 16_384
+# The scores of a unigram model depend on it, so it must not follow the number of cores.
+_THREADS = 4
+
+_log = logging.getLogger(__name__)
+
+
+class Tokenizer:
+    """A trained SentencePiece model with tmt's special ids."""
+
+    def __init__(self, model: bytes, *, where: str) -> None:
+        """Open a serialised SentencePiece model.
+
+        Args:
+            model: the bytes of a model file.
+            where: what to call it in errors.
+        Raises:
+            TokenizerError: not a SentencePiece model, or one with other special ids.
+        """
+        try:
+            if not model:
+                raise RuntimeError("the file is empty")
+            self._model = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise TokenizerError(
+                f"{where}: not a SentencePiece model ({error}); copy the file again, or make it "
+                "with tmt tokenizer train"
+            ) from error
+        names = ("pad", "unk", "bos", "eos")
+        found = [getattr(self._model, f"{name}_id")() for name in names]
+        if found != [PAD_ID, UNK_ID, BOS_ID, EOS_ID]:
+            ids = ", ".join(f"{name} {id_}" for name, id_ in zip(names, found, strict=True))
+            raise TokenizerError(
+                f"{where}: its special ids are {ids} (-1: none), but tmt needs pad {PAD_ID}, "
+                f"unk {UNK_ID}, bos {BOS_ID}, eos {EOS_ID}; make it with tmt tokenizer train"
+            )
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Read a model file.
+
+        Raises:
+            TokenizerError: missing, unreadable, or not a model made by tmt.
+        """
+        try:
+            return cls(path.read_bytes(), where=str(path))
+        except FileNotFoundError as error:
+            raise TokenizerError(
+                f"{path}: no such tokenizer; make it with tmt tokenizer train"
+            ) from error
+        except OSError as error:
+            raise TokenizerError(f"{path}: cannot be read: {error.strerror}") from error
+
+    @property
+    def vocab_size(self) -> int:
+        return self._model.get_piece_size()
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text, without BOS and EOS; an empty or blank text gives [].
+
+        No text gives a special id other than UNK_ID: a literal `</s>` is three or four characters.
+        """
+        return self._model.encode([_utf8(text) for text in texts])
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Text of each sequence; PAD_ID, BOS_ID and EOS_ID are left out, UNK_ID shows as ⁇.
+
+        Raises:
+            IndexError: an id is not below `vocab_size`.
+        """
+        silent = {PAD_ID, BOS_ID, EOS_ID}
+        kept = [[int(id_) for id_ in sequence if id_ not in silent] for sequence in ids]
+        return self._model.decode(kept) if kept else []
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Spelling of each id; `▁` is a space, `<0x41>` a byte."""
+        return [self._model.id_to_piece(int(id_)) for id_ in ids]
+
+    def unknown_rate(self, texts: Iterable[str]) -> float:
+        """Share of pieces that are UNK, in [0, 1]: text which decoding cannot give back."""
+        return self._share(texts, self._model.is_unknown)
+
+    def byte_rate(self, texts: Iterable[str]) -> float:
+        """Share of pieces that are single bytes, in [0, 1]: characters outside the vocabulary."""
+        return self._share(texts, self._model.is_byte)
+
+    def _share(self, texts: Iterable[str], counts: Callable[[int], bool]) -> float:
+        ids = [id_ for sequence in self.encode(list(texts)) for id_ in sequence]
+        return sum(map(counts, ids)) / len(ids) if ids else 0.0
+
+
+def train_tokenizer(
+    texts: Iterable[str],
+    out_path: Path,
+    cfg: TokenizerConfig,
+    languages: Sequence[str],
+    *,
+    seed: int,
+) -> Tokenizer:
+    """Learn a vocabulary and write it to `out_path`; the same call writes the same bytes.
+
+    Args:
+        texts: one sentence each; at most `MAX_SENTENCES` of them, drawn with `seed`, are used.
+        languages: canonical codes of the text; two of them for a joint vocabulary.
+    Raises:
+        TokenizerError: no text, or a vocabulary size that this text cannot give.
+    """
+    sentences = _draw(_usable(texts, out_path), MAX_SENTENCES, seed)
+    if not sentences:
+        raise TokenizerError(
+            f"{out_path}: no text to learn a tokenizer from: all lines are blank or longer than "
+            f"{MAX_SENTENCE_BYTES} bytes; check data.train"
+        )
+    model = BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=map(_utf8, sentences), model_writer=model, **_options(cfg, languages)
+        )
+    except RuntimeError as error:
+        raise _training_error(error, cfg, out_path) from error
+    tokenizer = Tokenizer(model.getvalue(), where=str(out_path))
+    if tokenizer.vocab_size < cfg.vocab_size:
+        raise TokenizerError(
+            f"{out_path}: tokenizer.vocab_size {cfg.vocab_size} is too large for this corpus: the "
+            f"largest possible is {tokenizer.vocab_size}; set tokenizer.vocab_size to "
+            f"{tokenizer.vocab_size} or less"
+        )
+    with writing(out_path) as temporary:
+        temporary.write_bytes(model.getvalue())
+    return tokenizer
+
+
+def _options(cfg: TokenizerConfig, languages: Sequence[str]) -> dict[str, Any]:
+    """SentencePiece's settings for a vocabulary of these languages."""
+    unspaced = [is_unspaced(code) for code in languages]
+    coverage = cfg.character_coverage
+    if coverage == "auto":
+        # Scripts of thousands of characters have a tail that would crowd out whole words.
+        coverage = 0.9995 if any(unspaced) else 1.0
+    return {
+        "model_type": cfg.type,
+        "vocab_size": cfg.vocab_size,
+        # Too large a vocabulary gives the largest possible one, whose size the error can then name.
+        "hard_vocab_limit": False,
+        "character_coverage": coverage,
+        "byte_fallback": cfg.byte_fallback,
+        # The other rules are not undone by decoding: they fold ，。！ into ASCII, … into three
+        # dots, ½ into 1⁄2. Cleaning has already brought text to NFC, so nothing is left to unify.
+        "normalization_rule_name": "identity",
+        # Without spaces between words, a first piece that stands for a space wastes one token.
+        "add_dummy_prefix": not all(unspaced),
+        # A corpus without any space would else spell one as three bytes, decoded to a visible ▁.
+        "required_chars": "▁",
+        "max_sentence_length": MAX_SENTENCE_BYTES,
+        "num_threads": _THREADS,
+        "minloglevel": 2,
+        **{"pad_id": PAD_ID, "unk_id": UNK_ID, "bos_id": BOS_ID, "eos_id": EOS_ID},
+        **{"pad_piece": PAD, "unk_piece": UNK, "bos_piece": BOS, "eos_piece": EOS},
+    }
+
+
+def _usable(texts: Iterable[str], out_path: Path) -> Iterator[str]:
+    """Drop blank lines, and lines that SentencePiece would drop without a word."""
+    too_long = 0
+    for text in texts:
+        if len(_utf8(text)) > MAX_SENTENCE_BYTES:
+            too_long += 1
+        elif text and not text.isspace():
+            yield text
+    if too_long:
+        _log.warning(
+            "%s: %d lines longer than %d bytes are left out of the training of the tokenizer",
+            *(out_path, too_long, MAX_SENTENCE_BYTES),
+        )
+
+
+def _draw(texts: Iterable[str], limit: int, seed: int) -> list[str]:
+    """A uniform sample of a stream (reservoir sampling); all of it if there are ≤ `limit`.
+
+    SentencePiece can sample too, but with a seed of its own that cannot be set.
+    """
+    generator = random.Random(seed)
+    drawn: list[str] = []
+    for n_seen, text in enumerate(texts):
+        if n_seen < limit:
+            drawn.append(text)
+        elif (place := generator.randrange(n_seen + 1)) < limit:
+            drawn[place] = text
+    return drawn
+
+
+def _training_error(error: RuntimeError, cfg: TokenizerConfig, out_path: Path) -> TokenizerError:
+    needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
+    if needed is None:
+        return TokenizerError(f"{out_path}: SentencePiece cannot learn a tokenizer: {error}")
+    least = needed[1]
+    bytes_ = "the 256 bytes of tokenizer.byte_fallback, " if cfg.byte_fallback else ""
+    return TokenizerError(
+        f"{out_path}: tokenizer.vocab_size {cfg.vocab_size} is too small for this corpus: its "
+        f"characters, {bytes_}and 4 special pieces need {least}; set tokenizer.vocab_size to "
+        f"{least} or more"
+    )
+
+
+def _utf8(text: str) -> bytes:
+    """UTF-8, with ? for lone surrogates, which come from undecodable arguments and broken JSON."""
+    return text.encode("utf-8", errors="replace")

@@ -1,0 +1,449 @@
+"""An experiment from raw text to a scored model directory, stage by stage.
+
+Comes in: a configuration and a run directory. Goes out: the model directory and its scores. Each
+stage writes one directory and knows the fingerprint of what it was made from, so that the same
+command again does only what is missing: changing the learning rate redoes no tokenizer, changing
+the corpus redoes everything after it.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transformer_mt import __version__
+from transformer_mt.config import Config, load_config
+from transformer_mt.data.batching import collate, plan_epoch
+from transformer_mt.data.clean import prepare_corpus, read_clean, test_names
+from transformer_mt.data.corpus import source_files
+from transformer_mt.data.dataset import EncodedCorpus, encode_corpus, open_corpus
+from transformer_mt.data.tokenizer import PAD_ID, Tokenizer, train_tokenizer
+from transformer_mt.errors import TmtError
+from transformer_mt.files import fingerprint, remove, sha256, write_json, write_text, writing
+from transformer_mt.inference.metrics import Score, Scorer
+from transformer_mt.inference.translator import Translator
+from transformer_mt.model.transformer import Transformer
+from transformer_mt.model_dir import (
+    build_model,
+    load_tokenizers,
+    load_weights,
+    read_metadata,
+    save_model_dir,
+    tokenizer_paths,
+)
+from transformer_mt.plots import write_curves
+from transformer_mt.runtime import (
+    choose_device,
+    choose_precision,
+    keep_memory,
+    peak_memory_mib,
+    seed_all,
+    stop_on_signals,
+)
+from transformer_mt.training.checkpoint import CheckpointStore
+from transformer_mt.training.log import TrainingLog
+from transformer_mt.training.loss import OutputLoss
+from transformer_mt.training.trainer import Outcome, Trainer
+
+Say = Callable[[str], None]
+Scores = dict[str, dict[str, Score]]  # test set → metric → score
+
+
+class Run:
+    """Where the things of one experiment lie."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.config_path = directory / "config.yaml"
+        self.clean_dir = directory / "data" / "clean"
+        self.tokenizer_dir = directory / "data" / "tokenizer"
+        self.encoded_dir = directory / "data" / "encoded"
+        self.checkpoints_dir = directory / "checkpoints"
+        self.metrics_path = directory / "metrics.jsonl"
+        self.curves_path = directory / "curves.png"
+        self.translations_dir = directory / "translations"
+        self.model_dir = directory / "model"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `train_experiment` leaves behind; `metadata` is None if a signal stopped it."""
+
+    run: Run
+    outcome: Outcome
+    metadata: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The corpus, ready for training, and the fingerprint of all that it was made from."""
+
+    tokenizers: tuple[Tokenizer, Tokenizer]
+    train: EncodedCorpus
+    dev: EncodedCorpus
+    fingerprint: str
+
+
+def train_experiment(cfg: Config, run: Run, *, fresh: bool, say: Say) -> Result:
+    """Do everything that is missing, in order; see the module's docstring.
+
+    Args:
+        fresh: forget checkpoints, metrics and model first; prepared data stays.
+    Raises:
+        TmtError: what a user can mend; nothing that was finished before is lost.
+    """
+    keep_memory()
+    run.directory.mkdir(parents=True, exist_ok=True)
+    with _only_process_in(run.directory):
+        if fresh:
+            for path in (run.checkpoints_dir, run.metrics_path, run.model_dir):
+                remove(path)
+        prepared = prepare(cfg, run, say)
+        write_text(run.config_path, cfg.to_yaml())
+        trainer, outcome = _train(cfg, run, prepared, say)
+        if outcome.stopped_by == "signal":
+            return Result(run, outcome, None)
+        return Result(run, outcome, _finish(cfg, run, prepared, trainer, outcome, say))
+
+
+def prepare(cfg: Config, run: Run, say: Say) -> Prepared:
+    """Clean text, tokenizers, encoded corpus."""
+    data_print = data_fingerprint(cfg)
+    tokenizer_print = fingerprint(data_print, cfg.tokenizer.model_dump())
+    encoded_print = fingerprint(tokenizer_print, cfg.data.max_length)
+    _stage(run.clean_dir, data_print, say, "data", lambda out: _clean(cfg, out, say))
+    _stage(
+        run.tokenizer_dir,
+        tokenizer_print,
+        say,
+        "tokenizer",
+        lambda out: _train_tokenizers(cfg, run, out, say),
+    )
+    tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
+    _stage(
+        run.encoded_dir,
+        encoded_print,
+        say,
+        "encode",
+        lambda out: _encode(cfg, run, tokenizers, out, say),
+    )
+    return Prepared(
+        tokenizers,
+        open_corpus(run.encoded_dir / "train"),
+        open_corpus(run.encoded_dir / "dev"),
+        encoded_print,
+    )
+
+
+def data_fingerprint(cfg: Config) -> str:
+    """Of the sources' content and of all settings that decide what the clean corpus is."""
+    root = Path(cfg.data.root)
+    sources = [*cfg.data.train, *cfg.data.dev, *cfg.data.test.values()]
+    files = [path for source in sources for path in source_files(source, cfg.languages, root)]
+    settings = cfg.data.model_dump(exclude={"root", "max_length"})
+    digests = [sha256(path) for path in files]
+    return fingerprint(__version__, cfg.languages.model_dump(), cfg.seed, settings, digests)
+
+
+def _stage(directory: Path, made_from: str, say: Say, name: str, make: Say | Any) -> None:
+    """Make `directory` unless it was made from the same inputs before."""
+    marker = directory / "stage.json"
+    if marker.is_file() and json.loads(marker.read_text())["made_from"] == made_from:
+        say(f"[{name}] up to date: {directory}")
+        return
+    say(f"[{name}] making {directory}")
+    with writing(directory) as temporary:
+        make(temporary)
+        write_json(temporary / "stage.json", {"made_from": made_from})
+
+
+def _clean(cfg: Config, out_dir: Path, say: Say) -> None:
+    for line in prepare_corpus(cfg, out_dir).summary():
+        say(f"  {line}")
+
+
+def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
+    out_dir.mkdir(parents=True)
+    paths = tokenizer_paths(out_dir, joint=cfg.tokenizer.joint)
+    codes = [cfg.languages.src, cfg.languages.tgt]
+    texts = read_clean(run.clean_dir, "train")
+    dev = read_clean(run.clean_dir, "dev")
+    if cfg.tokenizer.joint:
+        both = [*texts[0], *texts[1]]
+        jobs = [(both, [*dev[0], *dev[1]], paths[0], codes)]
+    else:
+        jobs = [(texts[i], dev[i], paths[i], [codes[i]]) for i in (0, 1)]
+    for train_texts, dev_texts, path, languages in jobs:
+        tokenizer = train_tokenizer(train_texts, path, cfg.tokenizer, languages, seed=cfg.seed)
+        say(
+            f"  {' + '.join(languages)}: {tokenizer.vocab_size} pieces; on dev "
+            f"{100 * tokenizer.unknown_rate(dev_texts):.3f} % unknown, "
+            f"{100 * tokenizer.byte_rate(dev_texts):.3f} % bytes"
+        )
+
+
+def _encode(
+    cfg: Config, run: Run, tokenizers: tuple[Tokenizer, Tokenizer], out_dir: Path, say: Say
+) -> None:
+    for part, max_length in (("train", cfg.data.max_length), ("dev", None)):
+        pairs = zip(*read_clean(run.clean_dir, part), strict=True)
+        report = encode_corpus(pairs, tokenizers, out_dir / part, max_length=max_length)
+        too_long = f", {report.too_long} pairs too long" if report.too_long else ""
+        say(
+            f"  {part}: {report.kept} pairs{too_long}; {report.src_tokens} source and "
+            f"{report.tgt_tokens} target tokens"
+        )
+
+
+def _train(cfg: Config, run: Run, prepared: Prepared, say: Say) -> tuple[Trainer, Outcome]:
+    device = choose_device()
+    dtype = choose_precision(cfg.train.precision, device)
+    seed_all(cfg.seed, "initial weights")
+    model = build_model(cfg, prepared.tokenizers).to(device)
+    identity = {"model": cfg.model.model_dump(), "data": prepared.fingerprint, "seed": cfg.seed}
+    trainer = Trainer(
+        cfg,
+        model,
+        prepared.train,
+        CheckpointStore(run.checkpoints_dir, identity),
+        dtype=dtype,
+        validate=_validation(cfg, run, prepared, model),
+    )
+    trainer.resume(say)
+    _announce(cfg, prepared, model, device, dtype, trainer, say)
+    tensorboard_dir = run.directory / "tensorboard" if cfg.train.tensorboard else None
+    log = TrainingLog(
+        run.metrics_path,
+        resume_update=trainer.progress.update,
+        max_updates=cfg.train.max_updates,
+        tensorboard_dir=tensorboard_dir,
+    )
+    with log, stop_on_signals() as stop:
+        outcome = trainer.run(log, stop)
+    if log.records:
+        write_curves(log.records, run.curves_path)
+    return trainer, outcome
+
+
+def _announce(
+    cfg: Config,
+    prepared: Prepared,
+    model: Transformer,
+    device: torch.device,
+    dtype: torch.dtype,
+    trainer: Trainer,
+    say: Say,
+) -> None:
+    n_parameters = sum(p.numel() for p in model.parameters())
+    precision = str(dtype).removeprefix("torch.")
+    say(f"[train] {n_parameters / 1e6:.1f} M parameters · {device} · {precision}")
+    uniform, unigram = baseline_losses(prepared.train, prepared.tokenizers[1].vocab_size)
+    say(f"  loss of a uniform guess {uniform:.2f}, of word frequencies alone {unigram:.2f}")
+    say(
+        f"  peak lr {cfg.train.peak_lr(cfg.model.d_model):.2e} after {cfg.train.warmup_updates} "
+        f"updates of about {cfg.train.tokens_per_update} target tokens"
+    )
+    if trainer.progress.update:
+        say(f"  going on after update {trainer.progress.update}")
+
+
+def baseline_losses(corpus: EncodedCorpus, vocab_size: int) -> tuple[float, float]:
+    """Nats per target token of a uniform guess and of the unigram distribution of `corpus`."""
+    counts = torch.zeros(vocab_size, dtype=torch.float64)
+    for start in range(0, len(corpus.tgt.ids), 1 << 24):
+        ids = torch.from_numpy(corpus.tgt.ids[start : start + (1 << 24)].astype("int64"))
+        counts += torch.bincount(ids, minlength=vocab_size)
+    probs = counts[counts > 0] / counts.sum()
+    uniform = torch.tensor(float(vocab_size)).log().item()
+    return uniform, -(probs * probs.log()).sum().item()
+
+
+def _validation(
+    cfg: Config, run: Run, prepared: Prepared, model: Transformer
+) -> Callable[[], dict[str, float]]:
+    """A function that scores the current weights on dev: loss, and BLEU and chrF of greedy search."""
+    translator = Translator(model, prepared.tokenizers, cfg)
+    scorer = Scorer(cfg.languages.tgt)
+    srcs, refs = read_clean(run.clean_dir, "dev")
+
+    def validate() -> dict[str, float]:
+        hyps = [translation.text for translation in translator.translate(srcs, beam=1)]
+        scores = scorer.score(hyps, refs, ("bleu", "chrf"))
+        loss = dev_loss(model, prepared.dev, cfg.train.max_tokens)
+        return {"loss": loss, **{name: score.score for name, score in scores.items()}}
+
+    return validate
+
+
+@torch.no_grad()
+def dev_loss(model: Transformer, dev: EncodedCorpus, max_tokens: int) -> float:
+    """Cross-entropy without smoothing, in nats per target token."""
+    model.eval()
+    plan = plan_epoch(
+        dev.src.lengths,
+        dev.tgt.lengths,
+        max_tokens=max_tokens,
+        tokens_per_update=max_tokens,
+        seed=0,
+        epoch=0,
+    )
+    output_loss = OutputLoss(0.0, PAD_ID)
+    nll, n_tokens = 0.0, 0
+    for indices in plan.batches():
+        batch = collate(dev, indices).to(model.output.weight.device)
+        sums = output_loss(model(batch.src, batch.tgt_in), model.output.weight, batch.tgt_out)
+        nll += sums.nll.item()
+        n_tokens += sums.n_tokens
+    return nll / n_tokens
+
+
+def _finish(
+    cfg: Config, run: Run, prepared: Prepared, trainer: Trainer, outcome: Outcome, say: Say
+) -> dict[str, Any]:
+    """Choose the weights, score them on every test set, write the model directory."""
+    progress = outcome.progress
+    finished = fingerprint(
+        trainer.store.identity, progress.update, cfg.decode.model_dump(), cfg.train.average
+    )
+    if (run.model_dir / "metadata.json").is_file():
+        metadata = read_metadata(run.model_dir)
+        if metadata["finished"] == finished:
+            return metadata
+    weights, chosen = _choose_weights(cfg, trainer, say)
+    load_weights(trainer.model, weights)
+    translator = Translator(trainer.model.eval(), prepared.tokenizers, cfg)
+    scores = {name: score_test(translator, run, name) for name in test_names(run.clean_dir)}
+    metadata = {
+        "name": cfg.name,
+        "finished": finished,
+        "trained": {
+            "updates": progress.update,
+            "epochs": progress.epoch,
+            "minutes": round(progress.seconds / 60, 2),
+            "stopped_by": outcome.stopped_by,
+            "skipped_updates": progress.skipped,
+            "peak_memory_mib": round(peak_memory_mib()),
+            "weights": chosen,
+        },
+        "data": {
+            "fingerprint": prepared.fingerprint,
+            "train": [str(source) for source in cfg.data.train],
+            "train_pairs": len(prepared.train),
+        },
+        "decode": cfg.decode.model_dump(),
+        "scores": {
+            name: {metric: score.to_json() for metric, score in by_metric.items()}
+            for name, by_metric in scores.items()
+        },
+    }
+    save_model_dir(run.model_dir, cfg, weights, run.tokenizer_dir, metadata)
+    return read_metadata(run.model_dir)
+
+
+def _choose_weights(
+    cfg: Config, trainer: Trainer, say: Say
+) -> tuple[dict[str, torch.Tensor], str]:
+    """Of the best checkpoint and the mean of the last ones, what is better on dev."""
+    progress, store, metric = trainer.progress, trainer.store, cfg.train.metric
+    best = f"best on dev, update {progress.best_update}"
+    shown = abs(progress.best_metric)
+    if cfg.train.average < 2 or len(store.validated_updates()) < 2:
+        say(f"[choose] dev {metric} {shown:.2f}: {best}")
+        return store.weights(progress.best_update), best
+    weights, updates = store.average(cfg.train.average)
+    load_weights(trainer.model, weights)
+    trainer.model.eval()
+    averaged = trainer.validate()[metric]
+    average = f"mean of the {len(updates)} checkpoints {updates[0]} … {updates[-1]}"
+    value = -averaged if metric == "loss" else averaged
+    better = value >= progress.best_metric
+    say(
+        f"[choose] dev {metric}: {averaged:.2f} {average}; {shown:.2f} {best}. "
+        f"Taking the {'mean' if better else 'best'}"
+    )
+    return (weights, average) if better else (store.weights(progress.best_update), best)
+
+
+def score_test(translator: Translator, run: Run, name: str) -> dict[str, Score]:
+    """Translate a test set of the run with the configured beam, keep the output, score it."""
+    srcs, refs = read_clean(run.clean_dir, f"test.{name}")
+    hyps = [translation.text for translation in translator.translate(srcs)]
+    write_text(run.translations_dir / f"{name}.txt", "".join(f"{hyp}\n" for hyp in hyps))
+    return Scorer(translator.cfg.languages.tgt).score(hyps, refs, ("bleu", "chrf"))
+
+
+def average_run(run: Run, out_dir: Path, n_last: int) -> list[int]:
+    """Write a model directory with the mean of a run's last validated checkpoints.
+
+    Returns:
+        The updates of the checkpoints that were averaged.
+    Raises:
+        TmtError: the run has none, or `out_dir` exists.
+    """
+    if out_dir.exists():
+        raise TmtError(f"{out_dir} exists; name a new directory")
+    cfg = load_config(run.config_path)
+    store = CheckpointStore(run.checkpoints_dir, {})
+    if not store.validated_updates():
+        raise TmtError(f"{run.directory}: no validated checkpoint to average")
+    weights, updates = store.average(n_last)
+    chosen = f"mean of the {len(updates)} checkpoints {updates[0]} … {updates[-1]}"
+    metadata = {
+        "name": cfg.name,
+        "finished": "",
+        "trained": {"updates": updates[-1], "weights": chosen},
+        "data": {"train": [str(source) for source in cfg.data.train]},
+        "decode": cfg.decode.model_dump(),
+        "scores": {},
+    }
+    save_model_dir(out_dir, cfg, weights, run.tokenizer_dir, metadata)
+    return updates
+
+
+def find_model(path: Path | None) -> Path:
+    """The model directory that `path` means: itself, or the one in a run directory.
+
+    Args:
+        path: None: the newest finished run under `runs/`.
+    Raises:
+        TmtError: there is none.
+    """
+    if path is not None:
+        inside = path / "model"
+        return inside if (inside / "metadata.json").is_file() else path
+    finished = Path("runs").glob("*/model/metadata.json")
+    newest = max(finished, key=lambda file: file.stat().st_mtime, default=None)
+    if newest is None:
+        raise TmtError(
+            "no finished run under runs/; train one (tmt train configs/tiny.yaml) "
+            "or name a model directory with -m"
+        )
+    return newest.parent
+
+
+class _only_process_in:
+    """Holds the lock of a run directory; it goes with the process, however that ends."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / ".lock"
+
+    def __enter__(self) -> None:
+        self._file = self._path.open("w")
+        try:
+            import fcntl
+        except ModuleNotFoundError:  # no such locks on this system
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.close()
+            raise TmtError(
+                f"{self._path.parent}: another tmt train is at work here; wait for it, or use "
+                "another --run-dir"
+            ) from error
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()

@@ -1,0 +1,105 @@
+"""Writing so that nothing half-written is ever read: temporary name, flush, rename.
+
+This file knows paths and bytes only.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.errors import TmtError
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; on success it becomes `path`, on failure it goes.
+
+    The body may create a file or a directory there. An existing directory at `path` is replaced.
+    Raises:
+        TmtError: the disk is full, or the place cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    remove(temporary)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        _flush(temporary)
+        if path.is_dir():
+            # Between these two steps `path` is absent, which readers treat as not yet made.
+            old = path.with_name(f".{path.name}.{os.getpid()}.old")
+            os.replace(path, old)
+            os.replace(temporary, path)
+            remove(old)
+        else:
+            os.replace(temporary, path)
+    except OSError as error:
+        remove(temporary)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            free = shutil.disk_usage(_nearest_existing(path)).free / 2**20
+            raise TmtError(
+                f"{path}: the disk is full ({free:.0f} MiB free); nothing was overwritten. "
+                "Make room and run the same command again"
+            ) from error
+        raise TmtError(f"{path}: cannot be written: {error.strerror or error}") from error
+    except BaseException:
+        remove(temporary)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole UTF-8 file atomically."""
+    with writing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def write_with(path: Path, write: Callable[[Path], object]) -> None:
+    """Let a library write to a temporary name, then rename."""
+    with writing(path) as temporary:
+        write(temporary)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a directory, if there is one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sha256(path: Path) -> str:
+    """Hexadecimal digest of a file's bytes."""
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def fingerprint(*parts: Any) -> str:
+    """Short digest of plain values; equal values give equal digests in every process."""
+    text = json.dumps(parts, ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _flush(path: Path) -> None:
+    """Force the bytes to the disk, so that a rename never outlives the content."""
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    for file in files:
+        with file.open("rb") as handle:
+            os.fsync(handle.fileno())
+
+
+def _nearest_existing(path: Path) -> Path:
+    while not path.exists():
+        path = path.parent
+    return path

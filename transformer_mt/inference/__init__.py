@@ -1,0 +1,1 @@
+"""Everything that reads a model directory: search, translation, scores, explanations."""

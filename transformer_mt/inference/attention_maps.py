@@ -1,0 +1,130 @@
+"""What one translation looked at: the attention weights of every layer and head, with labels.
+
+Comes in: arrays and pieces of one sentence. Goes out: the map that somebody picked, with the labels
+of its rows and columns. This file does not know where weights come from or how they are drawn.
+Layers and heads are numbered from 1 here, as in the paper and on every picture.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_mt.errors import ConfigError
+
+Kind = Literal["encoder", "decoder", "cross"]
+Choice = int | Literal["mean"]  # one layer or head, from 1, or the mean over all of them
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+TITLES: dict[Kind, str] = {
+    "encoder": "Encoder self-attention",
+    "decoder": "Decoder self-attention",
+    "cross": "Cross-attention",
+}
+EXPLANATIONS: dict[Kind, str] = {
+    "encoder": "Each row is a source piece and shows how much of every source piece it takes in; "
+    "queries, keys and values all come from the source.",
+    "decoder": "Each row is a step of the decoder and shows which target pieces it takes in; a "
+    "step cannot see the pieces that come after it, so the upper triangle is exactly 0.",
+    "cross": "Each row is a step of the decoder and shows which source pieces it takes in; queries "
+    "come from the decoder, keys and values from the encoder's output.",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionMaps:
+    """The weights of one sentence; each row of a map sums to 1 (L layers, H heads)."""
+
+    src_pieces: list[str]  # S, ends with "</s>"
+    tgt_in_pieces: list[str]  # T, starts with "<s>": what step t reads
+    tgt_out_pieces: list[str]  # T, ends with "</s>": what step t writes
+    encoder: NDArray[np.float32]  # (L, H, S, S)
+    decoder: NDArray[np.float32]  # (L, H, T, T)
+    cross: NDArray[np.float32]  # (L, H, T, S)
+    top_words: list[list[tuple[str, float]]]  # T entries: best next pieces with probability
+    translation: str
+    source: str
+
+    def __post_init__(self) -> None:
+        n_src, n_tgt = len(self.src_pieces), len(self.tgt_in_pieces)
+        sides = {"encoder": (n_src, n_src), "decoder": (n_tgt, n_tgt), "cross": (n_tgt, n_src)}
+        for kind, shape in sides.items():
+            found = getattr(self, kind).shape
+            if len(found) != 4 or found[2:] != shape:
+                raise ValueError(f"{kind} weights are {found}, expected (L, H, *{shape})")
+        if len(self.tgt_out_pieces) != n_tgt or len(self.top_words) != n_tgt:
+            raise ValueError(
+                f"{n_tgt} steps read a piece, {len(self.tgt_out_pieces)} write one and "
+                f"{len(self.top_words)} have best pieces"
+            )
+
+    def weights(self, kind: Kind) -> NDArray[np.float32]:
+        """All weights of a kind, (L, H, rows, columns)."""
+        return {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[kind]
+
+    def pick(self, kind: Kind, layer: Choice, head: Choice) -> NDArray[np.float32]:
+        """One map, or the mean of several.
+
+        Returns:
+            (rows, columns); every row sums to 1.
+        Raises:
+            ConfigError: there is no such layer or head.
+        """
+        weights = self.weights(kind)
+        weights = _pick_axis(weights, layer, f"{kind} attention: layer")
+        return _pick_axis(weights, head, f"{kind} attention: head")
+
+    def masked(self, kind: Kind) -> NDArray[np.bool_]:
+        """(rows, columns), True = may not be seen: exactly 0 in all layers and heads."""
+        return np.asarray((self.weights(kind) == 0).all(axis=(0, 1)))
+
+    def row_pieces(self, kind: Kind) -> list[str]:
+        """The pieces whose queries ask: those that the encoder or the decoder reads."""
+        return self.src_pieces if kind == "encoder" else self.tgt_in_pieces
+
+    def column_pieces(self, kind: Kind) -> list[str]:
+        """The pieces whose keys answer."""
+        return self.tgt_in_pieces if kind == "decoder" else self.src_pieces
+
+    def written_pieces(self, kind: Kind) -> list[str] | None:
+        """What the step of each row writes; None for the encoder, which writes nothing."""
+        return None if kind == "encoder" else self.tgt_out_pieces
+
+
+def _pick_axis(weights: NDArray[np.float32], choice: Choice, what: str) -> NDArray[np.float32]:
+    """Take one entry of the first axis of the two leading ones, or their mean."""
+    if choice == "mean":
+        return np.asarray(weights.mean(axis=0, dtype=np.float32))
+    check_choice(choice, len(weights), what)
+    return np.asarray(weights[choice - 1])
+
+
+def check_choice(choice: int, n_choices: int, what: str) -> None:
+    """Raises: ConfigError: there is no such number; `what` is, say, "cross attention: layer"."""
+    if not 1 <= choice <= n_choices:
+        allowed = "only 1" if n_choices == 1 else f"1 to {n_choices}"
+        raise ConfigError(f"{what} {choice}: this model has {allowed}; or ask for the mean")
+
+
+def parse_choice(text: str, option: str) -> Choice:
+    """Read a layer or head from the command line.
+
+    Args:
+        text: a number from 1, or "mean". option: for the message, for example "--layer".
+    Raises:
+        ConfigError: neither of them.
+    """
+    if text == "mean":
+        return "mean"
+    if not (text.isascii() and text.isdigit()) or int(text) == 0:
+        raise ConfigError(f"{option} {text}: expected a number, counted from 1, or mean")
+    return int(text)
+
+
+def parse_kind(text: str, option: str = "--kind") -> Kind:
+    """Raises: ConfigError: `text` is not one of encoder, decoder, cross."""
+    for kind in KINDS:
+        if kind == text:
+            return kind
+    raise ConfigError(f"{option} {text}: allowed are {', '.join(KINDS)}")

@@ -1,0 +1,103 @@
+"""Scores of a model or of finished translations, and what a model directory says of itself.
+
+Comes in: paths. Goes out: scores by test set and metric, plain values. Knows nothing of training.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.config import load_config
+from transformer_mt.data.clean import read_clean, test_names
+from transformer_mt.data.corpus import split_lines
+from transformer_mt.errors import DataError
+from transformer_mt.inference.metrics import Score, Scorer
+from transformer_mt.inference.translator import Translator
+from transformer_mt.languages import canonical_code, language_name
+from transformer_mt.model_dir import read_metadata
+
+Scores = dict[str, dict[str, Score]]  # test set → metric → score
+
+
+def evaluate_model(
+    model_dir: Path,
+    src_path: Path | None,
+    ref_path: Path | None,
+    metrics: Sequence[str],
+    *,
+    beam: int | None = None,
+    confidence: int = 0,
+) -> Scores:
+    """Translate and score.
+
+    Args:
+        src_path, ref_path: a test set; None: the test sets of the run that holds the model.
+        confidence: bootstrap samples for a 95 % interval; 0: no interval.
+    Raises:
+        DataError: no test set, or one that is not line-aligned.
+    """
+    if (src_path is None) != (ref_path is None):
+        raise DataError("--src and --ref go together")
+    if src_path is not None and ref_path is not None:
+        test_sets = {src_path.name: _read_test(src_path, ref_path)}
+    else:
+        test_sets = _test_sets_of_run(model_dir)
+    translator = Translator.load(model_dir)
+    scorer = Scorer(translator.cfg.languages.tgt)
+    results = {}
+    for name, (srcs, refs) in test_sets.items():
+        hyps = [translation.text for translation in translator.translate(srcs, beam=beam)]
+        results[name] = scorer.score(hyps, refs, tuple(metrics), confidence=confidence)
+    return results
+
+
+def evaluate_translations(
+    hyp_path: Path, ref_path: Path, language: str, metrics: Sequence[str], confidence: int
+) -> Scores:
+    """Score a file of translations against references."""
+    hyps, refs = _read_test(hyp_path, ref_path)
+    scorer = Scorer(canonical_code(language))
+    return {hyp_path.name: scorer.score(hyps, refs, tuple(metrics), confidence=confidence)}
+
+
+def describe_model(model_dir: Path) -> dict[str, Any]:
+    """Languages, sizes, training and scores of a model directory, as plain values."""
+    from safetensors import safe_open
+
+    metadata = read_metadata(model_dir)
+    cfg = load_config(model_dir / "config.yaml")
+    with safe_open(model_dir / "model.safetensors", framework="numpy") as weights:
+        names: list[str] = list(weights.keys())
+        shapes = [weights.get_slice(name).get_shape() for name in names]
+    n_parameters = sum(math.prod(shape) for shape in shapes)
+    languages = cfg.languages
+    return {
+        "model": str(model_dir),
+        "name": cfg.name,
+        "languages": f"{language_name(languages.src)} → {language_name(languages.tgt)}",
+        "parameters": n_parameters,
+        "architecture": cfg.model.model_dump(),
+        "tokenizer": cfg.tokenizer.model_dump(),
+        **{key: metadata[key] for key in ("trained", "data", "decode", "scores", "versions")},
+    }
+
+
+def _read_test(src_path: Path, ref_path: Path) -> tuple[list[str], list[str]]:
+    srcs, refs = list(split_lines(src_path)), list(split_lines(ref_path))
+    if len(srcs) != len(refs):
+        raise DataError(
+            f"{src_path} has {len(srcs)} lines but {ref_path} has {len(refs)}: "
+            "the files must be line-aligned"
+        )
+    return srcs, refs
+
+
+def _test_sets_of_run(model_dir: Path) -> dict[str, tuple[list[str], list[str]]]:
+    clean_dir = model_dir.parent / "data" / "clean"
+    names = test_names(clean_dir) if clean_dir.is_dir() else []
+    if not names:
+        raise DataError(
+            f"{model_dir} does not lie in a run directory with test sets; give --src and --ref"
+        )
+    return {name: read_clean(clean_dir, f"test.{name}") for name in names}

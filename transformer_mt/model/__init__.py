@@ -1,0 +1,1 @@
+"""The Transformer: tensors in, tensors out; knows no text, files or processes."""

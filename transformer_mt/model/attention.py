@@ -1,0 +1,205 @@
+"""Scaled dot-product and multi-head attention, and the cache that makes decoding incremental.
+
+Shapes, everywhere in tmt: `B` batch · `S` source length · `T` target length · `D` model width ·
+`H` heads · `Dh` head width = D / H · `F` FFN width · `V` vocabulary · `K` beam · `N` = B·K.
+
+Masks say in their names what True means: `attn_mask` True = *may attend*;
+`…_padding_mask` True = *is padding*. The one conversion is `may_attend`.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+# Below this many score cells per head, two batched products beat the fused kernel on a CPU
+# (docs/performance.md has the measurement); above it, not storing the scores wins.
+EXPLICIT_MAX_CELLS = 256 * 256
+
+
+def may_attend(padding_mask: Tensor) -> Tensor:
+    """Turn a key padding mask into an attention mask.
+
+    Args:
+        padding_mask: (B, S) bool, True = padding.
+    Returns:
+        (B, 1, 1, S) bool, True = may attend; broadcasts over heads and queries.
+    """
+    return ~padding_mask[:, None, None, :]
+
+
+def causal_mask(length: int, device: torch.device) -> Tensor:
+    """(1, 1, T, T) bool, True = may attend: position t sees positions ≤ t.
+
+    Source: Vaswani et al. 2017, section 3.2.3, third item.
+    """
+    ones = torch.ones(length, length, dtype=torch.bool, device=device)
+    return ones.tril()[None, None]
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, *, return_weights: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """softmax(QKᵀ / √Dh) V, one softmax along the keys for each query.
+
+    Source: Vaswani et al. 2017, section 3.2.1, formula 1.
+    Args:
+        q: (B, H, T, Dh). k, v: (B, H, S, Dh).
+        attn_mask: bool, broadcastable to (B, H, T, S), True = may attend; every query must have
+            at least one key. None: every key may be attended to.
+        return_weights: also return the softmax; takes the explicit path.
+    Returns:
+        The outputs (B, H, T, Dh) and the weights (B, H, T, S) or None.
+    """
+    n_cells = q.size(2) * k.size(2)
+    if not return_weights and (q.device.type != "cpu" or n_cells > EXPLICIT_MAX_CELLS):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask), None
+    scores = (q * q.size(-1) ** -0.5) @ k.transpose(-2, -1)  # (B, H, T, S)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf)
+    weights = scores.softmax(dim=-1)  # (B, H, T, S)
+    return weights @ v, (weights if return_weights else None)  # (B, H, T, Dh)
+
+
+class KeyValueCache:
+    """Keys and values of one attention layer for the target positions decoded so far.
+
+    The buffers grow by doubling, so that a step writes one position and copies nothing else.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._keys: Tensor | None = None  # (N, H, capacity, Dh)
+        self._values: Tensor | None = None
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the newest positions.
+
+        Args:
+            k, v: (N, H, t, Dh), usually t = 1.
+        Returns:
+            All keys and values so far, (N, H, length, Dh), views of the buffers.
+        """
+        end = self.length + k.size(2)
+        if self._keys is None or self._values is None or self._keys.size(2) < end:
+            self._grow(k, end)
+        assert self._keys is not None and self._values is not None
+        self._keys[:, :, self.length : end] = k
+        self._values[:, :, self.length : end] = v
+        self.length = end
+        return self._keys[:, :, :end], self._values[:, :, :end]
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep only these rows, in this order. Args: rows: (N',) int64."""
+        if self._keys is not None and self._values is not None:
+            self._keys = self._keys[rows]
+            self._values = self._values[rows]
+
+    def _grow(self, like: Tensor, needed: int) -> None:
+        n_rows, n_heads, _, head_width = like.shape
+        capacity = max(16, 2 * needed)
+        old_keys, old_values = self._keys, self._values
+        self._keys = like.new_empty(n_rows, n_heads, capacity, head_width)
+        self._values = torch.empty_like(self._keys)
+        if old_keys is not None and old_values is not None:
+            self._keys[:, :, : self.length] = old_keys[:, :, : self.length]
+            self._values[:, :, : self.length] = old_values[:, :, : self.length]
+
+
+class SelfAttention(nn.Module):
+    """Multi-head attention of a sequence over itself; Q, K, V from one fused projection.
+
+    Source: Vaswani et al. 2017, section 3.2.2.
+    """
+
+    def __init__(self, d_model: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv_proj = nn.Linear(d_model, 3 * d_model)  # rows: q, k, v
+        self.out_proj = nn.Linear(d_model, d_model)
+
+    def forward(
+        self,
+        x: Tensor,
+        attn_mask: Tensor | None,
+        cache: KeyValueCache | None = None,
+        weights: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Args:
+            x: (B, T, D). attn_mask: see `attend`.
+            cache: earlier positions of a decoder, extended by those of `x`.
+            weights: if given, the (B, H, T, S) attention weights are appended to it.
+        Returns:
+            (B, T, D).
+        """
+        q, k, v = (split_heads(y, self.heads) for y in self.qkv_proj(x).chunk(3, dim=-1))
+        if cache is not None:
+            k, v = cache.append(k, v)
+        outputs, head_weights = attend(q, k, v, attn_mask, return_weights=weights is not None)
+        if weights is not None and head_weights is not None:
+            weights.append(head_weights)
+        return self.out_proj(merge_heads(outputs))
+
+
+class CrossAttention(nn.Module):
+    """Multi-head attention of the decoder over the encoder's output.
+
+    Queries come from the decoder, keys and values from the memory, which does not change while a
+    sentence is decoded: `project_memory` is called once for it.
+    """
+
+    def __init__(self, d_model: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.q_proj = nn.Linear(d_model, d_model)
+        self.kv_proj = nn.Linear(d_model, 2 * d_model)  # rows: k, v
+        self.out_proj = nn.Linear(d_model, d_model)
+
+    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, S, D) → keys and values, each (B, H, S, Dh)."""
+        k, v = self.kv_proj(memory).chunk(2, dim=-1)
+        return split_heads(k, self.heads), split_heads(v, self.heads)
+
+    def forward(
+        self,
+        x: Tensor,
+        keys_values: tuple[Tensor, Tensor],
+        attn_mask: Tensor | None,
+        weights: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Args:
+            x: (B·K, T, D): K consecutive rows for each of the B sentences (K = 1 in training).
+            keys_values: from `project_memory`, (B, H, S, Dh) each.
+            attn_mask: broadcastable to (B, H, K·T, S), True = may attend.
+            weights: if given, the (B·K, H, T, S) attention weights are appended to it.
+        Returns:
+            (B·K, T, D).
+        """
+        k, v = keys_values
+        n_rows, length, _ = x.shape
+        # The beams of a sentence are more queries over the same keys: no copy of the memory.
+        q = self.q_proj(x).view(k.size(0), -1, x.size(-1))  # (B, K·T, D)
+        outputs, head_weights = attend(
+            split_heads(q, self.heads), k, v, attn_mask, return_weights=weights is not None
+        )
+        if weights is not None and head_weights is not None:
+            weights.append(_split_beams(head_weights, n_rows, length))
+        return self.out_proj(merge_heads(outputs).view(n_rows, length, -1))
+
+
+def _split_beams(weights: Tensor, n_rows: int, length: int) -> Tensor:
+    """(B, H, K·T, S) → (B·K, H, T, S)."""
+    batch, heads, _, source_length = weights.shape
+    weights = weights.view(batch, heads, -1, length, source_length).transpose(1, 2)
+    return weights.reshape(n_rows, heads, length, source_length)
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """(B, T, D) → (B, H, T, Dh)."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """(B, H, T, Dh) → (B, T, D): the heads side by side on the feature axis."""
+    return x.transpose(1, 2).flatten(2)

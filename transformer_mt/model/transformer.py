@@ -1,0 +1,316 @@
+"""The encoder-decoder Transformer of "Attention Is All You Need", in the order of the paper.
+
+Comes in: token ids. Goes out: hidden states and logits. This file knows no text, files, search or
+loss. Parameter names follow what converters to other formats expect. Shapes: see `attention.py`.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_mt.config import ModelConfig
+from transformer_mt.model.attention import (
+    CrossAttention,
+    KeyValueCache,
+    SelfAttention,
+    causal_mask,
+    may_attend,
+)
+from transformer_mt.model.dropout import Dropout
+
+LAYER_NORM_EPS = 1e-5
+
+
+def sinusoidal_positions(length: int, d_model: int) -> Tensor:
+    """The table of position encodings, sines and cosines interleaved.
+
+    PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same.
+    Source: Vaswani et al. 2017, section 3.5.
+    Returns:
+        (length, D) float32; row 0 is position 0.
+    """
+    positions = torch.arange(length, dtype=torch.float64)[:, None]
+    exponents = torch.arange(0, d_model, 2, dtype=torch.float64) / d_model
+    angles = positions / 10000**exponents  # (length, D / 2)
+    table = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (length, D / 2, 2)
+    return table.flatten(1).float()
+
+
+class Embedding(nn.Module):
+    """Token embeddings × √D plus position encodings, then dropout.
+
+    Source: Vaswani et al. 2017, sections 3.4, 3.5, 5.4.
+    """
+
+    positions: Tensor
+
+    def __init__(self, vocab_size: int, d_model: int, dropout: float) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocab_size, d_model)
+        self.dropout = Dropout(dropout)
+        self.register_buffer("positions", sinusoidal_positions(512, d_model), persistent=False)
+
+    def forward(self, ids: Tensor, start: int = 0) -> Tensor:
+        """(B, T) int64 → (B, T, D); `start` is the position of the first column."""
+        end = start + ids.size(1)
+        if end > self.positions.size(0):
+            table = sinusoidal_positions(2 * end, self.tokens.embedding_dim)
+            self.positions = table.to(self.positions)
+        x = self.tokens(ids) * math.sqrt(self.tokens.embedding_dim)
+        return self.dropout(x + self.positions[start:end])
+
+
+class FeedForward(nn.Module):
+    """max(0, x W₁ + b₁) W₂ + b₂ at each position alone. Source: section 3.3, formula 2."""
+
+    def __init__(self, d_model: int, ffn: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(d_model, ffn)
+        self.fc2 = nn.Linear(ffn, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, D) → (B, T, D)."""
+        return self.fc2(F.relu(self.fc1(x)))
+
+
+class Residual(nn.Module):
+    """The frame around every sub-layer: dropout on its output, residual, layer normalisation.
+
+    post (the paper): LayerNorm(x + Dropout(sublayer(x))); pre: x + Dropout(sublayer(LayerNorm(x))).
+    Source: Vaswani et al. 2017, sections 3.1 and 5.4.
+    """
+
+    def __init__(self, cfg: ModelConfig) -> None:
+        super().__init__()
+        self.layer_norm = nn.LayerNorm(cfg.d_model, eps=LAYER_NORM_EPS)
+        self.dropout = Dropout(cfg.dropout)
+        self.pre = cfg.norm == "pre"
+
+    def before(self, x: Tensor) -> Tensor:
+        return self.layer_norm(x) if self.pre else x
+
+    def after(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
+        x = x + self.dropout(sublayer_output)
+        return x if self.pre else self.layer_norm(x)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then the feed-forward network. Source: section 3.1."""
+
+    def __init__(self, cfg: ModelConfig) -> None:
+        super().__init__()
+        self.self_attn = SelfAttention(cfg.d_model, cfg.heads)
+        self.self_attn_residual = Residual(cfg)
+        self.ffn = FeedForward(cfg.d_model, cfg.ffn)
+        self.ffn_residual = Residual(cfg)
+
+    def forward(self, x: Tensor, attn_mask: Tensor, weights: list[Tensor] | None) -> Tensor:
+        """(B, S, D) → (B, S, D)."""
+        normed = self.self_attn_residual.before(x)
+        x = self.self_attn_residual.after(x, self.self_attn(normed, attn_mask, weights=weights))
+        return self.ffn_residual.after(x, self.ffn(self.ffn_residual.before(x)))
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, cross-attention, feed-forward network. Source: section 3.1."""
+
+    def __init__(self, cfg: ModelConfig) -> None:
+        super().__init__()
+        self.self_attn = SelfAttention(cfg.d_model, cfg.heads)
+        self.self_attn_residual = Residual(cfg)
+        self.encoder_attn = CrossAttention(cfg.d_model, cfg.heads)
+        self.encoder_attn_residual = Residual(cfg)
+        self.ffn = FeedForward(cfg.d_model, cfg.ffn)
+        self.ffn_residual = Residual(cfg)
+
+    def forward(
+        self,
+        x: Tensor,
+        self_mask: Tensor | None,
+        memory_keys_values: tuple[Tensor, Tensor],
+        memory_mask: Tensor,
+        cache: KeyValueCache | None,
+        self_weights: list[Tensor] | None,
+        cross_weights: list[Tensor] | None,
+    ) -> Tensor:
+        """(N, T, D) → (N, T, D); see `DecoderState` and `Transformer.decode` for the arguments."""
+        normed = self.self_attn_residual.before(x)
+        attended = self.self_attn(normed, self_mask, cache, self_weights)
+        x = self.self_attn_residual.after(x, attended)
+        normed = self.encoder_attn_residual.before(x)
+        attended = self.encoder_attn(normed, memory_keys_values, memory_mask, cross_weights)
+        x = self.encoder_attn_residual.after(x, attended)
+        return self.ffn_residual.after(x, self.ffn(self.ffn_residual.before(x)))
+
+
+class AttentionWeights:
+    """Collects the weights of every layer during one pass; each list has one entry per layer."""
+
+    def __init__(self) -> None:
+        self.encoder: list[Tensor] = []  # (B, H, S, S)
+        self.decoder: list[Tensor] = []  # (B, H, T, T)
+        self.cross: list[Tensor] = []  # (B, H, T, S)
+
+
+class DecoderState:
+    """What an incremental decoder keeps between steps: per layer, memory and target keys/values.
+
+    Rows are sentences × beams: `expand` multiplies, `select` drops and permutes.
+    """
+
+    def __init__(self, memory_keys_values: list[tuple[Tensor, Tensor]], memory_mask: Tensor):
+        self.memory_keys_values = memory_keys_values  # one (B, H, S, Dh) pair per layer
+        self.memory_mask = memory_mask  # (B, 1, 1, S), True = may attend
+        self.caches = [KeyValueCache() for _ in memory_keys_values]
+
+    @property
+    def length(self) -> int:
+        """Target positions decoded so far."""
+        return self.caches[0].length
+
+    def select_rows(self, rows: Tensor) -> None:
+        """Reorder the target side. Args: rows: (N',) indices into the N = B·K current rows."""
+        for cache in self.caches:
+            cache.reorder(rows)
+
+    def select_sentences(self, sentences: Tensor) -> None:
+        """Keep these of the B sentences on the memory side. Args: sentences: (B',) indices."""
+        self.memory_keys_values = [(k[sentences], v[sentences]) for k, v in self.memory_keys_values]
+        self.memory_mask = self.memory_mask[sentences]
+
+
+class Transformer(nn.Module):
+    """Encoder, decoder and output layer.
+
+    Source: Vaswani et al. 2017, figure 1.
+    """
+
+    def __init__(self, cfg: ModelConfig, src_vocab: int, tgt_vocab: int, *, pad_id: int = 0):
+        """
+        Args:
+            cfg: sizes; `tie_embeddings: auto` shares everything that can be shared: all three
+                matrices when `src_vocab` and `tgt_vocab` are one vocabulary (`cfg` cannot know:
+                resolve it first with `resolve_tying`), else the decoder's two.
+            pad_id: id of the padding token on both sides.
+        Raises:
+            ValueError: `tie_embeddings` is unresolved, or asks for what the sizes forbid.
+        """
+        super().__init__()
+        if cfg.tie_embeddings == "auto":
+            raise ValueError("tie_embeddings: auto must be resolved before the model is built")
+        if cfg.tie_embeddings == "all" and src_vocab != tgt_vocab:
+            raise ValueError(f"cannot tie vocabularies of {src_vocab} and {tgt_vocab} entries")
+        self.cfg = cfg
+        self.pad_id = pad_id
+        self.encoder_embedding = Embedding(src_vocab, cfg.d_model, cfg.dropout)
+        self.decoder_embedding = Embedding(tgt_vocab, cfg.d_model, cfg.dropout)
+        self.encoder_layers = nn.ModuleList(EncoderLayer(cfg) for _ in range(cfg.encoder_layers))
+        self.decoder_layers = nn.ModuleList(DecoderLayer(cfg) for _ in range(cfg.decoder_layers))
+        self.encoder_norm = _final_norm(cfg)
+        self.decoder_norm = _final_norm(cfg)
+        self.output = nn.Linear(cfg.d_model, tgt_vocab, bias=False)
+        self._initialise()
+        if cfg.tie_embeddings in ("all", "decoder"):
+            self.output.weight = self.decoder_embedding.tokens.weight
+        if cfg.tie_embeddings == "all":
+            self.encoder_embedding.tokens.weight = self.decoder_embedding.tokens.weight
+
+    def _initialise(self) -> None:
+        """Xavier-uniform matrices (Q, K, V each on its own), zero biases, embeddings N(0, 1/D)."""
+        width = self.cfg.d_model
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            elif "embedding" in name or name == "output.weight":
+                nn.init.normal_(parameter, std=width**-0.5)
+            elif "qkv_proj" in name or "kv_proj" in name:
+                for part in parameter.detach().split(width):
+                    nn.init.xavier_uniform_(part)
+            elif parameter.dim() == 2:
+                nn.init.xavier_uniform_(parameter)
+
+    def encode(self, src: Tensor, weights: AttentionWeights | None = None) -> tuple[Tensor, Tensor]:
+        """Read the source.
+
+        Args:
+            src: (B, S) int64 ids, padded.
+        Returns:
+            The memory (B, S, D) and its attention mask (B, 1, 1, S), True = may attend.
+        """
+        mask = may_attend(src == self.pad_id)
+        x = self.encoder_embedding(src)
+        for layer in self.encoder_layers:
+            x = layer(x, mask, None if weights is None else weights.encoder)
+        return self.encoder_norm(x), mask
+
+    def start(self, memory: Tensor, memory_mask: Tensor) -> DecoderState:
+        """Project the memory once for every decoder layer."""
+        keys_values = [layer.encoder_attn.project_memory(memory) for layer in self.decoder_layers]
+        return DecoderState(keys_values, memory_mask)
+
+    def decode(
+        self,
+        tgt_in: Tensor,
+        state: DecoderState,
+        *,
+        incremental: bool,
+        weights: AttentionWeights | None = None,
+    ) -> Tensor:
+        """Hidden states that predict the token after each of `tgt_in`.
+
+        Args:
+            tgt_in: (N, T) int64. In teacher forcing whole rows that start with BOS;
+                incremental: the newest position only, T = 1, and `state` is extended by it.
+                Padding needs no mask here: it stands to the right of every real position.
+        Returns:
+            (N, T, D); `project` turns them into logits.
+        """
+        start = state.length if incremental else 0
+        x = self.decoder_embedding(tgt_in, start)
+        self_mask = None if incremental else causal_mask(tgt_in.size(1), tgt_in.device)
+        for i, layer in enumerate(self.decoder_layers):
+            x = layer(
+                x,
+                self_mask,
+                state.memory_keys_values[i],
+                state.memory_mask,
+                state.caches[i] if incremental else None,
+                None if weights is None else weights.decoder,
+                None if weights is None else weights.cross,
+            )
+        return self.decoder_norm(x)
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """(…, D) → logits (…, V)."""
+        return self.output(hidden)
+
+    def forward(
+        self, src: Tensor, tgt_in: Tensor, weights: AttentionWeights | None = None
+    ) -> Tensor:
+        """Teacher forcing.
+
+        Args:
+            src: (B, S), tgt_in: (B, T), int64, padded; `tgt_in` starts with BOS.
+        Returns:
+            Hidden states (B, T, D) before the output layer, so that the loss can take it in parts.
+        """
+        memory, memory_mask = self.encode(src, weights)
+        state = self.start(memory, memory_mask)
+        return self.decode(tgt_in, state, incremental=False, weights=weights)
+
+
+def _final_norm(cfg: ModelConfig) -> nn.Module:
+    """Pre-norm stacks leave their sum unnormalised and need one more layer norm at the end."""
+    return nn.LayerNorm(cfg.d_model, eps=LAYER_NORM_EPS) if cfg.norm == "pre" else nn.Identity()
+
+
+def resolve_tying(cfg: ModelConfig, *, joint: bool) -> ModelConfig:
+    """Replace `tie_embeddings: auto`: all three matrices with one vocabulary, else the decoder's.
+
+    Source: Vaswani et al. 2017, section 3.4.
+    """
+    if cfg.tie_embeddings != "auto":
+        return cfg
+    return cfg.model_copy(update={"tie_embeddings": "all" if joint else "decoder"})

@@ -1,0 +1,145 @@
+"""The model directory: all that anything after training reads, and can be copied elsewhere.
+
+`config.yaml`, `model.safetensors`, one or two SentencePiece models, `metadata.json`. No pickle. The
+metadata holds a digest of every other file, so that a truncated or altered one is noticed.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from transformer_mt import __version__
+from transformer_mt.config import Config, load_config
+from transformer_mt.data.tokenizer import PAD_ID, Tokenizer
+from transformer_mt.errors import ModelDirError
+from transformer_mt.files import sha256, write_json, writing
+from transformer_mt.model.transformer import Transformer, resolve_tying
+
+FORMAT = 1
+_WEIGHTS = "model.safetensors"
+_METADATA = "metadata.json"
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    config: Config
+    model: Transformer  # fp32, on the CPU, in eval mode
+    tokenizers: tuple[Tokenizer, Tokenizer]  # source, target
+    metadata: dict[str, Any]
+
+
+def build_model(cfg: Config, tokenizers: tuple[Tokenizer, Tokenizer]) -> Transformer:
+    """A freshly initialised model that fits these tokenizers."""
+    model_cfg = resolve_tying(cfg.model, joint=cfg.tokenizer.joint)
+    vocab_sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
+    return Transformer(model_cfg, *vocab_sizes, pad_id=PAD_ID)
+
+
+def tokenizer_paths(directory: Path, *, joint: bool) -> tuple[Path, Path]:
+    """Where the source and the target tokenizer lie; the same file when they are one."""
+    if joint:
+        return directory / "tokenizer.model", directory / "tokenizer.model"
+    return directory / "tokenizer.src.model", directory / "tokenizer.tgt.model"
+
+
+def load_tokenizers(directory: Path, *, joint: bool) -> tuple[Tokenizer, Tokenizer]:
+    src_path, tgt_path = tokenizer_paths(directory, joint=joint)
+    src = Tokenizer.load(src_path)
+    return src, (src if joint else Tokenizer.load(tgt_path))
+
+
+def save_model_dir(
+    path: Path,
+    cfg: Config,
+    weights: dict[str, Tensor],
+    tokenizer_dir: Path,
+    metadata: dict[str, Any],
+) -> None:
+    """Write a model directory atomically; an existing one is replaced.
+
+    Args:
+        weights: fp32, one entry per distinct parameter of `build_model`.
+        tokenizer_dir: where `tokenizer_paths` finds the tokenizers.
+        metadata: plain values to keep with the model: scores, signatures, data fingerprints.
+    """
+    with writing(path) as directory:
+        directory.mkdir(parents=True)
+        (directory / "config.yaml").write_text(cfg.to_yaml(), encoding="utf-8")
+        save_file({name: w.contiguous() for name, w in weights.items()}, directory / _WEIGHTS)
+        for source in set(tokenizer_paths(tokenizer_dir, joint=cfg.tokenizer.joint)):
+            shutil.copyfile(source, directory / source.name)
+        files = {file.name: sha256(file) for file in sorted(directory.iterdir())}
+        versions = {"tmt": __version__, "torch": torch.__version__}
+        content = {"format": FORMAT, "versions": versions, "files": files, **metadata}
+        write_json(directory / _METADATA, content)
+
+
+def load_model_dir(path: Path) -> LoadedModel:
+    """Read and check a model directory.
+
+    Raises:
+        ModelDirError: it is missing, incomplete, truncated or altered; the message names the file.
+    """
+    metadata = read_metadata(path)
+    cfg = load_config(path / "config.yaml")
+    tokenizers = load_tokenizers(path, joint=cfg.tokenizer.joint)
+    model = build_model(cfg, tokenizers)
+    try:
+        load_weights(model, load_file(path / _WEIGHTS))
+    except (SafetensorError, ValueError) as error:
+        raise ModelDirError(f"{path / _WEIGHTS}: does not fit config.yaml: {error}") from error
+    return LoadedModel(cfg, model.eval(), tokenizers, metadata)
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """The metadata of a model directory, after comparing every file with its digest."""
+    if not path.is_dir():
+        raise ModelDirError(f"{path}: no such model directory; train one with tmt train CONFIG")
+    try:
+        metadata = json.loads((path / _METADATA).read_text(encoding="utf-8"))
+        files = dict(metadata["files"])
+        model_format = metadata["format"]
+    except FileNotFoundError as error:
+        raise ModelDirError(f"{path}: not a model directory: {_METADATA} is missing") from error
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise ModelDirError(f"{path / _METADATA}: unreadable: {error}") from error
+    if model_format != FORMAT:
+        raise ModelDirError(f"{path}: format {model_format}; this tmt reads format {FORMAT}")
+    problems = [problem for name in files if (problem := _problem(path / name, files[name]))]
+    if problems:
+        raise ModelDirError("\n".join(problems))
+    return metadata
+
+
+def _problem(file: Path, digest: str) -> str | None:
+    if not file.is_file():
+        return f"{file}: missing; copy the whole model directory"
+    if sha256(file) != digest:
+        return f"{file}: truncated or altered since the model was saved (its SHA-256 differs)"
+    return None
+
+
+def load_weights(model: Transformer, weights: dict[str, Tensor]) -> None:
+    """Copy named weights into a model; both must name exactly the same parameters.
+
+    Raises:
+        ValueError: names or shapes differ.
+    """
+    parameters = dict(model.named_parameters())
+    if parameters.keys() != weights.keys():
+        differing = sorted(parameters.keys() ^ weights.keys())
+        raise ValueError(f"parameters differ: {', '.join(differing[:5])}")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            if parameter.shape != weights[name].shape:
+                raise ValueError(
+                    f"{name}: shape {tuple(weights[name].shape)}, expected {tuple(parameter.shape)}"
+                )
+            parameter.copy_(weights[name])

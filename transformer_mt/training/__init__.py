@@ -1,0 +1,1 @@
+"""The loss, the optimizer, checkpoints and the training loop."""

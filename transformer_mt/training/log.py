@@ -1,0 +1,134 @@
+"""What a training run tells: aligned lines, a progress bar on a terminal, records in a file.
+
+Knows records (plain dictionaries) and where they go; nothing of models or optimisation.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from transformer_mt.errors import TrainingError
+
+
+class TrainingLog:
+    """Writes `metrics.jsonl` and the console, which is standard error.
+
+    Args:
+        metrics_path: appended to; records after `resume_update` are dropped first, so that a
+            resumed run leaves the same file as an uninterrupted one.
+        tensorboard_dir: also write TensorBoard events there.
+    """
+
+    def __init__(
+        self,
+        metrics_path: Path,
+        *,
+        resume_update: int,
+        max_updates: int,
+        tensorboard_dir: Path | None = None,
+        console: Console | None = None,
+    ) -> None:
+        self.records = [r for r in read_metrics(metrics_path) if r["update"] <= resume_update]
+        metrics_path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = metrics_path.open("w", encoding="utf-8")
+        for record in self.records:
+            self._write(record)
+        self._console = console or Console(stderr=True, soft_wrap=True, highlight=False)
+        self._tensorboard = _open_tensorboard(tensorboard_dir) if tensorboard_dir else None
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+            transient=True,
+        )
+        self._task: TaskID = self._progress.add_task(
+            "updates", total=max_updates, completed=resume_update
+        )
+
+    def __enter__(self) -> "TrainingLog":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+        self._file.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+
+    def say(self, message: str) -> None:
+        self._console.print(message, markup=False)
+
+    def advance(self, update: int) -> None:
+        self._progress.update(self._task, completed=update)
+
+    def record(self, event: str, update: int, values: Mapping[str, float]) -> None:
+        """Keep one record, and show it as one aligned line."""
+        record = {"event": event, "update": update, **values}
+        self.records.append(record)
+        self._write(record)
+        self.say(format_record(record))
+        if self._tensorboard is not None:
+            for name, value in values.items():
+                self._tensorboard.add_scalar(f"{event}/{name}", value, update)
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(record) + "\n")
+        self._file.flush()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Records of a run so far; a last line that was cut short by a crash is left out."""
+    if not path.is_file():
+        return []
+    records = []
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            continue
+    return records
+
+
+_FORMATS = {
+    "loss": ("loss", "7.3f"),
+    "ppl": ("ppl", "9.2f"),
+    "lr": ("lr", ".2e"),
+    "grad_norm": ("norm", "6.2f"),
+    "tgt_tokens_per_s": ("tgt tok/s", "7.0f"),
+    "bleu": ("BLEU", "6.2f"),
+    "chrf": ("chrF", "6.2f"),
+    "best_bleu": ("best", "6.2f"),
+    "epoch": ("epoch", "6.2f"),
+    "minutes": ("min", "6.1f"),
+    "eta_minutes": ("left", "5.0f min"),
+}
+
+
+def format_record(record: Mapping[str, Any]) -> str:
+    """`update   400 · loss   5.123 · ppl    99.10 …`, columns of fixed width."""
+    head = "update" if record["event"] == "train" else "  dev "
+    parts = [f"{head} {record['update']:7d}"]
+    for key, value in record.items():
+        if key in _FORMATS and value is not None and math.isfinite(value):
+            label, form = _FORMATS[key]
+            number, _, unit = form.partition(" ")
+            parts.append(f"{label} {value:{number}}{' ' + unit if unit else ''}")
+    return " · ".join(parts)
+
+
+def _open_tensorboard(directory: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ModuleNotFoundError as error:
+        raise TrainingError(
+            "train.tensorboard needs an extra package: pip install 'transformer-mt[track]'"
+        ) from error
+    return SummaryWriter(str(directory))

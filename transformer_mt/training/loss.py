@@ -1,0 +1,101 @@
+"""The output layer and its label-smoothed cross-entropy as one operation.
+
+Comes in: hidden states, the output matrix and target ids. Goes out: sums in nats and, through
+autograd, exact gradients. The logits (n, V) never exist as a whole in fp32: they are made, turned
+into their gradient and put away a few rows at a time.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+CHUNK_BYTES = 8 << 20  # of fp32 logits at a time: stays in cache, and below the allocator's mmap
+
+
+@dataclass(frozen=True)
+class LossSums:
+    """Sums over the non-padding tokens of a batch, in nats."""
+
+    loss: Tensor  # scalar, smoothed: what is minimised; carries the gradient
+    nll: Tensor  # scalar, unsmoothed, detached: exp(nll / n_tokens) is the perplexity
+    n_tokens: int
+
+
+class OutputLoss:
+    """Label-smoothed cross-entropy of an output layer; keeps one buffer between calls.
+
+    The target distribution is (1 − s) on the right word plus s / V on every word.
+    Source: Vaswani et al. 2017, section 5.4; Szegedy et al. 2015, section 7.
+    """
+
+    def __init__(self, smoothing: float, pad_id: int) -> None:
+        self.smoothing = smoothing
+        self.pad_id = pad_id
+        self._workspace = torch.empty(0)
+
+    def __call__(self, hidden: Tensor, weight: Tensor, tgt_out: Tensor) -> LossSums:
+        """
+        Args:
+            hidden: (B, T, D), any float dtype. weight: (V, D), the same dtype.
+            tgt_out: (B, T) int64; positions equal to `pad_id` are ignored.
+        Raises:
+            ValueError: `tgt_out` holds no real token.
+        """
+        real = (tgt_out != self.pad_id).flatten()
+        rows = real.nonzero().squeeze(1)
+        if not len(rows):
+            raise ValueError("tgt_out contains no real token")
+        hidden = hidden.flatten(0, 1).index_select(0, rows)  # (n, D)
+        targets = tgt_out.flatten()[rows]
+        needed = (len(rows), weight.size(0))
+        if self._workspace.dtype != weight.dtype or self._workspace.numel() < needed[0] * needed[1]:
+            self._workspace = weight.new_empty(needed[0] * needed[1])
+        workspace = self._workspace[: needed[0] * needed[1]].view(needed)
+        loss, nll = _OutputLoss.apply(hidden, weight, targets, self.smoothing, workspace)
+        return LossSums(loss, nll, len(rows))
+
+
+class _OutputLoss(torch.autograd.Function):
+    """With z = W h, p = softmax(z), q the smoothed target: loss = −Σ q log p, ∂loss/∂z = p − q.
+
+    The part of q that is s / V everywhere is taken out of the (n, V) work: its share of the
+    gradients is s / V times the sum of the rows of W, and of h.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, grad: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        n_rows, vocab_size = grad.shape
+        uniform = smoothing / vocab_size
+        weight_sum = weight.sum(0, dtype=torch.float32)  # (D,)
+        step = max(1, CHUNK_BYTES // (4 * vocab_size))
+        nll = loss = torch.zeros((), dtype=torch.float64, device=hidden.device)
+        for start in range(0, n_rows, step):
+            rows = slice(start, start + step)
+            logits = (hidden[rows] @ weight.T).float()  # (step, V)
+            target_column = targets[rows, None]
+            target_logits = logits.gather(1, target_column).squeeze(1)
+            log_probs = torch.log_softmax(logits, dim=1)
+            target_log_probs = log_probs.gather(1, target_column).squeeze(1)
+            log_normaliser = target_logits - target_log_probs
+            sum_log_probs = hidden[rows].float() @ weight_sum - vocab_size * log_normaliser
+            nll = nll - target_log_probs.sum(dtype=torch.float64)
+            loss = loss - (1 - smoothing) * target_log_probs.sum(dtype=torch.float64)
+            loss = loss - uniform * sum_log_probs.sum(dtype=torch.float64)
+            probs = log_probs.exp_()
+            probs.scatter_add_(1, target_column, probs.new_full(target_column.shape, smoothing - 1))
+            grad[rows] = probs
+        grad_hidden = (grad @ weight).float() - uniform * weight_sum
+        hidden_sum = hidden.sum(0, dtype=torch.float32)
+        grad_weight = (grad.T @ hidden).float() - uniform * hidden_sum
+        ctx.save_for_backward(grad_hidden.to(hidden.dtype), grad_weight.to(weight.dtype))
+        return loss.float(), nll.float()
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        grad_loss, _ = grad_outputs
+        grad_hidden, grad_weight = ctx.saved_tensors
+        return grad_hidden * grad_loss, grad_weight * grad_loss, None, None, None

@@ -1,0 +1,252 @@
+"""The training loop.
+
+Comes in: a model, the encoded training corpus, and a function that validates. Goes out: checkpoints
+and metrics. This file knows ids and updates; it knows no text, tokenizer or score.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+
+from transformer_mt.config import Config
+from transformer_mt.data.batching import EpochPlan, Indices, collate, plan_epoch
+from transformer_mt.data.dataset import EncodedCorpus
+from transformer_mt.data.tokenizer import PAD_ID
+from transformer_mt.errors import TrainingError
+from transformer_mt.model.transformer import Transformer
+from transformer_mt.runtime import StopRequest, release_memory, seed_all
+from transformer_mt.training.checkpoint import CheckpointStore, Progress
+from transformer_mt.training.log import TrainingLog
+from transformer_mt.training.loss import OutputLoss
+from transformer_mt.training.optim import MasterAdam, learning_rate
+
+MAX_SKIPPED_IN_A_ROW = 20
+SAVE_EVERY_SECONDS = 600.0  # between validations, so that a crash costs minutes at most
+
+StopReason = Literal["max_updates", "max_minutes", "patience", "signal"]
+Validate = Callable[[], dict[str, float]]  # current weights → loss, bleu, chrf on dev
+
+
+@dataclass(frozen=True)
+class Outcome:
+    progress: Progress
+    stopped_by: StopReason
+
+
+class Trainer:
+    """Trains one model; `run` is the loop."""
+
+    def __init__(
+        self,
+        cfg: Config,
+        model: Transformer,
+        corpus: EncodedCorpus,
+        store: CheckpointStore,
+        *,
+        dtype: torch.dtype,
+        validate: Validate,
+    ) -> None:
+        self.cfg = cfg
+        self.model = model
+        self.corpus = corpus
+        self.store = store
+        self.validate = validate
+        self.device = model.output.weight.device
+        self.optimizer = MasterAdam(model, cfg.train, dtype)
+        self.output_loss = OutputLoss(cfg.train.label_smoothing, PAD_ID)
+        self.progress = Progress()
+        self._lengths = corpus.src.lengths, corpus.tgt.lengths
+        self._peak_lr = cfg.train.peak_lr(cfg.model.d_model)
+
+    def resume(self, report: Callable[[str], None]) -> None:
+        """Continue from the newest intact checkpoint, if there is one."""
+        checkpoint = self.store.load_newest(report)
+        if checkpoint is not None:
+            self.optimizer.load(checkpoint.weights, checkpoint.optimizer)
+            self.progress = checkpoint.progress
+
+    def run(self, log: TrainingLog, stop: StopRequest) -> Outcome:
+        """Train until something in the configuration, or a signal, says stop."""
+        train = self.cfg.train
+        started = time.monotonic() - self.progress.seconds
+        last_save = time.monotonic()
+        meter = _Meter()
+        skipped_in_a_row = 0
+        reason: StopReason | None = None
+        for epoch, index, micro_batches in self._updates():
+            if reason := self._reason_to_stop(stop):
+                break
+            update = self.progress.update + 1
+            lr = learning_rate(update, self._peak_lr, train.warmup_updates)
+            loss, norm, n_tokens = self._update(update, micro_batches, lr)
+
+            finite = math.isfinite(norm)
+            skipped_in_a_row = 0 if finite else skipped_in_a_row + 1
+            self.progress = replace(
+                self.progress,
+                update=update,
+                epoch=epoch,
+                next_in_epoch=index + 1,
+                seconds=time.monotonic() - started,
+                skipped=self.progress.skipped + (not finite),
+                validated=False,
+            )
+            if not finite:
+                self._report_skipped(log, micro_batches, skipped_in_a_row)
+            meter.add(loss, n_tokens)
+            log.advance(update)
+            if update % train.log_every == 0:
+                log.record("train", update, {**meter.take(), **self._status(lr, norm)})
+            if update % train.validate_every == 0 or update == train.max_updates:
+                self._validate(log)
+                meter.restart_clock()
+                last_save = time.monotonic()
+            elif time.monotonic() - last_save > SAVE_EVERY_SECONDS:
+                self._save()
+                last_save = time.monotonic()
+        if not self.progress.validated and self.progress.update:
+            if reason == "signal":
+                self._save()
+            else:
+                self._validate(log)
+        assert reason is not None  # the plan of updates has no end
+        return Outcome(self.progress, reason)
+
+    def _update(
+        self, update: int, micro_batches: list[Indices], lr: float
+    ) -> tuple[float, float, int]:
+        """One optimizer step: (nll in nats, gradient norm, target tokens)."""
+        seed_all(self.cfg.seed, update)  # dropout is a function of the update: resume stays exact
+        self.model.train()
+        nll, n_tokens = 0.0, 0
+        for indices in micro_batches:
+            batch = collate(self.corpus, indices).to(self.device)
+            hidden = self.model(batch.src, batch.tgt_in)
+            sums = self.output_loss(hidden, self.model.output.weight, batch.tgt_out)
+            (sums.loss * self.optimizer.loss_scale).backward()
+            self.optimizer.accumulate()
+            nll += sums.nll.item()
+            n_tokens += sums.n_tokens
+        return nll, self.optimizer.step(lr, n_tokens), n_tokens
+
+    def _updates(self) -> Iterator[tuple[int, int, list[Indices]]]:
+        """(epoch, index in its plan, micro-batches), from where progress stands, without end."""
+        epoch, first = self.progress.epoch, self.progress.next_in_epoch
+        while True:
+            plan = self.plan(epoch)
+            for index in range(first, len(plan)):
+                yield epoch, index, plan.update(index)
+            epoch, first = epoch + 1, 0
+
+    def plan(self, epoch: int) -> EpochPlan:
+        train = self.cfg.train
+        return plan_epoch(
+            *self._lengths,
+            max_tokens=train.max_tokens,
+            tokens_per_update=train.tokens_per_update,
+            seed=self.cfg.seed,
+            epoch=epoch,
+        )
+
+    def _validate(self, log: TrainingLog) -> None:
+        """Score the weights on dev, remember the best, save a checkpoint."""
+        train = self.cfg.train
+        self.model.eval()
+        scores = self.validate()
+        value = -scores["loss"] if train.metric == "loss" else scores[train.metric]
+        better = not self.progress.best_update or value > self.progress.best_metric
+        self.progress = replace(
+            self.progress,
+            validated=True,
+            best_update=self.progress.update if better else self.progress.best_update,
+            best_metric=value if better else self.progress.best_metric,
+            validations_without_gain=(
+                0 if better else self.progress.validations_without_gain + 1
+            ),
+        )
+        self._save()
+        minutes = self.progress.seconds / 60
+        log.record("validation", self.progress.update, {**scores, "minutes": minutes})
+        release_memory()
+
+    def _save(self) -> None:
+        self.store.save(
+            self.progress,
+            self.optimizer.weights(),
+            self.optimizer.state(),
+            keep_last=self.cfg.train.keep_last,
+        )
+
+    def _reason_to_stop(self, stop: StopRequest) -> StopReason | None:
+        train, progress = self.cfg.train, self.progress
+        if stop:
+            return "signal"
+        if progress.update >= train.max_updates:
+            return "max_updates"
+        if train.max_minutes is not None and progress.seconds >= 60 * train.max_minutes:
+            return "max_minutes"
+        if train.patience is not None and progress.validations_without_gain >= train.patience:
+            return "patience"
+        return None
+
+    def _status(self, lr: float, norm: float) -> dict[str, float]:
+        minutes = self.progress.seconds / 60
+        train = self.cfg.train
+        left = minutes / self.progress.update * (train.max_updates - self.progress.update)
+        if train.max_minutes is not None:
+            left = min(left, max(0.0, train.max_minutes - minutes))
+        epoch = self.progress.epoch + self.progress.next_in_epoch / max(1, self._updates_per_epoch)
+        return {
+            "lr": lr, "grad_norm": norm, "epoch": epoch, "minutes": minutes, "eta_minutes": left,
+        }  # fmt: skip
+
+    @property
+    def _updates_per_epoch(self) -> int:
+        return round(int(self._lengths[1].sum()) / self.cfg.train.tokens_per_update)
+
+    def _report_skipped(self, log: TrainingLog, batches: list[Indices], in_a_row: int) -> None:
+        pairs = np.concatenate(batches)
+        named = ", ".join(map(str, pairs[:5]))
+        update = self.progress.update
+        if self.optimizer.loss_scale == 1.0 or in_a_row >= MAX_SKIPPED_IN_A_ROW:
+            log.say(
+                f"update {update}: the gradient is not finite; left out "
+                f"({len(pairs)} pairs of the encoded corpus: {named}, …)"
+            )
+        if in_a_row >= MAX_SKIPPED_IN_A_ROW:
+            raise TrainingError(
+                f"update {update}: no finite gradient in {in_a_row} updates in a row. The weights "
+                "are those before them; the last checkpoint is kept. Lower train.lr, or set "
+                "train.precision: fp32"
+            )
+
+
+class _Meter:
+    """Loss and speed since the last log line."""
+
+    def __init__(self) -> None:
+        self._nll, self._tokens = 0.0, 0
+        self.restart_clock()
+
+    def add(self, nll: float, n_tokens: int) -> None:
+        self._nll += nll
+        self._tokens += n_tokens
+        self._timed_tokens += n_tokens
+
+    def restart_clock(self) -> None:
+        """Leave out what was not training, such as a validation."""
+        self._timed_tokens, self._since = 0, time.monotonic()
+
+    def take(self) -> dict[str, float]:
+        """Mean loss in nats per token, perplexity and real target tokens per second."""
+        loss = self._nll / max(1, self._tokens)
+        speed = self._timed_tokens / max(1e-9, time.monotonic() - self._since)
+        self._nll, self._tokens = 0.0, 0
+        self.restart_clock()
+        return {"loss": loss, "ppl": math.exp(min(loss, 50)), "tgt_tokens_per_s": speed}
+
