@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,18 +28,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-data_app = typer.Typer(help="Look at and clean corpora; write the bundled one.", no_args_is_help=True)
+data_app = typer.Typer(
+    help="Look at and clean corpora; write the bundled one.", no_args_is_help=True
+)
 tokenizer_app = typer.Typer(help="SentencePiece, on its own.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.add_typer(tokenizer_app, name="tokenizer")
 
 ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="a YAML file of configs/")]
 Overrides = Annotated[
-    Optional[list[str]],
+    list[str] | None,
     typer.Option("--set", metavar="A.B=C", help="change one setting; may be given repeatedly"),
 ]
 ModelPath = Annotated[
-    Optional[Path],
+    Path | None,
     typer.Option("-m", "--model", help="model or run directory; default: the newest finished run"),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
@@ -75,9 +77,11 @@ def train(
     config: ConfigPath,
     overrides: Overrides = None,
     run_dir: Annotated[
-        Optional[Path], typer.Option(help="where everything goes; default: runs/<name>")
+        Path | None, typer.Option(help="where everything goes; default: runs/<name>")
     ] = None,
-    fresh: Annotated[bool, typer.Option(help="forget checkpoints, metrics and model first")] = False,
+    fresh: Annotated[
+        bool, typer.Option(help="forget checkpoints, metrics and model first")
+    ] = False,
 ) -> None:
     """Do everything from raw text to a scored model that is not done yet; again: resume."""
     cfg = load_config(config, overrides or ())
@@ -104,9 +108,7 @@ def train(
 
 
 @app.command()
-def plan(
-    config: ConfigPath, overrides: Overrides = None, as_json: AsJson = False
-) -> None:
+def plan(config: ConfigPath, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Show what `train` would do, without doing it: sizes, memory, time, all problems at once."""
     cfg = load_config(config, overrides or ())
     from transformer_mt.plan import make_plan
@@ -117,16 +119,16 @@ def plan(
 
 @app.command()
 def translate(
-    text: Annotated[Optional[list[str]], typer.Argument(help="texts to translate")] = None,
+    text: Annotated[list[str] | None, typer.Argument(help="texts to translate")] = None,
     input_path: Annotated[
-        Optional[Path], typer.Option("-i", "--input", help="a file, one text per line")
+        Path | None, typer.Option("-i", "--input", help="a file, one text per line")
     ] = None,
     output_path: Annotated[
-        Optional[Path], typer.Option("-o", "--output", help="default: standard output")
+        Path | None, typer.Option("-o", "--output", help="default: standard output")
     ] = None,
     model: ModelPath = None,
-    beam: Annotated[Optional[int], typer.Option(min=1, help="1 is greedy search")] = None,
-    length_penalty: Annotated[Optional[float], typer.Option(min=0)] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="1 is greedy search")] = None,
+    length_penalty: Annotated[float | None, typer.Option(min=0)] = None,
     n_best: Annotated[int, typer.Option(min=1, help="with --json: alternatives per text")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
 ) -> None:
@@ -145,7 +147,7 @@ def translate(
                 if as_json:
                     yield json.dumps(translation.to_json(), ensure_ascii=False)
                 else:
-                    yield translation.text.replace("\n", " ")
+                    yield translation.text
 
     _write_lines(outputs(), output_path)
 
@@ -153,22 +155,22 @@ def translate(
 @app.command("eval")
 def evaluate(
     model: ModelPath = None,
-    src_path: Annotated[Optional[Path], typer.Option("--src", help="source texts")] = None,
-    ref_path: Annotated[Optional[Path], typer.Option("--ref", help="their references")] = None,
+    src_path: Annotated[Path | None, typer.Option("--src", help="source texts")] = None,
+    ref_path: Annotated[Path | None, typer.Option("--ref", help="their references")] = None,
     hyp_path: Annotated[
-        Optional[Path], typer.Option("--hyp", help="score this file instead of translating")
+        Path | None, typer.Option("--hyp", help="score this file instead of translating")
     ] = None,
     bleu: Annotated[bool, typer.Option("--bleu")] = False,
     chrf: Annotated[bool, typer.Option("--chrf")] = False,
     ter: Annotated[bool, typer.Option("--ter")] = False,
     lang: Annotated[
-        Optional[str], typer.Option(help="target language, with --hyp and without a model")
+        str | None, typer.Option(help="target language, with --hyp and without a model")
     ] = None,
-    beam: Annotated[Optional[int], typer.Option(min=1)] = None,
+    beam: Annotated[int | None, typer.Option(min=1)] = None,
     confidence: Annotated[
         bool, typer.Option(help="95 % interval from 1000 bootstrap samples")
     ] = False,
-    min_bleu: Annotated[Optional[float], typer.Option(help="exit 1 if BLEU is lower")] = None,
+    min_bleu: Annotated[float | None, typer.Option(help="exit 1 if BLEU is lower")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Score a model with sacreBLEU, by default on its run's own test sets, with BLEU and chrF."""
@@ -192,7 +194,9 @@ def evaluate(
         print(json.dumps({n: {m: s.to_json() for m, s in r.items()} for n, r in results.items()}))
     else:
         print(format_table(results))
-    low = [name for name, r in results.items() if min_bleu is not None and r["bleu"].score < min_bleu]
+    low = [
+        name for name, r in results.items() if min_bleu is not None and r["bleu"].score < min_bleu
+    ]
     if low:
         _say(f"tmt: BLEU is below {min_bleu} on {', '.join(low)}")
         raise typer.Exit(1)
@@ -251,23 +255,23 @@ def doctor(as_json: AsJson = False) -> None:
 
 @app.command()
 def explain(
-    text: Annotated[Optional[str], typer.Argument(help="one sentence")] = None,
+    text: Annotated[str | None, typer.Argument(help="one sentence")] = None,
     target: Annotated[
-        Optional[str], typer.Option(help="what the decoder reads; default: its own translation")
+        str | None, typer.Option(help="what the decoder reads; default: its own translation")
     ] = None,
     model: ModelPath = None,
     kind: Annotated[str, typer.Option(help="encoder, decoder or cross")] = "cross",
     layer: Annotated[str, typer.Option(help="a number from 1, or mean")] = "mean",
     head: Annotated[str, typer.Option(help="a number from 1, or mean")] = "mean",
     out_dir: Annotated[
-        Optional[Path], typer.Option("-o", "--out", help="write the PNGs and the HTML page here")
+        Path | None, typer.Option("-o", "--out", help="write the PNGs and the HTML page here")
     ] = None,
     numbers: Annotated[bool, typer.Option(help="print Q, K, scores, weights of one head")] = False,
     example: Annotated[
-        Optional[str], typer.Option(help="two-words, thinking-machines or scaling")
+        str | None, typer.Option(help="two-words, thinking-machines or scaling")
     ] = None,
     contrast: Annotated[
-        Optional[Path], typer.Option(help="a TSV of source, right, wrong: accuracy of the model")
+        Path | None, typer.Option(help="a TSV of source, right, wrong: accuracy of the model")
     ] = None,
 ) -> None:
     """Show the attention of a translation: terminal, PNG, one HTML page; and worked examples."""
@@ -281,7 +285,7 @@ def explain(
         raise TmtError("give a sentence, --example NAME or --contrast FILE")
     else:
         view = explain_command.View.parse(kind, layer, head)
-        translator = _load_translator(model)
+        translator = _load_translator(model, precision="fp32")
         if numbers:
             print(explain_command.numbers_text(translator, text, target, view))
         else:
@@ -357,7 +361,7 @@ def tokenizer_train(
 @tokenizer_app.command("encode")
 def tokenizer_encode(
     model_path: Annotated[Path, typer.Argument(help="a .model file")],
-    text: Annotated[Optional[list[str]], typer.Argument(help="default: standard input")] = None,
+    text: Annotated[list[str] | None, typer.Argument(help="default: standard input")] = None,
     ids: Annotated[bool, typer.Option(help="numbers instead of pieces")] = False,
 ) -> None:
     """Print the pieces of each line, separated by spaces."""
@@ -372,7 +376,7 @@ def tokenizer_encode(
 @tokenizer_app.command("decode")
 def tokenizer_decode(
     model_path: Annotated[Path, typer.Argument(help="a .model file")],
-    text: Annotated[Optional[list[str]], typer.Argument(help="lines of ids")] = None,
+    text: Annotated[list[str] | None, typer.Argument(help="lines of ids")] = None,
 ) -> None:
     """Print the text of each line of ids."""
     from transformer_mt.data.tokenizer import Tokenizer
@@ -398,10 +402,10 @@ def _model_path(model: Path | None) -> Path:
     return find_model(model)
 
 
-def _load_translator(model: Path | None) -> "Translator":
+def _load_translator(model: Path | None, *, precision: str = "auto") -> "Translator":
     from transformer_mt.inference.translator import Translator
 
-    return Translator.load(_model_path(model))
+    return Translator.load(_model_path(model), precision=precision)
 
 
 def _input_lines(texts: list[str] | None, path: Path | None) -> Iterator[str]:
@@ -447,4 +451,3 @@ def _render_tree(value: Any, indent: int = 0) -> str:
         else:
             lines.append(f"{'  ' * indent}{key}: {item}")
     return "\n".join(line for line in lines if line)
-

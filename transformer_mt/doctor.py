@@ -1,7 +1,6 @@
-"""What this machine can do, measured where possible, as a list of findings.
+"""What this machine can do, measured where possible: findings, a verdict each, and advice.
 
-Nothing comes in. Goes out: findings with a verdict and, where something can be better, advice.
-This file reads the machine and changes nothing; it does not know configurations or corpora.
+Nothing comes in and nothing is changed. This file knows no configurations and no corpora.
 """
 
 import os
@@ -14,10 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    import torch
+import torch
+
+from transformer_mt.runtime import choose_device, choose_precision, cpu_flags
 
 GIB = 2**30
 
@@ -36,211 +36,132 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Look at the machine; takes the time to import torch and under a second more."""
-    from transformer_mt.runtime import choose_device
-
+    """Look at the machine; under a second."""
+    software = f"{platform.python_version()}, torch {torch.__version__}, {platform.platform()}"
     device = choose_device()
-    findings = [_python(), _torch(), _cpu(), _threads(), _memory(), *_cuda()]
-    findings += [*_precision(device), _compiler(), *_packages(), _disk(Path.cwd())]
-    return findings
+    findings = [Finding("Python", software), _cpu(), _memory(), *_cuda(), _precision(device)]
+    return [*findings, _compiler(), *_packages(), _disk(Path.cwd())]
 
 
 def render(findings: Sequence[Finding]) -> str:
-    """Aligned lines for a terminal, advice below what it is about, and a last line that sums up."""
+    """Aligned lines for a terminal, advice below its finding, and the number of problems."""
     width = max((len(finding.name) for finding in findings), default=0)
     lines = []
     for finding in findings:
-        lines.append(f"{finding.verdict:<7}  {finding.name:<{width}}  {finding.value}".rstrip())
+        lines.append(f"{finding.verdict:<7}  {finding.name:<{width}}  {finding.value}")
         if finding.advice:
-            lines.append(f"{'':7}  {'':{width}}  → {finding.advice}")
-    n_problems = sum(finding.verdict == "problem" for finding in findings)
-    summary = f"{n_problems} problem{'s' * (n_problems != 1)}" if n_problems else "no problems"
-    return "\n".join([*lines, "", f"{summary} found"])
+            lines.append(f"{'':<{width + 9}}  → {finding.advice}")
+    lines.append(f"problems: {sum(finding.verdict == 'problem' for finding in findings)}")
+    return "\n".join(lines)
 
 
-def _python() -> Finding:
-    value = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    if sys.version_info < (3, 10):
-        return Finding("Python", value, "problem", "tmt needs Python 3.10 or newer")
-    return Finding("Python", value)
-
-
-def _torch() -> Finding:
-    import torch
-
-    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA in this build"
-    return Finding("torch", f"{torch.__version__} ({build})")
+def _judge(name: str, value: str, *, note: str) -> Finding:
+    """Fine, unless there is something to note."""
+    return Finding(name, value, "note" if note else "ok", note)
 
 
 def _cpu() -> Finding:
-    from transformer_mt.runtime import cpu_flags
-
-    native = [
-        name
-        for name, flag in (("AMX", "amx_bf16"), ("AVX512-BF16", "avx512_bf16"))
-        if flag in cpu_flags()
-    ]
-    bf16 = f"native bf16: {' and '.join(native)}" if native else "no native bf16 known"
-    return Finding("CPU", f"{_usable_cores()} cores usable of {os.cpu_count()}, {bf16}")
-
-
-def _usable_cores() -> int:
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _threads() -> Finding:
-    import torch
-
-    n_threads, n_cores = torch.get_num_threads(), _usable_cores()
-    setting = os.environ.get("OMP_NUM_THREADS")
-    value = f"{n_threads}" + (f" (OMP_NUM_THREADS={setting})" if setting else "")
-    if n_threads > n_cores:
-        advice = (
-            f"more threads than usable cores wait for each other: set OMP_NUM_THREADS={n_cores}"
-        )
-        return Finding("threads", value, "problem", advice)
-    if setting and n_threads < n_cores:
-        advice = f"OMP_NUM_THREADS keeps torch from using all {n_cores} cores; unset it to train"
-        return Finding("threads", value, "note", advice)
-    return Finding("threads", value)
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    threads, setting = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
+    native = [flag for flag in ("amx_bf16", "avx512_bf16") if flag in cpu_flags()]
+    value = f"{cores} usable cores, {threads} threads, bf16: {', '.join(native) or 'not native'}"
+    if threads > cores:
+        advice = f"threads without a core slow the others down: set OMP_NUM_THREADS={cores}"
+        return Finding("CPU", value, "problem", advice)
+    idle = f"OMP_NUM_THREADS={setting} leaves cores idle: unset it to train faster"
+    return _judge("CPU", value, note=idle if setting and threads < cores else "")
 
 
 def _memory() -> Finding:
-    total = _total_memory()
-    if total is None:
+    """RAM, or the limit of the container where that is lower."""
+    if not hasattr(os, "sysconf"):  # Windows
         return Finding("memory", "unknown on this system")
-    value = f"{total / GIB:.1f} GiB"
-    if total < 4 * GIB:
-        advice = "lower train.max_tokens and model.d_model, as configs/tiny.yaml does"
-        return Finding("memory", value, "note", advice)
-    return Finding("memory", value)
-
-
-def _total_memory() -> int | None:
-    """Bytes of RAM, or of the container's limit where that is lower."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
-        return None
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-    except OSError:
-        return total
-    return min(total, int(limit)) if limit.isdecimal() else total
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.exists() and (text := limit.read_text().strip()).isdecimal():
+        total = min(total, int(text))
+    little = "little for training: lower train.max_tokens and model.d_model"
+    return _judge("memory", f"{total / GIB:.1f} GiB", note=little if total < 4 * GIB else "")
 
 
 def _cuda() -> Iterator[Finding]:
-    import torch
-
-    if not torch.cuda.is_available():
-        advice = ""
-        if shutil.which("nvidia-smi"):
-            advice = "there is an NVIDIA driver: install a torch build with CUDA that fits it"
-        yield Finding("CUDA", "no device: everything runs on the CPU", "note", advice)
-        return
     for index in range(torch.cuda.device_count()):
         device = torch.cuda.get_device_properties(index)
-        memory = f"{device.total_memory / GIB:.1f} GiB"
-        capability = f"compute capability {device.major}.{device.minor}"
-        yield Finding(f"CUDA {index}", f"{device.name}, {memory}, {capability}")
+        about = f"{device.total_memory / GIB:.0f} GiB, capability {device.major}.{device.minor}"
+        yield Finding(f"CUDA {index}", f"{device.name}, {about}")
+    if not torch.cuda.is_available():
+        driver = "there is an NVIDIA driver: install a torch build that fits it"
+        value = "no device: everything runs on the CPU"
+        yield _judge("CUDA", value, note=driver if shutil.which("nvidia-smi") else "")
 
 
-def _precision(device: "torch.device") -> Iterator[Finding]:
-    """How fast each precision multiplies here, and whether `auto` takes the faster one."""
-    import torch
-
-    from transformer_mt.runtime import choose_precision
-
-    fp32, bf16 = (_gflops(device, dtype) for dtype in (torch.float32, torch.bfloat16))
-    ratio = bf16 / fp32
-    yield Finding(
-        "matrix product",
-        f"bf16 {bf16:.0f}, fp32 {fp32:.0f} GFLOP/s on {device.type}: bf16 is {ratio:.1f} × as fast",
-    )
-    chosen = "bf16" if choose_precision("auto", device) == torch.bfloat16 else "fp32"
-    other = "fp32" if chosen == "bf16" else "bf16"
-    lost = 1 / ratio if chosen == "bf16" else ratio
-    if lost > 1.3:  # less may be noise
-        advice = f"measured, {other} is {lost:.1f} × as fast: try --set train.precision={other}"
-        yield Finding("precision: auto", chosen, "note", advice)
-    else:
-        yield Finding("precision: auto", chosen)
+def _precision(device: torch.device) -> Finding:
+    """What `precision: auto` means here, and whether a measurement agrees."""
+    speeds = {"bf16": _gflops(device, torch.bfloat16), "fp32": _gflops(device, torch.float32)}
+    chosen, other = "bf16", "fp32"
+    if choose_precision("auto", device) == torch.float32:
+        chosen, other = other, chosen
+    measured = ", ".join(f"{name} {speed:.0f}" for name, speed in speeds.items())
+    ratio = speeds[chosen] / speeds[other]
+    value = f"{chosen}: {ratio:.1f} × as fast as {other} (matrix product, GFLOP/s: {measured})"
+    slower = f"{other} is faster here: try --set train.precision={other}"
+    return _judge("precision auto", value, note=slower if ratio < 0.75 else "")  # above: noise
 
 
-def _gflops(device: "torch.device", dtype: "torch.dtype", budget_s: float = 0.1) -> float:
-    """Speed of one square matrix product, the best of those that fit into the budget."""
-    import torch
-
+def _gflops(device: torch.device, dtype: torch.dtype, budget_s: float = 0.1) -> float:
+    """Speed of the fastest of the matrix products that fit into the budget, at least two."""
     width = 4096 if device.type == "cuda" else 768
-    a = torch.ones(width, width, dtype=dtype, device=device)
-    best_s, ends = float("inf"), 0.0
-    for attempt in range(1000):
+    factor = torch.ones(width, width, dtype=dtype, device=device)
+    times_s: list[float] = []
+    while len(times_s) < 2 or sum(times_s[1:]) < budget_s:  # the first one pays for the set-up
         start = time.perf_counter()
-        a @ a
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        now = time.perf_counter()
-        best_s = min(best_s, now - start)
-        # The first product also pays for the set-up, and may be slow enough for all of the budget.
-        ends = ends or now + budget_s
-        if attempt and now >= ends:
-            break
-    return 2e-9 * width**3 / best_s
+        float((factor @ factor)[0, 0])  # reading a value waits for the device
+        times_s.append(time.perf_counter() - start)
+    return 2e-9 * width**3 / min(times_s)
 
 
 def _compiler() -> Finding:
-    names = (os.environ.get("CXX", ""), "c++", "g++", "clang++", "cl")
+    names = (os.environ.get("CXX"), "c++", "g++", "clang++", "cl")
     found = next((path for name in names if name and (path := shutil.which(name))), None)
-    if found:
-        return Finding("C++ compiler", found)
-    advice = "training works without one, but is not compiled: install g++ or clang++ for speed"
-    return Finding("C++ compiler", "none", "note", advice)
+    slow = "training works, but cannot be compiled: install g++ or clang++ for speed"
+    return _judge("C++ compiler", found or "none", note="" if found else slow)
 
 
 def _packages() -> Iterator[Finding]:
-    """Versions of what pyproject.toml names: the core dependencies, then each extra."""
-    try:
-        requirements = metadata.requires("transformer-mt") or []
-    except metadata.PackageNotFoundError:
-        advice = "install it: pip install -e ."
-        yield Finding("transformer-mt", "not installed, only importable", "note", advice)
+    """Versions of what pyproject.toml asks for: the core, and each extra but `dev`."""
+    if _version("transformer-mt") == "missing":
+        yield _judge("packages", "tmt runs uninstalled", note="pip install -e . checks them")
         return
-    groups: dict[str, dict[str, str | None]] = {}
-    for requirement in requirements:
+    groups: dict[str, list[str]] = {}
+    for requirement in metadata.requires("transformer-mt") or []:
         name = re.split(r"[^\w.-]", requirement)[0]
-        extra = re.search(r"extra == ['\"](.+?)['\"]", requirement)
-        groups.setdefault(extra[1] if extra else "", {})[name] = _version(name)
-    for extra_name, versions in groups.items():
-        missing = [name for name, version in versions.items() if version is None]
-        title = f"extra: {extra_name}" if extra_name else "packages"
-        value = ", ".join(f"{name} {version or 'missing'}" for name, version in versions.items())
-        if not missing:
-            yield Finding(title, value)
-        elif extra_name:
-            advice = f"only if you want it: pip install 'transformer-mt[{extra_name}]'"
-            yield Finding(title, value, "note", advice)
+        extra = re.search(r"extra == .(\w+)", requirement)
+        groups.setdefault(extra[1] if extra else "", []).append(f"{name} {_version(name)}")
+    groups.pop("dev", None)
+    for extra_name, found in groups.items():
+        value, missing = ", ".join(found), any(entry.endswith(" missing") for entry in found)
+        if extra_name:
+            advice = f"if you want it: pip install 'transformer-mt[{extra_name}]'"
+            yield _judge(f"extra {extra_name}", value, note=advice if missing else "")
+        elif missing:
+            yield Finding("packages", value, "problem", "pip install those that are missing")
         else:
-            yield Finding(title, value, "problem", f"pip install {' '.join(missing)}")
+            yield Finding("packages", value)
 
 
-def _version(package: str) -> str | None:
+def _version(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return None
+        return "missing"
 
 
 def _disk(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
     value = f"{free / GIB:.1f} GiB free in {folder}"
     if not os.access(folder, os.W_OK):
-        return Finding("disk", value, "problem", "this folder cannot be written: use another one")
+        return Finding("disk", value, "problem", "nothing can be written here: use --run-dir")
+    full = "a checkpoint of the base model takes about 0.8 GiB: make room, or use --run-dir"
     if free < GIB:
-        advice = "one checkpoint of the base model takes about 0.8 GiB: make room"
-        return Finding("disk", value, "problem", advice)
-    if free < 5 * GIB:
-        advice = "enough for a few checkpoints only: lower train.keep_last, or use --run-dir"
-        return Finding("disk", value, "note", advice)
-    return Finding("disk", value)
+        return Finding("disk", value, "problem", full)
+    return _judge("disk", value, note=full if free < 5 * GIB else "")

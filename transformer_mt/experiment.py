@@ -143,12 +143,14 @@ def data_fingerprint(cfg: Config) -> str:
     root = Path(cfg.data.root)
     sources = [*cfg.data.train, *cfg.data.dev, *cfg.data.test.values()]
     files = [path for source in sources for path in source_files(source, cfg.languages, root)]
-    settings = cfg.data.model_dump(exclude={"root", "max_length"})
+    settings = cfg.data.model_dump(exclude={"root", "max_length"})  # names remote datasets, too
     digests = [sha256(path) for path in files]
     return fingerprint(__version__, cfg.languages.model_dump(), cfg.seed, settings, digests)
 
 
-def _stage(directory: Path, made_from: str, say: Say, name: str, make: Say | Any) -> None:
+def _stage(
+    directory: Path, made_from: str, say: Say, name: str, make: Callable[[Path], None]
+) -> None:
     """Make `directory` unless it was made from the same inputs before."""
     marker = directory / "stage.json"
     if marker.is_file() and json.loads(marker.read_text())["made_from"] == made_from:
@@ -246,6 +248,8 @@ def _announce(
         f"  peak lr {cfg.train.peak_lr(cfg.model.d_model):.2e} after {cfg.train.warmup_updates} "
         f"updates of about {cfg.train.tokens_per_update} target tokens"
     )
+    if note := Scorer(cfg.languages.tgt).note:
+        say(f"  {note}")
     if trainer.progress.update:
         say(f"  going on after update {trainer.progress.update}")
 
@@ -264,7 +268,7 @@ def baseline_losses(corpus: EncodedCorpus, vocab_size: int) -> tuple[float, floa
 def _validation(
     cfg: Config, run: Run, prepared: Prepared, model: Transformer
 ) -> Callable[[], dict[str, float]]:
-    """A function that scores the current weights on dev: loss, and BLEU and chrF of greedy search."""
+    """A function that scores the current weights on dev: loss, BLEU and chrF, greedily."""
     translator = Translator(model, prepared.tokenizers, cfg)
     scorer = Scorer(cfg.languages.tgt)
     srcs, refs = read_clean(run.clean_dir, "dev")
@@ -343,9 +347,7 @@ def _finish(
     return read_metadata(run.model_dir)
 
 
-def _choose_weights(
-    cfg: Config, trainer: Trainer, say: Say
-) -> tuple[dict[str, torch.Tensor], str]:
+def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[dict[str, torch.Tensor], str]:
     """Of the best checkpoint and the mean of the last ones, what is better on dev."""
     progress, store, metric = trainer.progress, trainer.store, cfg.train.metric
     best = f"best on dev, update {progress.best_update}"

@@ -7,9 +7,10 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,31 +26,52 @@ def writing(path: Path) -> Iterator[Path]:
         TmtError: the disk is full, or the place cannot be written.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    remove(temporary)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        remove(temporary)
         yield temporary
         _flush(temporary)
         if path.is_dir():
             # Between these two steps `path` is absent, which readers treat as not yet made.
             old = path.with_name(f".{path.name}.{os.getpid()}.old")
+            remove(old)
             os.replace(path, old)
             os.replace(temporary, path)
             remove(old)
         else:
             os.replace(temporary, path)
-    except OSError as error:
+    except Exception as error:
         remove(temporary)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            free = shutil.disk_usage(_nearest_existing(path)).free / 2**20
-            raise TmtError(
-                f"{path}: the disk is full ({free:.0f} MiB free); nothing was overwritten. "
-                "Make room and run the same command again"
-            ) from error
-        raise TmtError(f"{path}: cannot be written: {error.strerror or error}") from error
+        number = _error_number(error)
+        if number is None:
+            raise
+        raise TmtError(_describe_failure(path, temporary, error, number)) from error
     except BaseException:
         remove(temporary)
         raise
+
+
+def _error_number(error: Exception) -> int | None:
+    """The errno of a failed system call, 0 if unknown; None: the error is none of the system."""
+    if isinstance(error, OSError):
+        return error.errno or 0
+    # safetensors raises errors of its own, with the number in the text alone.
+    found = None if isinstance(error, TmtError) else re.search(r"\(os error (\d+)\)", str(error))
+    return int(found[1]) if found else None
+
+
+def _describe_failure(path: Path, temporary: Path, error: Exception, number: int) -> str:
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        free = shutil.disk_usage(_nearest_existing(path)).free / 2**20
+        return (
+            f"{path}: the disk is full ({free:.0f} MiB free); nothing was overwritten. "
+            "Make room and run the same command again"
+        )
+    reason = os.strerror(number) if number else str(error)
+    other = getattr(error, "filename", None)
+    if isinstance(other, str) and not Path(other).is_relative_to(temporary):
+        reason = f"{other}: {reason}"  # the trouble is with something that was to be read
+    return f"{path}: cannot be written: {reason}"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -73,7 +95,8 @@ def remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
-        path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.unlink()
 
 
 def sha256(path: Path) -> str:

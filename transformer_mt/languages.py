@@ -55,7 +55,8 @@ def canonical_code(code: str) -> str:
     parts = code.strip().replace("_", "-").split("-")
     base = parts[0].lower()
     base = _ALIASES.get(base, base)
-    if base == "zh" and any(part.lower() in _HANT for part in parts[1:]):
+    tags = {part.lower() for part in parts[1:]}
+    if base == "zh" and "hans" not in tags and tags & _HANT:  # the script wins over the region
         return "zh-Hant"
     if base in _TWO_LETTER or base == "zh-Hant":
         return base

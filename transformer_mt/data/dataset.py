@@ -79,15 +79,15 @@ def encode_corpus(
         directory.mkdir(parents=True)
         files = [(directory / f"{side}.ids").open("wb") for side in ("src", "tgt")]
         while chunk := list(islice(iterator, CHUNK)):
-            sides = [t.encode([pair[i] for pair in chunk]) for i, t in enumerate(tokenizers)]
-            rows = list(_within_limit(*sides, max_length))
+            src, tgt = (t.encode([pair[i] for pair in chunk]) for i, t in enumerate(tokenizers))
+            rows = list(_within_limit(src, tgt, max_length))
             too_long += len(chunk) - len(rows)
             kept += len(rows)
             for i, file in enumerate(files):
                 for row in rows:
                     lengths[i].append(len(row[i]) + 1)
                 flat = [token for row in rows for token in (*row[i], EOS_ID)]
-                np.asarray(flat, dtype=dtypes[i]).tofile(file)
+                file.write(np.asarray(flat, dtype=dtypes[i]).tobytes())
         for file in files:
             file.close()
         if not kept:
@@ -119,7 +119,7 @@ def _open_side(directory: Path, side: str) -> EncodedSide:
     try:
         offsets = np.load(directory / f"{side}.offsets.npy")
         n_bytes = ids_path.stat().st_size
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{directory}: encoded corpus is incomplete: {error}") from error
     total = int(offsets[-1])
     if n_bytes not in (2 * total, 4 * total):

@@ -43,8 +43,8 @@ def read_contrast(path: Path) -> list[Contrast]:
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert it first") from error
     items: list[Contrast] = []

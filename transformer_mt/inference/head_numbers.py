@@ -120,7 +120,7 @@ def render_numbers(
     masked = "; −∞: masked" if numbers.scaled.isinf().any() else ""
     return "\n\n".join(
         [
-            f"{TITLES[numbers.kind]}, layer {numbers.layer}, head {numbers.head}: one row per query",
+            f"{TITLES[numbers.kind]}, layer {numbers.layer}, head {numbers.head}",
             block(f"Q{some}", numbers.q, rows),
             block(f"K{some}", numbers.k, columns),
             block(f"V{some}", numbers.v, columns),

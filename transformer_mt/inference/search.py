@@ -1,7 +1,7 @@
 """Greedy and beam search over a step function.
 
 Comes in: something that turns the newest tokens into log-probabilities of the next ones, and length
-limits. Goes out: token ids with scores. This file knows ids and torch only: no text, no Transformer.
+limits. Goes out: token ids with scores. This file knows ids and torch: no text, no Transformer.
 
 Shapes: `B` sentences still searched · `K` beam · `V` vocabulary; rows are sentences × beams.
 """

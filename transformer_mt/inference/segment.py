@@ -16,7 +16,7 @@ _CLAUSE_END = re.compile(r"(?<=[，、：])|(?<=[,:]\s)")
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """Cut `text` into pieces that fit, at sentence ends if possible, then at clauses, then anywhere.
+    """Cut `text` into pieces that fit: at sentence ends, else at clauses, else anywhere.
 
     Args:
         fits: whether a piece is short enough for the model.

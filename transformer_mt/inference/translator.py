@@ -151,13 +151,12 @@ class Translator:
         if not pieces:
             return Translation(source, "", 0.0, True, 1, [])
         best = [n_best[0] for n_best in pieces]
-        texts = self.tgt_tokenizer.decode([hypothesis.ids for hypothesis in best])
+        texts = self._decode(best)
         alternatives = []
         if len(pieces) == 1:
-            all_texts = self.tgt_tokenizer.decode([hypothesis.ids for hypothesis in pieces[0]])
             alternatives = [
                 Alternative(text, hypothesis.score)
-                for text, hypothesis in zip(all_texts, pieces[0], strict=True)
+                for text, hypothesis in zip(self._decode(pieces[0]), pieces[0], strict=True)
             ]
         return Translation(
             source,
@@ -168,6 +167,10 @@ class Translator:
             alternatives,
         )
 
+    def _decode(self, hypotheses: list[Hypothesis]) -> list[str]:
+        """One line each: the byte pieces of a model could also spell line ends."""
+        return list(map(normalise, self.tgt_tokenizer.decode([h.ids for h in hypotheses])))
+
     @torch.inference_mode()
     def _search(
         self, sentences: list[list[int]], beam: int, alpha: float, ratio: float, n_best: int
@@ -175,7 +178,7 @@ class Translator:
         """Search in batches of like lengths; results in the order of `sentences`."""
         results: list[list[Hypothesis]] = [[]] * len(sentences)
         for indices in _batches_by_length([len(ids) for ids in sentences], BATCH_TOKENS // beam):
-            src = self._pad([[*sentences[i], EOS_ID] for i in indices])
+            src = self.pad([[*sentences[i], EOS_ID] for i in indices])
             limits = [math.ceil(ratio * len(sentences[i])) + LENGTH_MARGIN for i in indices]
             stepper = _Stepper(self.model, src, beam)
             if beam == 1:
@@ -206,9 +209,9 @@ class Translator:
         lengths = [max(len(s), len(t)) for s, t in zip(src_ids, tgt_ids, strict=True)]
         results = [PairScore(0.0, 0)] * len(lengths)
         for indices in _batches_by_length(lengths, BATCH_TOKENS // 4):
-            tgt_out = self._pad([tgt_ids[i] for i in indices])
-            tgt_in = self._pad([[BOS_ID, *tgt_ids[i][:-1]] for i in indices])
-            hidden = self.model(self._pad([src_ids[i] for i in indices]), tgt_in)
+            tgt_out = self.pad([tgt_ids[i] for i in indices])
+            tgt_in = self.pad([[BOS_ID, *tgt_ids[i][:-1]] for i in indices])
+            hidden = self.model(self.pad([src_ids[i] for i in indices]), tgt_in)
             logits = self.model.project(hidden).float()  # (B, T, V)
             nll = F.cross_entropy(
                 logits.transpose(1, 2), tgt_out, ignore_index=PAD_ID, reduction="none"
@@ -227,21 +230,9 @@ class Translator:
         Raises:
             TmtError: the text is empty, or too long for one piece.
         """
-        pieces = self._split(normalise(text))
-        if len(pieces) != 1:
-            problem = "is empty" if not pieces else "is too long to explain in one picture"
-            raise TmtError(f"the text {problem}; give one sentence")
-        if target is None:
-            decode = self.cfg.decode
-            hypotheses = self._search(
-                pieces, decode.beam, decode.length_penalty, decode.max_length_ratio, 1
-            )
-            tgt_ids = hypotheses[0][0].ids
-        else:
-            tgt_ids = self.tgt_tokenizer.encode([normalise(target)])[0]
-        src_ids = [*pieces[0], EOS_ID]
+        src_ids, tgt_ids = self.forced_ids(text, target)
         weights = AttentionWeights()
-        hidden = self.model(self._pad([src_ids]), self._pad([[BOS_ID, *tgt_ids]]), weights)
+        hidden = self.model(self.pad([src_ids]), self.pad([[BOS_ID, *tgt_ids]]), weights)
         probs, ids = self.model.project(hidden[0]).float().softmax(dim=-1).topk(top_k, dim=-1)
         top_words = [
             list(zip(self.tgt_tokenizer.pieces(row_ids), row_probs, strict=True))
@@ -263,7 +254,31 @@ class Translator:
             top_words=top_words,
         )
 
-    def _pad(self, rows: list[list[int]]) -> Tensor:
+    def forced_ids(self, text: str, target: str | None) -> tuple[list[int], list[int]]:
+        """Ids of one sentence and of what the decoder is to read.
+
+        Args:
+            target: None: the model's own translation.
+        Returns:
+            Source ids with EOS; target ids without BOS and EOS.
+        Raises:
+            TmtError: the text is empty, or too long for one piece.
+        """
+        pieces = self._split(normalise(text))
+        if len(pieces) != 1:
+            problem = "is empty" if not pieces else "is too long to explain in one picture"
+            raise TmtError(f"the text {problem}; give one sentence")
+        if target is None:
+            decode = self.cfg.decode
+            ((best, *_),) = self._search(
+                pieces, decode.beam, decode.length_penalty, decode.max_length_ratio, 1
+            )
+            tgt_ids = best.ids
+        else:
+            tgt_ids = self.tgt_tokenizer.encode([normalise(target)])[0]
+        return [*pieces[0], EOS_ID], tgt_ids
+
+    def pad(self, rows: list[list[int]]) -> Tensor:
         """(B, longest) int64 on the model's device, PAD_ID to the right."""
         padded = [torch.tensor(row) for row in rows]
         return torch.nn.utils.rnn.pad_sequence(padded, batch_first=True, padding_value=PAD_ID).to(

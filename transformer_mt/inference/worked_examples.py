@@ -4,6 +4,7 @@ Comes in: the name of an example. Goes out: text with every intermediate result.
 computed here, not copied: popular texts print these examples with slips. This file knows no model.
 """
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,9 +51,8 @@ EXAMPLES = {
         w_q=[[1, 0], [0, 1], [1, 0]],
         w_k=[[0, 1], [1, 0], [0, 1]],
         w_v=[[1, 1], [0, 1], [1, 0]],
-        slips="K is [[0, 2], [1, 1]], often misprinted as [[1, 2], [1, 1]]. The scores are divided "
-        "by √2, because d_k, the number of columns of Q and K, is 2; often misprinted as 3, which "
-        "is d_model.",
+        slips="K is [[0, 2], [1, 1]], not [[1, 2], [1, 1]]. The scores are divided by √2, not √3: "
+        "d_k, the number of columns of Q and K, is 2; 3 is d_model.",
     ),
     "thinking-machines": Example(
         title='"Thinking Machines", d_model 4, d_k 4',
@@ -61,9 +61,9 @@ EXAMPLES = {
         w_q=[[1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 0, 1], [0, 1, 1, 0]],
         w_k=[[0, 1, 1, 0], [1, 0, 0, 1], [0, 0, 1, 1], [1, 1, 0, 0]],
         w_v=[[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 1]],
-        slips="q₁, k₁, q₂ and k₂ (the rows of Q and K above) are often misprinted. So is the "
-        "softmax of [2, 8], which is [{low:.4f}, {high:.4f}]; the scaled scores of the first word "
-        "are not [2, 8], though, but [1.5, 5].",
+        slips="q₁, k₁, q₂ and k₂, the rows of Q and K, are as above. The softmax of [2, 8] is "
+        "[{low:.4f}, {high:.4f}]; it has no place here, though: the scaled scores of the first "
+        "word are [1.5, 5].",
     ),
 }
 
@@ -113,9 +113,10 @@ def render_example(name: str) -> str:
         _block(f"Scaled scores = Q Kᵀ / √d_k, d_k = {d_k}", steps.scaled, words, words),
         _block("Weights = softmax of each row; each row sums to 1", steps.weights, words, words),
         _block("Output = weights V", steps.output, words),
-        "Often misprinted:\n" + example.slips.format(low=low, high=high),
+        "Often misprinted",
     ]
-    return "\n\n".join(parts)
+    slips = textwrap.fill(example.slips.format(low=low, high=high), 90)
+    return "\n\n".join(parts) + "\n" + slips
 
 
 def _block(
@@ -133,7 +134,7 @@ class Scaling:
     scaled_variance: float
     top_weight: float  # mean of the largest softmax weight
     scaled_top_weight: float
-    gradient: float  # mean norm of the softmax's Jacobian p_i (δ_ij − p_j)
+    gradient: float  # mean norm of p_i (δ_ij − p_j), the softmax by its own inputs
     scaled_gradient: float
 
 
@@ -203,6 +204,6 @@ def render_scaling(rows: Sequence[Scaling] | None = None) -> str:
         "",
         "A dot product of d_k terms has variance d_k, so longer vectors give larger scores; the",
         "softmax then puts nearly all weight on one key, and its gradient p_i (δ_ij − p_j) goes to",
-        "0: nothing is learned. Divided by √d_k, the variance is 1 whatever d_k is.",
+        "0, so that hardly anything is learned. Divided by √d_k, the variance is 1 for every d_k.",
     ]
     return "\n".join(lines)

@@ -247,7 +247,10 @@ class Transformer(nn.Module):
 
     def start(self, memory: Tensor, memory_mask: Tensor) -> DecoderState:
         """Project the memory once for every decoder layer."""
-        keys_values = [layer.encoder_attn.project_memory(memory) for layer in self.decoder_layers]
+        keys_values = []
+        for layer in self.decoder_layers:
+            assert isinstance(layer, DecoderLayer)
+            keys_values.append(layer.encoder_attn.project_memory(memory))
         return DecoderState(keys_values, memory_mask)
 
     def decode(

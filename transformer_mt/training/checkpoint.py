@@ -19,6 +19,7 @@ from transformer_mt.errors import CheckpointError
 from transformer_mt.files import remove, sha256, write_json, writing
 
 _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors", "progress.json"
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError)  # of reading bad JSON
 N_RESUMABLE = 2  # a damaged newest checkpoint leaves one to fall back to
 
 
@@ -76,7 +77,7 @@ class CheckpointStore:
             digests = {name: sha256(directory / name) for name in (_WEIGHTS, _OPTIMIZER)}
             content = {"progress": asdict(progress), "identity": self.identity, "files": digests}
             write_json(directory / _PROGRESS, content)
-        self._prune(progress, keep_last)
+        self._prune(keep_last)
 
     def load_newest(self, report: Callable[[str], None]) -> Checkpoint | None:
         """The newest intact checkpoint, or None if the run has none.
@@ -94,19 +95,20 @@ class CheckpointStore:
                 continue  # kept for averaging only
             try:
                 checkpoint = self._load(path)
-            except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            except (*_DAMAGE, SafetensorError) as error:
                 damaged.append(path)
                 report(f"{path} is damaged ({error}); using the checkpoint before it")
                 continue
             for worthless in damaged:
                 remove(worthless)
             return checkpoint
-        if damaged:
-            raise CheckpointError(
-                f"{self.directory}: no usable checkpoint: {', '.join(p.name for p in damaged)} "
-                "damaged; start over with --fresh"
-            )
-        return None
+        if not self._updates():
+            return None
+        problem = f"{', '.join(path.name for path in damaged)} damaged"
+        raise CheckpointError(
+            f"{self.directory}: no usable checkpoint: "
+            f"{problem if damaged else f'all without {_OPTIMIZER}'}; start over with --fresh"
+        )
 
     def average(self, n_last: int) -> tuple[dict[str, Tensor], list[int]]:
         """The mean of the weights of the last `n_last` validated checkpoints, and their updates.
@@ -121,12 +123,8 @@ class CheckpointStore:
 
     def validated_updates(self) -> list[int]:
         """Updates whose checkpoints were validated and still have their weights, ascending."""
-        found = []
-        for update in sorted(self._updates()):
-            content = json.loads((self._path(update) / _PROGRESS).read_text(encoding="utf-8"))
-            if content["progress"]["validated"]:
-                found.append(update)
-        return found
+        progress = {update: self._progress(update) for update in sorted(self._updates())}
+        return [update for update, at in progress.items() if at is not None and at.validated]
 
     def clear(self) -> None:
         remove(self.directory)
@@ -159,17 +157,29 @@ class CheckpointStore:
                 + "\nchange it back, start over with --fresh, or use another --run-dir"
             )
 
-    def _prune(self, progress: Progress, keep_last: int) -> None:
+    def _progress(self, update: int) -> Progress | None:
+        """What a checkpoint says of itself; None if that is damaged."""
+        try:
+            content = json.loads((self._path(update) / _PROGRESS).read_text(encoding="utf-8"))
+            return Progress(**content["progress"])
+        except _DAMAGE:
+            return None
+
+    def _prune(self, keep_last: int) -> None:
         updates = sorted(self._updates())
         resumable = updates[-N_RESUMABLE:]
-        averaged = {*self.validated_updates()[-keep_last:], progress.best_update}
+        # Also what the checkpoint to fall back to calls the best one.
+        best = {at.best_update for update in resumable if (at := self._progress(update))}
+        wanted = {*self.validated_updates()[-keep_last:], *best}
         for update in updates:
             if update in resumable:
                 continue
-            if update in averaged:
+            if update in wanted:
                 remove(self._path(update) / _OPTIMIZER)
             else:
                 remove(self._path(update))
+        for left_over in self.directory.glob(".*"):  # of a process that was killed while writing
+            remove(left_over)
 
 
 def average_weights(paths: list[Path]) -> dict[str, Tensor]:

@@ -92,7 +92,9 @@ class _OutputLoss(torch.autograd.Function):
         hidden_sum = hidden.sum(0, dtype=torch.float32)
         grad_weight = (grad.T @ hidden).float() - uniform * hidden_sum
         ctx.save_for_backward(grad_hidden.to(hidden.dtype), grad_weight.to(weight.dtype))
-        return loss.float(), nll.float()
+        loss, nll = loss.float(), nll.float()
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:

@@ -49,8 +49,17 @@ class MasterAdam:
         self.loss_scale = 2.0**14 if self._fp16 else 1.0
         self._good_updates = 0
         self._adam = torch.optim.Adam(
-            [self.master], lr=0.0, betas=tuple(cfg.adam_betas), eps=cfg.adam_eps, fused=True
+            [self.master],
+            lr=0.0,
+            betas=(cfg.adam_betas[0], cfg.adam_betas[1]),
+            eps=cfg.adam_eps,
+            fused=True,
         )
+        self._adam.state[self.master] = {
+            "step": torch.zeros((), device=self.master.device),
+            "exp_avg": torch.zeros_like(self.master),
+            "exp_avg_sq": torch.zeros_like(self.master),
+        }  # Adam's own beginning, but there to be saved before the first update
         self._working = self.master if dtype == torch.float32 else self.master.to(dtype)
         self._working_gradient = torch.zeros_like(self._working)
         weights, gradients = self._views(self._working), self._views(self._working_gradient)
@@ -84,7 +93,7 @@ class MasterAdam:
         return norm
 
     def state(self) -> dict[str, Tensor]:
-        """Both moments of every parameter: `exp_avg.<name>` and `exp_avg_sq.<name>`, and the rest."""
+        """The moments, `exp_avg.<name>` and `exp_avg_sq.<name>`, step and loss scale."""
         state = self._adam.state[self.master]
         named = {
             f"{kind}.{name}": view
@@ -97,15 +106,12 @@ class MasterAdam:
     def load(self, weights: dict[str, Tensor], state: dict[str, Tensor]) -> None:
         """Continue from saved weights and `state()`; both must fit this model."""
         self._fill(self.master, weights)
-        adam = {"step": state["step"].clone()}
+        adam = self._adam.state[self.master]
+        adam["step"].copy_(state["step"])
         for kind in ("exp_avg", "exp_avg_sq"):
-            adam[kind] = torch.zeros_like(self.master)
             self._fill(adam[kind], {name: state[f"{kind}.{name}"] for name in self.names})
-        self._adam.state[self.master] = adam
-        self.loss_scale, self._good_updates = (
-            state["loss_scale"][0].item(),
-            int(state["loss_scale"][1].item()),
-        )
+        self.loss_scale = state["loss_scale"][0].item()
+        self._good_updates = int(state["loss_scale"][1].item())
         self._refresh()
 
     def weights(self) -> dict[str, Tensor]:

@@ -165,9 +165,7 @@ class Trainer:
             validated=True,
             best_update=self.progress.update if better else self.progress.best_update,
             best_metric=value if better else self.progress.best_metric,
-            validations_without_gain=(
-                0 if better else self.progress.validations_without_gain + 1
-            ),
+            validations_without_gain=(0 if better else self.progress.validations_without_gain + 1),
         )
         self._save()
         minutes = self.progress.seconds / 60
@@ -249,4 +247,3 @@ class _Meter:
         self._nll, self._tokens = 0.0, 0
         self.restart_clock()
         return {"loss": loss, "ppl": math.exp(min(loss, 50)), "tgt_tokens_per_s": speed}
-

@@ -1,0 +1,89 @@
+"""Shared by several test files: a toy language pair, its tokenizers, and a toy configuration."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformer_mt.config import Config, TokenizerConfig, build_config
+from transformer_mt.data.tokenizer import Tokenizer, train_tokenizer
+from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
+
+_WORDS = {
+    "猫": "cat", "狗": "dog", "鸟": "bird", "孩子": "child", "老师": "teacher", "朋友": "friend",
+    "苹果": "apple", "书": "book", "街道": "street", "房子": "house", "船": "boat", "树": "tree",
+}  # fmt: skip
+_VERBS = {"看见": "sees", "喜欢": "likes", "找到": "finds", "画": "draws", "忘记": "forgets"}
+
+
+def _pair(generator: random.Random) -> tuple[str, str]:
+    parts = []
+    for _ in range(generator.randint(1, 3)):
+        (who, who_en), (what, what_en) = generator.sample(sorted(_WORDS.items()), 2)
+        verb, verb_en = generator.choice(sorted(_VERBS.items()))
+        parts.append((f"{who}{verb}{what}", f"the {who_en} {verb_en} the {what_en}"))
+    return "，".join(zh for zh, _ in parts) + "。", ", and ".join(en for _, en in parts) + "."
+
+
+@pytest.fixture(scope="session")
+def toy_pairs() -> list[tuple[str, str]]:
+    """200 Chinese sentences with their English translations."""
+    generator = random.Random(5)
+    return [_pair(generator) for _ in range(200)]
+
+
+@pytest.fixture(scope="session")
+def tokenizer_dir(
+    tmp_path_factory: pytest.TempPathFactory, toy_pairs: list[tuple[str, str]]
+) -> Path:
+    """A folder with one SentencePiece model per side, of 320 pieces each, and a joint one."""
+    directory = tmp_path_factory.mktemp("tokenizers")
+    cfg = TokenizerConfig(vocab_size=320)
+    for side, path in enumerate(tokenizer_paths(directory, joint=False)):
+        texts = [pair[side] for pair in toy_pairs]
+        train_tokenizer(texts, path, cfg, [("zh", "en")[side]], seed=1)
+    both = [text for pair in toy_pairs for text in pair]
+    joint_path, _ = tokenizer_paths(directory, joint=True)
+    train_tokenizer(both, joint_path, cfg, ["zh", "en"], seed=1)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def tokenizers(tokenizer_dir: Path) -> tuple[Tokenizer, Tokenizer]:
+    return load_tokenizers(tokenizer_dir, joint=False)
+
+
+@pytest.fixture(scope="session")
+def toy_config() -> Config:
+    """zh → en, d_model 32, two layers, no dropout; sizes fit the toy tokenizers."""
+    tree: dict[str, Any] = {
+        "name": "toy",
+        "languages": {"src": "zh", "tgt": "en"},
+        "data": {"train": [{"demo": True}], "max_length": 30},
+        "tokenizer": {"vocab_size": 320},
+        "model": {
+            "d_model": 32,
+            "heads": 4,
+            "ffn": 64,
+            "encoder_layers": 2,
+            "decoder_layers": 2,
+            "dropout": 0.0,
+        },
+        "decode": {"beam": 3},
+    }
+    return build_config(tree, "toy")
+
+
+@pytest.fixture
+def limit_file_size() -> Iterator[Callable[[int], None]]:
+    """Call it with a number of bytes that no file may exceed: a write error as from a full disk."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limit(n_bytes: int) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+
+    yield limit
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -1,0 +1,168 @@
+"""The plan of updates: complete, bounded, even, and a pure function of lengths, seed and epoch."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from transformer_mt.data.batching import EpochPlan, Indices, collate, padding_share, plan_epoch
+from transformer_mt.data.dataset import EncodedCorpus, EncodedSide
+from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def caption_lengths(n: int, seed: int = 0) -> tuple[Indices, Indices]:
+    """Like image captions: sources around 14 tokens, targets of similar but not equal length."""
+    random = np.random.default_rng(seed)
+    src = random.lognormal(2.6, 0.35, n).astype(np.int64) + 2
+    tgt = (src * random.normal(1.0, 0.15, n)).astype(np.int64).clip(min=1) + 1
+    return src, tgt
+
+
+def make_plan(src: Indices, tgt: Indices, **changes: Any) -> EpochPlan:
+    settings = {"max_tokens": 1000, "tokens_per_update": 3000, "seed": 1, "epoch": 0, **changes}
+    return plan_epoch(src, tgt, **settings)
+
+
+def encoded_side(rows: list[list[int]], dtype: type = np.uint16) -> EncodedSide:
+    ids = np.array([token for row in rows for token in (*row, EOS_ID)], dtype=dtype)
+    return EncodedSide(ids, np.cumsum([0, *(len(row) + 1 for row in rows)]))
+
+
+@pytest.mark.parametrize("n", [1, 2, 17, 3000])
+@pytest.mark.parametrize("max_tokens", [1, 100, 1000, 10**6])
+def test_every_sentence_comes_exactly_once(n: int, max_tokens: int) -> None:
+    plan = make_plan(*caption_lengths(n), max_tokens=max_tokens)
+    batches = [batch.tolist() for u in range(len(plan)) for batch in plan.update(u)]
+    assert sorted(i for batch in batches for i in batch) == list(range(n))
+    assert all(batches), "no batch is empty"
+    assert all(plan.update(u) for u in range(len(plan))), "no update is empty"
+    assert [batch.tolist() for batch in plan.batches()] == batches
+
+
+@pytest.mark.parametrize("max_tokens", [1, 30, 200, 4096])
+def test_no_batch_exceeds_max_tokens(max_tokens: int) -> None:
+    """Padding counted; only a single sentence that is longer itself may."""
+    src, tgt = caption_lengths(2000)
+    src[5], tgt[6] = 150, 300
+    plan = make_plan(src, tgt, max_tokens=max_tokens)
+    n_alone = 0
+    for batch in plan.batches():
+        cells = len(batch) * max(src[batch].max(), tgt[batch].max())
+        if len(batch) == 1 and cells > max_tokens:
+            n_alone += 1
+        else:
+            assert cells <= max_tokens
+    assert (n_alone > 0) == (max_tokens < 300)
+
+
+def test_batches_are_as_large_as_they_may_be() -> None:
+    src, tgt = caption_lengths(3000)
+    plan = make_plan(src, tgt)
+    cells = [len(b) * max(src[b].max(), tgt[b].max()) for b in plan.batches()]
+    assert np.mean(cells) > 0.9 * 1000
+
+
+def test_tokens_per_update_hold_on_average() -> None:
+    src, tgt = caption_lengths(20_000)
+    for tokens_per_update, max_tokens in ((3000, 1000), (25_000, 4096), (900, 4096)):
+        plan = make_plan(src, tgt, max_tokens=max_tokens, tokens_per_update=tokens_per_update)
+        tokens = [sum(int(tgt[b].sum()) for b in plan.update(u)) for u in range(len(plan))]
+        assert sum(tokens) == tgt.sum()
+        assert np.mean(tokens) == pytest.approx(tokens_per_update, rel=0.1)
+        # A batch that straddles two updates goes to one of them, whole.
+        largest = max(int(tgt[b].sum()) for b in plan.batches())
+        assert all(abs(n - tokens_per_update) <= largest for n in tokens[:-1])
+
+
+def test_a_sentence_longer_than_an_update_is_an_update() -> None:
+    lengths = np.array([5000, 4, 4, 4, 4], dtype=np.int64)
+    plan = make_plan(lengths, lengths, tokens_per_update=100)
+    updates = [[batch.tolist() for batch in plan.update(u)] for u in range(len(plan))]
+    assert sorted(i for update in updates for batch in update for i in batch) == [0, 1, 2, 3, 4]
+    assert any([0] in update for update in updates)
+
+
+def test_a_plan_is_a_function_of_seed_and_epoch() -> None:
+    lengths = caption_lengths(2000)
+
+    def order(seed: int, epoch: int) -> list[list[int]]:
+        return [b.tolist() for b in make_plan(*lengths, seed=seed, epoch=epoch).batches()]
+
+    np.random.seed(3)
+    first = order(1, 4)
+    np.random.seed(4)
+    assert order(1, 4) == first
+    assert order(1, 5) != first
+    assert order(2, 4) != first
+    assert order(5, 1) != order(1, 5), "seed and epoch are not added up"
+
+
+def test_epochs_compose_batches_anew_and_in_another_order() -> None:
+    src, tgt = caption_lengths(5000)
+    first, second = (make_plan(src, tgt, epoch=epoch) for epoch in (0, 1))
+    sets = [{frozenset(b.tolist()) for b in plan.batches()} for plan in (first, second)]
+    assert len(sets[0] & sets[1]) < 0.1 * len(sets[0])
+    for plan in (first, second):
+        longest = np.array([tgt[b].max() for b in plan.batches()], dtype=float)
+        correlation = np.corrcoef(longest, np.arange(len(longest)))[0, 1]
+        assert abs(correlation) < 0.2, "short sentences must not come first"
+
+
+def test_little_padding_on_lengths_like_captions() -> None:
+    src, tgt = caption_lengths(29_000)
+    plan = make_plan(src, tgt, max_tokens=4096)
+    assert padding_share(plan, src) < 0.1
+    assert padding_share(plan, tgt) < 0.1
+
+
+def test_little_padding_on_multi30k() -> None:
+    """Words stand for tokens; `data/` is where configs/multi30k-en-de.yaml looks."""
+    folders = [REPOSITORY / "data", REPOSITORY.parent / "shared" / "data"]
+    found = [folder / "multi30k" for folder in folders if (folder / "multi30k").is_dir()]
+    if not found:
+        pytest.skip("Multi30k is not there: put it into data/multi30k")
+    src, tgt = (
+        np.array([len(line.split()) + 1 for line in path.read_text(encoding="utf-8").split("\n")])
+        for path in (found[0] / "train.en", found[0] / "train.de")
+    )
+    plan = make_plan(src, tgt, max_tokens=4096, tokens_per_update=4000)
+    assert padding_share(plan, src) < 0.1
+    assert padding_share(plan, tgt) < 0.1
+
+
+def test_padding_share_counts_cells() -> None:
+    lengths = np.array([3, 4, 1], dtype=np.int64)
+    plan = EpochPlan(np.array([2, 0, 1]), np.array([0, 2, 3]), np.array([0, 2]))
+    # Batches of lengths (1, 3) and (4): 2 of 10 cells are padding.
+    assert padding_share(plan, lengths) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32])
+def test_collate_equals_a_loop_over_rows(dtype: type) -> None:
+    random = np.random.default_rng(0)
+    high = 60_000 if dtype == np.uint16 else 900_000
+    sides = [
+        [random.integers(4, high, length).tolist() for length in random.integers(0, 12, 50)]
+        for _ in range(2)
+    ]
+    corpus = EncodedCorpus(encoded_side(sides[0], dtype), encoded_side(sides[1], dtype))
+    for indices in ([7], [3, 3], [49, 0, 12, 30], list(range(50))):
+        batch = collate(corpus, np.array(indices))
+        srcs = [[*sides[0][i], EOS_ID] for i in indices]
+        tgt_ins = [[BOS_ID, *sides[1][i]] for i in indices]
+        tgt_outs = [[*sides[1][i], EOS_ID] for i in indices]
+        for found, rows in ((batch.src, srcs), (batch.tgt_in, tgt_ins), (batch.tgt_out, tgt_outs)):
+            longest = max(map(len, rows))
+            assert found.tolist() == [row + [PAD_ID] * (longest - len(row)) for row in rows]
+            assert str(found.dtype) == "torch.int64"
+
+
+def test_a_batch_moves_as_a_whole() -> None:
+    side = encoded_side([[5, 6], [7]])
+    batch = collate(EncodedCorpus(side, side), np.array([0, 1]))
+    moved = batch.to(batch.src.device)
+    for name in ("src", "tgt_in", "tgt_out"):
+        assert getattr(moved, name).equal(getattr(batch, name))
