@@ -1,5 +1,6 @@
 """Shared by several test files: a toy language pair, its tokenizers, and a toy configuration."""
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,10 @@ import pytest
 from transformer_mt.config import Config, TokenizerConfig, build_config
 from transformer_mt.data.tokenizer import Tokenizer, train_tokenizer
 from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
+
+# Before torch is loaded: tensors this small gain nothing from threads, and where cores are busy
+# with something else, threads that wait for each other take twenty times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 _WORDS = {
     "猫": "cat", "狗": "dog", "鸟": "bird", "孩子": "child", "老师": "teacher", "朋友": "friend",

@@ -1,3 +1,3 @@
-"""tmt, a translation trainer: from two text files to a served translator."""
+"""tmt, a translation trainer: from two text files to a scored translator."""
 
 __version__ = "0.1.0"

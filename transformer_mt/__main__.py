@@ -1,4 +1,4 @@
-"""`python -m transformer_mt` is `tmt`; the form that process launchers need."""
+"""`python -m transformer_mt` is `tmt`."""
 
 from transformer_mt.cli import main
 

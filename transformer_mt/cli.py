@@ -49,6 +49,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 def main() -> None:
     """Run a command; a mistake of the user becomes one message and exit status 2."""
+    # Threads that spin while they wait take the cores from whoever has work to do. OpenMP reads
+    # this when torch is loaded, so it must be set before.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
@@ -66,6 +69,9 @@ def main() -> None:
 @app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="show the traceback of an error; anywhere on the line")
+    ] = False,
 ) -> None:
     if version:
         print(__version__)
@@ -302,7 +308,7 @@ def data_check(
     tgt: Annotated[str, typer.Option(help="target language")],
     as_json: AsJson = False,
 ) -> None:
-    """Report alignment, encoding, length, repetition and language problems of two files."""
+    """Report alignment, encoding, length, repetition and language problems; exit 1 if any."""
     from transformer_mt.config import Languages
     from transformer_mt.data.clean import check_files
     from transformer_mt.languages import canonical_code
@@ -310,6 +316,8 @@ def data_check(
     languages = Languages(src=canonical_code(src), tgt=canonical_code(tgt))
     report = check_files(src_path, tgt_path, languages)
     print(report.to_json() if as_json else "\n".join(report.summary()))
+    if report.problems:
+        raise typer.Exit(1)
 
 
 @data_app.command("clean")

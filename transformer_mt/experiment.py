@@ -101,6 +101,7 @@ def train_experiment(cfg: Config, run: Run, *, fresh: bool, say: Say) -> Result:
         if fresh:
             for path in (run.checkpoints_dir, run.metrics_path, run.model_dir):
                 remove(path)
+        _store(cfg, run).check_identity()  # before any stage replaces what the old run was made of
         prepared = prepare(cfg, run, say)
         write_text(run.config_path, cfg.to_yaml())
         trainer, outcome = _train(cfg, run, prepared, say)
@@ -111,9 +112,7 @@ def train_experiment(cfg: Config, run: Run, *, fresh: bool, say: Say) -> Result:
 
 def prepare(cfg: Config, run: Run, say: Say) -> Prepared:
     """Clean text, tokenizers, encoded corpus."""
-    data_print = data_fingerprint(cfg)
-    tokenizer_print = fingerprint(data_print, cfg.tokenizer.model_dump())
-    encoded_print = fingerprint(tokenizer_print, cfg.data.max_length)
+    data_print, tokenizer_print, encoded_print = fingerprints(cfg)
     _stage(run.clean_dir, data_print, say, "data", lambda out: _clean(cfg, out, say))
     _stage(
         run.tokenizer_dir,
@@ -138,14 +137,27 @@ def prepare(cfg: Config, run: Run, say: Say) -> Prepared:
     )
 
 
-def data_fingerprint(cfg: Config) -> str:
-    """Of the sources' content and of all settings that decide what the clean corpus is."""
+def fingerprints(cfg: Config) -> tuple[str, str, str]:
+    """Of the clean corpus, the tokenizers and the encoded corpus: all that each is made from."""
     root = Path(cfg.data.root)
     sources = [*cfg.data.train, *cfg.data.dev, *cfg.data.test.values()]
     files = [path for source in sources for path in source_files(source, cfg.languages, root)]
     settings = cfg.data.model_dump(exclude={"root", "max_length"})  # names remote datasets, too
     digests = [sha256(path) for path in files]
-    return fingerprint(__version__, cfg.languages.model_dump(), cfg.seed, settings, digests)
+    data = fingerprint(__version__, cfg.languages.model_dump(), cfg.seed, settings, digests)
+    tokenizer = fingerprint(data, cfg.tokenizer.model_dump())
+    return data, tokenizer, fingerprint(tokenizer, cfg.data.max_length)
+
+
+def _store(cfg: Config, run: Run) -> CheckpointStore:
+    """The checkpoints of the run, which belong to one model, one corpus and one seed."""
+    identity = {
+        "model": cfg.model.model_dump(),
+        "tokenizer": cfg.tokenizer.model_dump(),
+        "corpus": fingerprints(cfg)[2],
+        "seed": cfg.seed,
+    }
+    return CheckpointStore(run.checkpoints_dir, identity)
 
 
 def _stage(
@@ -205,12 +217,11 @@ def _train(cfg: Config, run: Run, prepared: Prepared, say: Say) -> tuple[Trainer
     dtype = choose_precision(cfg.train.precision, device)
     seed_all(cfg.seed, "initial weights")
     model = build_model(cfg, prepared.tokenizers).to(device)
-    identity = {"model": cfg.model.model_dump(), "data": prepared.fingerprint, "seed": cfg.seed}
     trainer = Trainer(
         cfg,
         model,
         prepared.train,
-        CheckpointStore(run.checkpoints_dir, identity),
+        _store(cfg, run),
         dtype=dtype,
         validate=_validation(cfg, run, prepared, model),
     )

@@ -240,7 +240,7 @@ def test_too_large_a_vocabulary_names_the_largest(
     with pytest.raises(TokenizerError) as caught:
         _train(_ENGLISH, tmp_path / "t", ["en"], type=kind, vocab_size=32000)
     message = re.fullmatch(
-        r".*/t: tokenizer\.vocab_size 32000 is too large for this corpus: the largest possible "
+        r"tokenizer\.vocab_size 32000 is too large for this en text: the largest possible "
         r"is (\d+); set tokenizer\.vocab_size to \1 or less",
         str(caught.value),
     )
@@ -271,7 +271,7 @@ def test_too_small_a_vocabulary_names_the_smallest(
     smallest = 4 + 256 * byte_fallback + len(set("".join(_ENGLISH)))
     with pytest.raises(TokenizerError) as caught:
         train(20)
-    assert "tokenizer.vocab_size 20 is too small for this corpus" in str(caught.value)
+    assert "tokenizer.vocab_size 20 is too small for this en text" in str(caught.value)
     assert reason in str(caught.value)
     assert f"set tokenizer.vocab_size to {smallest} or more" in str(caught.value)
     assert train(smallest).vocab_size == smallest

@@ -133,20 +133,21 @@ def train_tokenizer(
     sentences = _draw(_usable(texts, out_path), MAX_SENTENCES, seed)
     if not sentences:
         raise TokenizerError(
-            f"{out_path}: no text to learn a tokenizer from: all lines are blank or longer than "
+            "no text to learn a tokenizer from: all lines are blank or longer than "
             f"{MAX_SENTENCE_BYTES} bytes; check data.train"
         )
     model = BytesIO()
+    text_name = f"this {' + '.join(languages)} text"
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=map(_utf8, sentences), model_writer=model, **_options(cfg, languages)
         )
     except RuntimeError as error:
-        raise _training_error(error, cfg, out_path) from error
+        raise _training_error(error, cfg, text_name) from error
     tokenizer = Tokenizer(model.getvalue(), where=str(out_path))
     if tokenizer.vocab_size < cfg.vocab_size:
         raise TokenizerError(
-            f"{out_path}: tokenizer.vocab_size {cfg.vocab_size} is too large for this corpus: the "
+            f"tokenizer.vocab_size {cfg.vocab_size} is too large for {text_name}: the "
             f"largest possible is {tokenizer.vocab_size}; set tokenizer.vocab_size to "
             f"{tokenizer.vocab_size} or less"
         )
@@ -214,14 +215,14 @@ def _draw(texts: Iterable[str], limit: int, seed: int) -> list[str]:
     return drawn
 
 
-def _training_error(error: RuntimeError, cfg: TokenizerConfig, out_path: Path) -> TokenizerError:
+def _training_error(error: RuntimeError, cfg: TokenizerConfig, text_name: str) -> TokenizerError:
     needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
     if needed is None:
-        return TokenizerError(f"{out_path}: SentencePiece cannot learn a tokenizer: {error}")
+        return TokenizerError(f"SentencePiece cannot learn a tokenizer: {error}")
     least = needed[1]
     bytes_ = "the 256 bytes of tokenizer.byte_fallback, " if cfg.byte_fallback else ""
     return TokenizerError(
-        f"{out_path}: tokenizer.vocab_size {cfg.vocab_size} is too small for this corpus: its "
+        f"tokenizer.vocab_size {cfg.vocab_size} is too small for {text_name}: its "
         f"characters, {bytes_}and 4 special pieces need {least}; set tokenizer.vocab_size to "
         f"{least} or more"
     )

@@ -11,7 +11,10 @@ from transformer_mt.languages import is_unspaced
 
 # After a sentence-final mark with its closing quotes: anywhere for full-width marks, before a space
 # for the others, which also end abbreviations and numbers.
-_SENTENCE_END = re.compile(r"(?<=[。！？；…])(?![。！？；…”’」』）])|(?<=[.!?;][\s\"'”’)])(?=\S)")
+_SENTENCE_END = re.compile(
+    r"(?:(?<=[。！？；…])|(?<=[。！？；…][”’」』）]))(?![。！？；…”’」』）])"
+    r"|(?:(?<=[.!?;]\s)|(?<=[.!?;][\"'”’)]\s))(?=\S)"
+)
 _CLAUSE_END = re.compile(r"(?<=[，、：])|(?<=[,:]\s)")
 
 

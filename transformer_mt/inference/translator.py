@@ -64,9 +64,9 @@ class _Stepper:
 
     def step(self, tokens: Tensor) -> Tensor:
         hidden = self._model.decode(tokens[:, None], self._state, incremental=True)
-        logits = self._model.project(hidden[:, 0]).float()  # (N, V)
-        logits[:, [PAD_ID, BOS_ID]] = -math.inf
-        return logits.log_softmax(dim=-1)
+        log_probs = self._model.project(hidden[:, 0]).float().log_softmax(dim=-1)  # (N, V)
+        log_probs[:, [PAD_ID, BOS_ID]] = -math.inf  # never written, but part of the sum of 1
+        return log_probs
 
     def select_rows(self, rows: Tensor) -> None:
         self._state.select_rows(rows)

@@ -218,16 +218,20 @@ class Transformer(nn.Module):
             self.encoder_embedding.tokens.weight = self.decoder_embedding.tokens.weight
 
     def _initialise(self) -> None:
-        """Xavier-uniform matrices (Q, K, V each on its own), zero biases, embeddings N(0, 1/D)."""
+        """Xavier-uniform matrices, zero biases, embeddings N(0, 1/D).
+
+        Q, K and V take the range of one matrix (D, 3·D) with three outputs, 1/√2 of their own: with
+        the full range a post-norm model can stall before it attends to the source at all.
+        """
         width = self.cfg.d_model
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):
                 nn.init.zeros_(parameter)
             elif "embedding" in name or name == "output.weight":
                 nn.init.normal_(parameter, std=width**-0.5)
-            elif "qkv_proj" in name or "kv_proj" in name:
+            elif name.endswith(("q_proj.weight", "kv_proj.weight", "qkv_proj.weight")):
                 for part in parameter.detach().split(width):
-                    nn.init.xavier_uniform_(part)
+                    nn.init.xavier_uniform_(part, gain=2**-0.5)
             elif parameter.dim() == 2:
                 nn.init.xavier_uniform_(parameter)
 

@@ -110,6 +110,17 @@ class CheckpointStore:
             f"{problem if damaged else f'all without {_OPTIMIZER}'}; start over with --fresh"
         )
 
+    def check_identity(self) -> None:
+        """Raise what `load_newest` would raise if the run was trained from something else."""
+        for update in sorted(self._updates(), reverse=True):
+            try:
+                content = json.loads((self._path(update) / _PROGRESS).read_text(encoding="utf-8"))
+                identity = dict(content["identity"])
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # damaged: `load_newest` reports it
+            self._compare(identity)
+            return
+
     def average(self, n_last: int) -> tuple[dict[str, Tensor], list[int]]:
         """The mean of the weights of the last `n_last` validated checkpoints, and their updates.
 
@@ -140,11 +151,11 @@ class CheckpointStore:
         for name, digest in content["files"].items():
             if sha256(path / name) != digest:
                 raise ValueError(f"{name} is truncated or altered")
-        self._check_identity(content["identity"])
+        self._compare(content["identity"])
         progress = replace(Progress(), **content["progress"])
         return Checkpoint(progress, load_file(path / _WEIGHTS), load_file(path / _OPTIMIZER))
 
-    def _check_identity(self, saved: dict[str, Any]) -> None:
+    def _compare(self, saved: dict[str, Any]) -> None:
         changed = [
             f"{key}: trained with {saved.get(key)}, the configuration says {self.identity[key]}"
             for key in self.identity

@@ -70,8 +70,9 @@ class TrainingLog:
         self._progress.update(self._task, completed=update)
 
     def record(self, event: str, update: int, values: Mapping[str, float]) -> None:
-        """Keep one record, and show it as one aligned line."""
-        record = {"event": event, "update": update, **values}
+        """Keep one record, and show it as one aligned line; JSON has null for NaN and infinity."""
+        finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
+        record = {"event": event, "update": update, **finite}
         self.records.append(record)
         self._write(record)
         self.say(format_record(record))

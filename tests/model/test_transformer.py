@@ -1,0 +1,496 @@
+"""The Transformer against torch's own, against the paper's formulas, and against itself."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_mt.config import ModelConfig, load_config
+from transformer_mt.model.attention import EXPLICIT_MAX_CELLS
+from transformer_mt.model.transformer import (
+    AttentionWeights,
+    Embedding,
+    Residual,
+    Transformer,
+    resolve_tying,
+    sinusoidal_positions,
+)
+
+PAD, BOS, VOCAB = 0, 2, 30
+SIZES = {"d_model": 16, "heads": 4, "ffn": 24, "encoder_layers": 2, "decoder_layers": 3}
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def make_model(*, seed: int = 1, src_vocab: int = VOCAB, **changes: Any) -> Transformer:
+    """A small model in eval mode; every parameter is random, also biases and layer norms."""
+    settings = {**SIZES, "dropout": 0.0, "tie_embeddings": "none", **changes}
+    torch.manual_seed(seed)
+    model = Transformer(ModelConfig.model_validate(settings), src_vocab, VOCAB, pad_id=PAD)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def random_batch(src_lengths: list[int], tgt_lengths: list[int]) -> tuple[Tensor, Tensor]:
+    """Padded source ids, and target ids that start with BOS."""
+    generator = torch.Generator().manual_seed(sum(src_lengths) + sum(tgt_lengths))
+
+    def pad(lengths: list[int]) -> Tensor:
+        ids = torch.randint(4, VOCAB, (len(lengths), max(lengths)), generator=generator)
+        for row, length in enumerate(lengths):
+            ids[row, length:] = PAD
+        return ids
+
+    src, tgt_in = pad(src_lengths), pad(tgt_lengths)
+    tgt_in[:, 0] = BOS
+    return src, tgt_in
+
+
+def assert_same(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+
+
+def torch_transformer(cfg: ModelConfig) -> nn.Transformer:
+    """torch's modules with the frame of the paper: a last layer norm only after pre-norm layers."""
+    pre = cfg.norm == "pre"
+    common: dict[str, Any] = {"dropout": 0.0, "batch_first": True, "norm_first": pre}
+    sizes = (cfg.d_model, cfg.heads, cfg.ffn)
+    return nn.Transformer(
+        custom_encoder=nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(*sizes, **common),
+            cfg.encoder_layers,
+            nn.LayerNorm(cfg.d_model) if pre else None,
+            enable_nested_tensor=False,
+        ),
+        custom_decoder=nn.TransformerDecoder(
+            nn.TransformerDecoderLayer(*sizes, **common),
+            cfg.decoder_layers,
+            nn.LayerNorm(cfg.d_model) if pre else None,
+        ),
+        d_model=cfg.d_model,
+        nhead=cfg.heads,
+        batch_first=True,
+    ).eval()
+
+
+def same_weights(ours: Transformer, theirs: nn.Transformer) -> Iterator[tuple[Tensor, Tensor]]:
+    """Views of corresponding parameters, ours first; embeddings and output layer are only ours."""
+    width = ours.cfg.d_model
+    our_layers = [*ours.encoder_layers, *ours.decoder_layers]
+    their_layers = [*theirs.encoder.layers, *theirs.decoder.layers]
+    for our_layer, their_layer in zip(our_layers, their_layers, strict=True):
+        a, b = dict(our_layer.named_parameters()), dict(their_layer.named_parameters())
+        names = {
+            "self_attn.out_proj.": "self_attn.out_proj.",
+            "self_attn_residual.layer_norm.": "norm1.",
+            "ffn.fc1.": "linear1.",
+            "ffn.fc2.": "linear2.",
+            "ffn_residual.layer_norm.": "norm2.",
+        }
+        if our_layer in list(ours.decoder_layers):
+            names |= {
+                "encoder_attn.out_proj.": "multihead_attn.out_proj.",
+                "encoder_attn_residual.layer_norm.": "norm2.",
+                "ffn_residual.layer_norm.": "norm3.",
+            }
+        for kind in ("weight", "bias"):
+            for our_name, their_name in names.items():
+                yield a[our_name + kind], b[their_name + kind]
+            yield a[f"self_attn.qkv_proj.{kind}"], b[f"self_attn.in_proj_{kind}"]
+            if f"encoder_attn.q_proj.{kind}" in a:
+                in_proj = b[f"multihead_attn.in_proj_{kind}"]
+                yield a[f"encoder_attn.q_proj.{kind}"], in_proj[:width]
+                yield a[f"encoder_attn.kv_proj.{kind}"], in_proj[width:]
+    if ours.cfg.norm == "pre":
+        for mine, other in (
+            (ours.encoder_norm, theirs.encoder.norm),
+            (ours.decoder_norm, theirs.decoder.norm),
+        ):
+            yield from zip(mine.parameters(), other.parameters(), strict=True)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("direction", ["ours to theirs", "theirs to ours"])
+def test_equals_torchs_transformer_weight_for_weight(norm: str, direction: str) -> None:
+    ours = make_model(norm=norm)
+    torch.manual_seed(7)
+    theirs = torch_transformer(ours.cfg)
+    n_copied = 0
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        for mine, other in same_weights(ours, theirs):
+            if direction == "ours to theirs":
+                other.copy_(mine)
+            else:
+                mine.copy_(other)
+            n_copied += mine.numel()
+    assert n_copied == sum(p.numel() for p in theirs.parameters())
+    n_only_ours = 3 * VOCAB * ours.cfg.d_model
+    assert n_copied == sum(p.numel() for p in ours.parameters()) - n_only_ours
+
+    src, tgt_in = random_batch([9, 4, 7], [3, 8, 6])
+    hidden = ours(src, tgt_in)
+    n_positions = tgt_in.size(1)
+    expected = theirs(
+        ours.encoder_embedding(src),
+        ours.decoder_embedding(tgt_in),
+        tgt_mask=torch.ones(n_positions, n_positions, dtype=torch.bool).triu(1),  # True = forbidden
+        src_key_padding_mask=src == PAD,
+        memory_key_padding_mask=src == PAD,
+        tgt_key_padding_mask=tgt_in == PAD,
+    )
+    real = tgt_in != PAD
+    assert_same(hidden[real], expected[real])
+
+
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_padding_changes_nothing_at_real_positions(norm: str) -> None:
+    model = make_model(norm=norm)
+    src, tgt_in = random_batch([6, 3], [5, 4])
+    hidden = model(src, tgt_in)
+    wider = model(F.pad(src, (0, 4)), F.pad(tgt_in, (0, 3)))
+    real = tgt_in != PAD
+    assert_same(wider[:, : tgt_in.size(1)][real], hidden[real])
+    memory, _ = model.encode(src)
+    wider_memory, _ = model.encode(F.pad(src, (0, 4)))
+    assert_same(wider_memory[:, : src.size(1)][src != PAD], memory[src != PAD])
+
+
+def test_rows_of_a_batch_are_independent() -> None:
+    model = make_model()
+    src_lengths, tgt_lengths = [6, 2, 9], [4, 7, 1]
+    src, tgt_in = random_batch(src_lengths, tgt_lengths)
+    together = model(src, tgt_in)
+    for row, (n_src, n_tgt) in enumerate(zip(src_lengths, tgt_lengths, strict=True)):
+        alone = model(src[row : row + 1, :n_src], tgt_in[row : row + 1, :n_tgt])
+        assert_same(together[row : row + 1, :n_tgt], alone)
+    order = torch.tensor([2, 0, 1])
+    assert_same(model(src[order], tgt_in[order]), together[order])
+
+
+def test_a_position_depends_on_no_later_one() -> None:
+    model = make_model()
+    src, tgt_in = random_batch([5], [8])
+    hidden = model(src, tgt_in)
+    for changed in range(1, 8):
+        other = tgt_in.clone()
+        other[0, changed] = 4 + (other[0, changed] - 3) % (VOCAB - 4)
+        found = model(src, other)
+        assert_same(found[:, :changed], hidden[:, :changed])
+        differences = (found - hidden)[0, changed:].abs().amax(dim=1)
+        assert differences.min() > 1e-4, "it and all later positions must notice"
+
+
+def test_every_target_position_depends_on_every_source_token() -> None:
+    model = make_model()
+    src, tgt_in = random_batch([5], [4])
+    hidden = model(src, tgt_in)
+    for changed in range(5):
+        other = src.clone()
+        other[0, changed] = 4 + (other[0, changed] - 3) % (VOCAB - 4)
+        assert (model(other, tgt_in) - hidden)[0].abs().amax(dim=1).min() > 1e-5
+
+
+def test_collected_weights() -> None:
+    """One map per layer; rows sum to 1; padding and the future get exactly 0."""
+    model = make_model()
+    src, tgt_in = random_batch([6, 3], [5, 4])
+    weights = AttentionWeights()
+    with_weights = model(src, tgt_in, weights)
+    assert_same(with_weights, model(src, tgt_in))
+    assert [len(maps) for maps in (weights.encoder, weights.decoder, weights.cross)] == [2, 3, 3]
+    shapes = {"encoder": (2, 4, 6, 6), "decoder": (2, 4, 5, 5), "cross": (2, 4, 5, 6)}
+    for kind, shape in shapes.items():
+        for layer in getattr(weights, kind):
+            assert layer.shape == shape
+            torch.testing.assert_close(layer.sum(-1), torch.ones(shape[:-1]))
+            if kind == "decoder":
+                assert layer.triu(1).eq(0).all()
+            else:
+                assert layer[1, :, :, 3:].eq(0).all() and layer[1, :, :, :3].gt(0).all()
+
+
+def test_without_positions_the_encoder_knows_no_order() -> None:
+    """Self-attention is a function of a set; only the position encodings tell order."""
+    model = make_model()
+    src, tgt_in = random_batch([7], [4])
+    order = torch.tensor([3, 0, 6, 2, 5, 1, 4])
+    memory, _ = model.encode(src)
+    assert (model.encode(src[:, order])[0] - memory[:, order]).abs().max() > 0.01
+    model.encoder_embedding.positions.zero_()
+    memory, _ = model.encode(src)
+    assert_same(model.encode(src[:, order])[0], memory[:, order])
+    assert_same(model(src[:, order], tgt_in), model(src, tgt_in))
+
+
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_incremental_decoding_equals_teacher_forcing(norm: str) -> None:
+    model = make_model(norm=norm)
+    src, tgt_in = random_batch([6, 3, 5], [40, 40, 40])
+    expected = model(src, tgt_in)
+    state = model.start(*model.encode(src))
+    for step in range(40):  # the cache has to grow twice
+        assert state.length == step
+        hidden = model.decode(tgt_in[:, step : step + 1], state, incremental=True)
+        assert_same(hidden, expected[:, step : step + 1])
+
+
+def test_beams_equal_rows_run_alone() -> None:
+    """Random reordering within sentences and leaving sentences, as a beam search does it."""
+    model = make_model()
+    beam = 3
+    src, _ = random_batch([6, 3, 5], [1, 1, 1])
+    generator = torch.Generator().manual_seed(3)
+    state = model.start(*model.encode(src))
+    sentences = [0, 1, 2]
+    prefixes = torch.full((len(sentences) * beam, 1), BOS)
+    for step in range(25):
+        hidden = model.decode(prefixes[:, -1:], state, incremental=True)
+        memory_rows = src[sentences].repeat_interleave(beam, dim=0)
+        assert_same(hidden[:, 0], model(memory_rows, prefixes)[:, -1])
+        leaving = {7: 1, 18: 0}.get(step)
+        stay = [i for i in range(len(sentences)) if i != leaving]
+        parents = torch.randint(beam, (len(stay), beam), generator=generator)
+        rows = (parents + beam * torch.tensor(stay)[:, None]).flatten()
+        state.select_rows(rows)
+        if leaving is not None:
+            state.select_sentences(torch.tensor(stay))
+            sentences = [sentences[i] for i in stay]
+        tokens = torch.randint(4, VOCAB, (len(rows), 1), generator=generator)
+        prefixes = torch.cat([prefixes[rows], tokens], dim=1)
+    assert len(sentences) == 1
+
+
+def test_long_sentences_take_the_fused_kernel_and_stay_the_same() -> None:
+    """Beyond EXPLICIT_MAX_CELLS scores; the collected weights force the explicit path."""
+    model = make_model()
+    length = math.isqrt(EXPLICIT_MAX_CELLS) + 10
+    src, tgt_in = random_batch([length, length - 60], [length, length - 30])
+    with torch.no_grad():
+        fused, explicit = model(src, tgt_in), model(src, tgt_in, AttentionWeights())
+    real = tgt_in != PAD
+    assert_same(fused[real], explicit[real])
+
+
+
+
+def test_positions_are_the_papers_formula() -> None:
+    width = 10
+    table = sinusoidal_positions(700, width)
+    assert table.shape == (700, width) and table.dtype == torch.float32
+    for position in (0, 1, 2, 17, 511, 512, 699):
+        for i in range(width // 2):
+            angle = position / 10000 ** (2 * i / width)
+            assert table[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
+            assert table[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+def test_embedding_is_scaled_token_plus_position() -> None:
+    embedding = Embedding(VOCAB, 10, dropout=0.0)
+    ids = torch.tensor([[5, 6, 5], [7, 7, 0]])
+    x = embedding(ids)
+    for row, position in ((0, 0), (0, 2), (1, 1)):
+        token = embedding.tokens.weight[ids[row, position]]
+        expected = token * math.sqrt(10) + sinusoidal_positions(3, 10)[position]
+        torch.testing.assert_close(x[row, position], expected)
+    torch.testing.assert_close(embedding(ids[:, 1:], 1), x[:, 1:])
+
+
+@pytest.mark.parametrize("length", [512, 513, 1500])
+def test_positions_have_no_limit(length: int) -> None:
+    embedding = Embedding(VOCAB, 10, dropout=0.0)
+    x = embedding(torch.full((1, length), 5))
+    expected = embedding.tokens.weight[5] * math.sqrt(10) + sinusoidal_positions(length, 10)
+    torch.testing.assert_close(x[0], expected)
+    one_step = embedding(torch.full((1, 1), 5), start=4000)
+    last = embedding.tokens.weight[5] * math.sqrt(10) + sinusoidal_positions(4001, 10)[-1]
+    torch.testing.assert_close(one_step[0, 0], last)
+
+
+def test_training_goes_on_after_a_long_translation() -> None:
+    """The longer table is made in inference mode then, and must still serve autograd."""
+    model = make_model(encoder_layers=1, decoder_layers=1)
+    src, tgt_in = random_batch([600], [3])
+    with torch.inference_mode():
+        model(src, tgt_in)
+    model.train()(src, tgt_in).sum().backward()
+    assert model.encoder_embedding.tokens.weight.grad is not None
+
+
+def test_positions_are_not_part_of_the_weights() -> None:
+    assert not [name for name in make_model().state_dict() if "positions" in name]
+
+
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_residual_frame(norm: str) -> None:
+    """post: LayerNorm(x + y); pre: x + y with y computed from LayerNorm(x)."""
+    torch.manual_seed(2)
+    residual = Residual(ModelConfig.model_validate({**SIZES, "norm": norm})).eval()
+    x, y = torch.randn(2, 3, 16), torch.randn(2, 3, 16)
+
+    def layer_norm(z: Tensor) -> Tensor:
+        mean = z.mean(-1, keepdim=True)
+        variance = ((z - mean) ** 2).mean(-1, keepdim=True)
+        return (z - mean) / (variance + 1e-5).sqrt()
+
+    before, after = residual.before(x), residual.after(x, y)
+    torch.testing.assert_close(before, x if norm == "post" else layer_norm(x))
+    torch.testing.assert_close(after, layer_norm(x + y) if norm == "post" else x + y)
+
+
+def test_feed_forward_is_the_papers_formula_at_each_position_alone() -> None:
+    ffn = make_model().encoder_layers[0].ffn
+    x = torch.randn(2, 3, 16)
+    inner = x @ ffn.fc1.weight.T + ffn.fc1.bias
+    expected = inner.clamp(min=0) @ ffn.fc2.weight.T + ffn.fc2.bias
+    torch.testing.assert_close(ffn(x), expected)
+    torch.testing.assert_close(ffn(x[:, 1:2]), ffn(x)[:, 1:2])
+
+
+def test_layers_share_no_parameters() -> None:
+    model = make_model()
+    pointers = [p.data_ptr() for p in model.parameters()]
+    assert len(set(pointers)) == len(pointers)
+
+
+def test_dropout_works_in_training_only_and_follows_the_seed() -> None:
+    model = make_model(dropout=0.3)
+    src, tgt_in = random_batch([6, 3], [5, 4])
+    assert model(src, tgt_in).equal(model(src, tgt_in))
+    model.train()
+    passes = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        passes.append(model(src, tgt_in))
+    assert passes[0].equal(passes[1])
+    assert not passes[0].equal(passes[2])
+
+
+def test_bf16_is_close_to_fp32() -> None:
+    model = make_model(d_model=64, ffn=128)
+    src, tgt_in = random_batch([6, 3], [5, 4])
+    with torch.no_grad():
+        expected = model(src, tgt_in)
+        found = model.to(torch.bfloat16)(src, tgt_in)
+    assert found.dtype == torch.bfloat16
+    real = tgt_in != PAD
+    relative = (found.float() - expected)[real].norm() / expected[real].norm()
+    assert 0 < relative < 0.03
+
+
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [("base", 60e6, 66e6), ("big", 210e6, 216e6)],
+)
+def test_the_papers_models_have_the_papers_number_of_parameters(
+    name: str, least: float, most: float
+) -> None:
+    """Table 3: 65 M and 213 M, with its joint vocabulary of about 37,000 pieces."""
+    cfg = resolve_tying(load_config(CONFIGS / f"{name}.yaml").model, joint=True)
+    with torch.device("meta"):
+        model = Transformer(cfg, 37000, 37000)
+    assert least < sum(p.numel() for p in model.parameters()) < most
+
+
+def test_parameter_count_is_the_sum_of_the_papers_matrices() -> None:
+    model = make_model()
+    d, f = 16, 24
+    attention, ffn, norm = 4 * (d * d + d), 2 * d * f + d + f, 2 * d
+    encoder = 2 * (attention + ffn + 2 * norm)
+    decoder = 3 * (2 * attention + ffn + 3 * norm)
+    assert sum(p.numel() for p in model.parameters()) == encoder + decoder + 3 * VOCAB * d
+
+
+def test_initial_weights() -> None:
+    """Xavier-uniform per projection, embeddings N(0, 1 / D), zero biases, layer norms 1."""
+    torch.manual_seed(0)
+    cfg = ModelConfig(d_model=128, heads=4, ffn=512, encoder_layers=1, decoder_layers=1)
+    model = Transformer(resolve_tying(cfg, joint=False), 900, 700)
+    layer = model.decoder_layers[0]
+    square, wide = math.sqrt(6 / 256), math.sqrt(6 / 640)
+    bounds = [(part, square) for part in layer.self_attn.qkv_proj.weight.split(128)]
+    bounds += [(part, square) for part in layer.encoder_attn.kv_proj.weight.split(128)]
+    bounds += [(layer.encoder_attn.q_proj.weight, square), (layer.ffn.fc1.weight, wide)]
+    bounds += [(layer.self_attn.out_proj.weight, square), (layer.ffn.fc2.weight, wide)]
+    for matrix, bound in bounds:
+        assert 0.98 * bound < matrix.abs().max().item() <= bound
+        assert matrix.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.02)
+        assert abs(matrix.mean().item()) < 0.02 * bound
+    for embedding in (model.encoder_embedding, model.decoder_embedding):
+        assert embedding.tokens.weight.std().item() == pytest.approx(128**-0.5, rel=0.02)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            assert parameter.eq(0).all(), name
+        elif "norm" in name:
+            assert parameter.eq(1).all(), name
+
+
+@pytest.mark.parametrize(
+    ("tying", "n_matrices"),
+    [("all", 1), ("decoder", 2), ("none", 3)],
+)
+def test_tied_matrices_are_one_and_learn_from_every_use(tying: str, n_matrices: int) -> None:
+    model = make_model(tie_embeddings=tying)
+    matrices = [
+        model.encoder_embedding.tokens.weight,
+        model.decoder_embedding.tokens.weight,
+        model.output.weight,
+    ]
+    assert len({matrix.data_ptr() for matrix in matrices}) == n_matrices
+    assert (matrices[1] is matrices[2]) == (tying != "none")
+    assert (matrices[0] is matrices[1]) == (tying == "all")
+    src, tgt_in = torch.tensor([[5, 6]]), torch.tensor([[BOS, 8]])
+    model.project(model(src, tgt_in))[..., 20:25].sum().backward()
+    used_by = {"encoder": [5, 6], "decoder": [BOS, 8], "output": list(range(20, 25))}
+    for matrix, use in zip(matrices, used_by, strict=True):
+        assert matrix.grad is not None
+        rows = {row for row in range(VOCAB) if matrix.grad[row].any()}
+        shared = {"none": [use], "all": list(used_by)}.get(
+            tying, [use] if use == "encoder" else ["decoder", "output"]
+        )
+        assert rows == {row for name in shared for row in used_by[name]}
+
+
+@pytest.mark.parametrize(
+    ("setting", "joint", "resolved"),
+    [
+        ("auto", True, "all"),
+        ("auto", False, "decoder"),
+        ("none", True, "none"),
+        ("decoder", True, "decoder"),
+        ("all", True, "all"),
+    ],
+)
+def test_resolving_tie_embeddings(setting: str, joint: bool, resolved: str) -> None:
+    cfg = ModelConfig.model_validate({"tie_embeddings": setting})
+    assert resolve_tying(cfg, joint=joint).tie_embeddings == resolved
+
+
+@pytest.mark.parametrize(
+    ("tying", "message"),
+    [
+        ("auto", "tie_embeddings: auto must be resolved before the model is built"),
+        ("all", "cannot tie vocabularies of 40 and 30 entries"),
+    ],
+)
+def test_tying_that_cannot_be(tying: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_model(tie_embeddings=tying, src_vocab=40)

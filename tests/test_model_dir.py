@@ -1,0 +1,253 @@
+"""The model directory: what was saved is what is loaded, and nothing altered is used."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from transformer_mt.config import Config, build_config
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.errors import ModelDirError, TmtError
+from transformer_mt.files import sha256
+from transformer_mt.inference.translator import Translator
+from transformer_mt.model.transformer import Transformer
+from transformer_mt.model_dir import (
+    build_model,
+    load_model_dir,
+    load_tokenizers,
+    load_weights,
+    read_metadata,
+    save_model_dir,
+)
+
+FILES = ["config.yaml", "model.safetensors", "tokenizer.src.model", "tokenizer.tgt.model"]
+
+
+def joint_config(cfg: Config) -> Config:
+    tree = cfg.model_dump()
+    tree["tokenizer"]["joint"] = True
+    return build_config(tree, "joint")
+
+
+def weights_of(model: Transformer) -> dict[str, Tensor]:
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def save(path: Path, cfg: Config, tokenizer_dir: Path, **metadata: Any) -> Transformer:
+    """Save a freshly initialised model."""
+    torch.manual_seed(1)
+    model = build_model(cfg, load_tokenizers(tokenizer_dir, joint=cfg.tokenizer.joint)).eval()
+    save_model_dir(path, cfg, weights_of(model), tokenizer_dir, metadata)
+    return model
+
+
+@pytest.fixture
+def model_dir(tmp_path: Path, toy_config: Config, tokenizer_dir: Path) -> Path:
+    path = tmp_path / "model"
+    save(path, toy_config, tokenizer_dir)
+    return path
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_round_trip(tmp_path: Path, toy_config: Config, tokenizer_dir: Path, joint: bool) -> None:
+    """Also from another place: a model directory can be moved."""
+    cfg = joint_config(toy_config) if joint else toy_config
+    model = save(tmp_path / "model", cfg, tokenizer_dir, scores={"dev": 1.5})
+    shutil.move(tmp_path / "model", tmp_path / "elsewhere")
+    loaded = load_model_dir(tmp_path / "elsewhere")
+    assert loaded.config == cfg
+    assert loaded.metadata["scores"] == {"dev": 1.5}
+    assert not loaded.model.training
+    found, saved = weights_of(loaded.model), weights_of(model)
+    assert found.keys() == saved.keys()
+    assert all(found[name].equal(weight) for name, weight in saved.items())
+    src, tgt_in = torch.tensor([[5, 9, 3, 0]]), torch.tensor([[2, 7, 30]])
+    with torch.no_grad():
+        assert loaded.model(src, tgt_in).equal(model(src, tgt_in))
+    for mine, original in zip(
+        loaded.tokenizers, load_tokenizers(tokenizer_dir, joint=joint), strict=True
+    ):
+        assert mine.encode(["猫 the cat"]) == original.encode(["猫 the cat"])
+    assert (loaded.tokenizers[0] is loaded.tokenizers[1]) == joint
+
+
+def test_a_translator_needs_nothing_else(model_dir: Path, toy_config: Config) -> None:
+    loaded = load_model_dir(model_dir)
+    direct = Translator(loaded.model, loaded.tokenizers, toy_config)
+    from_disk = Translator.load(model_dir, precision="fp32")
+    assert from_disk.translate(["猫看见狗"]) == direct.translate(["猫看见狗"])
+
+
+@pytest.mark.parametrize(
+    ("tying", "joint", "stored"),
+    [("all", True, 1), ("decoder", False, 2), ("none", False, 3)],
+)
+def test_tied_matrices_are_stored_once(
+    tmp_path: Path, toy_config: Config, tokenizer_dir: Path, tying: str, joint: bool, stored: int
+) -> None:
+    cfg = joint_config(toy_config) if joint else toy_config
+    tree = cfg.model_dump()
+    tree["model"]["tie_embeddings"] = tying
+    path = tmp_path / "model"
+    save(path, build_config(tree, "tied"), tokenizer_dir)
+    names = load_file(path / "model.safetensors").keys()
+    assert sum("embedding" in name or name == "output.weight" for name in names) == stored
+    model = load_model_dir(path).model
+    shared = model.output.weight is model.decoder_embedding.tokens.weight
+    assert shared == (tying != "none")
+
+
+def test_what_lies_in_it(tmp_path: Path, toy_config: Config, tokenizer_dir: Path) -> None:
+    path = tmp_path / "model"
+    save(path, toy_config, tokenizer_dir)
+    assert sorted(p.name for p in path.iterdir()) == sorted([*FILES, "metadata.json"])
+    metadata = json.loads((path / "metadata.json").read_text(encoding="utf-8"))
+    assert metadata["format"] == 1
+    assert metadata["versions"]["torch"] == torch.__version__
+    assert metadata["files"] == {name: sha256(path / name) for name in FILES}
+    save(tmp_path / "joint", joint_config(toy_config), tokenizer_dir)
+    assert {p.name for p in (tmp_path / "joint").glob("*.model")} == {"tokenizer.model"}
+
+
+def test_saving_again_replaces(model_dir: Path, toy_config: Config, tokenizer_dir: Path) -> None:
+    (model_dir / "left over").touch()
+    save(model_dir, toy_config, tokenizer_dir, name="second")
+    assert read_metadata(model_dir)["name"] == "second"
+    assert not (model_dir / "left over").exists()
+    assert [p.name for p in model_dir.parent.iterdir()] == ["model"]
+
+
+def test_a_missing_tokenizer_is_named_and_the_old_model_kept(
+    model_dir: Path, toy_config: Config, tokenizer_dir: Path, tmp_path: Path
+) -> None:
+    weights = load_file(model_dir / "model.safetensors")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(TmtError, match=r"empty/tokenizer.(src|tgt).model: No such file"):
+        save_model_dir(model_dir, toy_config, weights, empty, {})
+    load_model_dir(model_dir)
+
+
+def test_a_write_error_keeps_the_old_model(
+    model_dir: Path,
+    toy_config: Config,
+    tokenizer_dir: Path,
+    limit_file_size: Callable[[int], None],
+) -> None:
+    limit_file_size(20_000)
+    with pytest.raises(TmtError, match="model: cannot be written: File too large"):
+        save(model_dir, toy_config, tokenizer_dir)
+    load_model_dir(model_dir)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def alter(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (Path.unlink, "missing; copy the whole model directory"),
+        (cut, "truncated or altered since the model was saved (its SHA-256 differs)"),
+        (alter, "truncated or altered since the model was saved (its SHA-256 differs)"),
+    ],
+)
+def test_damage_is_noticed_and_the_file_named(
+    model_dir: Path, name: str, damage: Callable[[Path], None], problem: str
+) -> None:
+    damage(model_dir / name)
+    with pytest.raises(ModelDirError) as caught:
+        load_model_dir(model_dir)
+    assert str(caught.value) == f"{model_dir / name}: {problem}"
+
+
+def test_all_damaged_files_are_named_at_once(model_dir: Path) -> None:
+    for name in FILES[:3]:
+        cut(model_dir / name)
+    with pytest.raises(ModelDirError) as caught:
+        read_metadata(model_dir)
+    assert [line.split(":")[0] for line in str(caught.value).splitlines()] == [
+        str(model_dir / name) for name in FILES[:3]
+    ]
+
+
+def test_what_is_no_model_directory(tmp_path: Path) -> None:
+    with pytest.raises(ModelDirError) as caught:
+        load_model_dir(tmp_path / "absent")
+    expected = f"{tmp_path}/absent: no such model directory; train one with tmt train CONFIG"
+    assert str(caught.value) == expected
+    with pytest.raises(ModelDirError) as caught:
+        load_model_dir(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: not a model directory: metadata.json is missing"
+    (tmp_path / "file").touch()
+    with pytest.raises(ModelDirError, match="file: no such model directory"):
+        load_model_dir(tmp_path / "file")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"files": 1}', '{"files": {}}', "\udc80"])
+def test_unreadable_metadata(model_dir: Path, content: str) -> None:
+    path = model_dir / "metadata.json"
+    path.write_bytes(content.encode("utf-8", errors="surrogateescape"))
+    with pytest.raises(ModelDirError) as caught:
+        load_model_dir(model_dir)
+    assert str(caught.value).startswith(f"{path}: unreadable: ")
+
+
+def test_another_format_is_refused(model_dir: Path) -> None:
+    path = model_dir / "metadata.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
+    with pytest.raises(ModelDirError) as caught:
+        load_model_dir(model_dir)
+    assert str(caught.value) == f"{model_dir}: format 2; this tmt reads format 1"
+
+
+def swap_weights(model_dir: Path, weights: dict[str, Tensor]) -> None:
+    """Replace the weights by others, with their digest."""
+    save_file(weights, model_dir / "model.safetensors")
+    metadata = json.loads((model_dir / "metadata.json").read_text())
+    metadata["files"]["model.safetensors"] = sha256(model_dir / "model.safetensors")
+    (model_dir / "metadata.json").write_text(json.dumps(metadata))
+
+
+def test_weights_of_another_model_are_refused(model_dir: Path) -> None:
+    weights = load_file(model_dir / "model.safetensors")
+    path = model_dir / "model.safetensors"
+    name = "encoder_layers.0.ffn.fc1.bias"
+    swap_weights(model_dir, {**weights, name: torch.zeros(65)})
+    with pytest.raises(ModelDirError) as caught:
+        load_model_dir(model_dir)
+    assert str(caught.value) == (
+        f"{path}: does not fit config.yaml: {name}: shape (65,), expected (64,)"
+    )
+    del weights[name]
+    swap_weights(model_dir, {**weights, "other": torch.zeros(1)})
+    with pytest.raises(ModelDirError) as caught:
+        load_model_dir(model_dir)
+    assert str(caught.value) == (
+        f"{path}: does not fit config.yaml: parameters differ: {name}, other"
+    )
+
+
+def test_weights_that_do_not_fit_change_nothing(
+    toy_config: Config, tokenizers: tuple[Tokenizer, Tokenizer]
+) -> None:
+    model = build_model(toy_config, tokenizers)
+    before = {name: weight.clone() for name, weight in weights_of(model).items()}
+    wrong = {name: weight + 1 for name, weight in before.items()}
+    wrong[list(wrong)[-1]] = torch.zeros(1)
+    with pytest.raises(ValueError, match="expected"):
+        load_weights(model, wrong)
+    assert all(weights_of(model)[name].equal(weight) for name, weight in before.items())

@@ -1,0 +1,272 @@
+"""The pages that people copy from: README.md, README.zh.md and docs/.
+
+Every command is parsed by the real command line, every setting checked, every link followed; and
+the walk-through with one's own two files is carried out.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import typer
+
+from transformer_mt.cli import app
+from transformer_mt.config import Config, build_config, load_config, parse_yaml
+from transformer_mt.data import clean
+from transformer_mt.data.demo import build_demo
+from transformer_mt.data.tokenizer import PAD_ID
+from transformer_mt.model.transformer import Transformer, resolve_tying
+
+ROOT = Path(__file__).parent.parent
+READMES = ["README.md", "README.zh.md"]
+PAGES = [*READMES, *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+SMALL = [
+    "tokenizer.vocab_size=1000", "model.d_model=32", "model.heads=2", "model.ffn=64",
+    "model.encoder_layers=1", "model.decoder_layers=1", "train.max_updates=6",
+    "train.validate_every=3",
+]  # fmt: skip
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SETTING = re.compile(r"(?:data|tokenizer|model|train|decode)\.[a-z_]+(?:=.*)?")
+_OWN_PATH = re.compile(r"(?:configs|docs|scripts|tests|transformer_mt)/[\w./*-]*")
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The contents of a page's fenced blocks of one language."""
+    return [content for kind, content in _FENCE.findall(text_of(page)) if kind == language]
+
+
+def split_commands(script: str) -> list[list[str]]:
+    """Shell lines → commands as lists of words; comments are left out, && ends a command."""
+    commands: list[list[str]] = []
+    for line in script.splitlines():
+        words = shlex.shlex(line, posix=True, punctuation_chars=True)
+        words.whitespace_split = True
+        command: list[str] = []
+        for word in [*words, "&&"]:
+            if word != "&&":
+                command.append(word)
+            elif command:
+                commands.append(command)
+                command = []
+    return commands
+
+
+def fenced_commands(page: str) -> list[list[str]]:
+    return [command for block in blocks(page, "bash") for command in split_commands(block)]
+
+
+def spans(page: str) -> list[str]:
+    """The `code` within the running text and the tables of a page."""
+    return re.findall(r"`([^`\n]+)`", _FENCE.sub("", text_of(page)))
+
+
+def tmt_commands(page: str) -> list[list[str]]:
+    """Words after `tmt` of each command on a page, in blocks and in the text."""
+    inline = [shlex.split(span) for span in spans(page) if span.startswith("tmt ")]
+    return [words[1:] for words in [*fenced_commands(page), *inline] if words[0] == "tmt"]
+
+
+def parse(words: list[str]) -> tuple[str, dict[str, Any]]:
+    """Let the real command line parse: (name of the command, its parameters).
+
+    Commands, options and values it does not know, and required ones that are missing, raise.
+    """
+    command: Any = typer.main.get_command(app)
+    names: list[str] = []
+    while hasattr(command, "commands"):
+        names.append(words[len(names)])
+        assert names[-1] in command.commands, f"tmt {' '.join(names)}: no such command"
+        command = command.commands[names[-1]]
+    context = command.make_context(" ".join(names), words[len(names) :])
+    return context.info_name, context.params
+
+
+def command_names(command: Any, prefix: str = "") -> Iterator[str]:
+    """Every command of the command line: `train`, `data check` …"""
+    for name, child in command.commands.items():
+        if hasattr(child, "commands"):
+            yield from command_names(child, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}"
+
+
+COMMANDS = [
+    pytest.param(words, id=f"{page}: tmt {' '.join(words)}"[:90])
+    for page in PAGES
+    for words in tmt_commands(page)
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_the_command_line_understands_every_command(words: list[str]) -> None:
+    name, parameters = parse(words)
+    if name in ("train", "plan") and parameters["config"].parts[0] == "configs":
+        load_config(ROOT / parameters["config"], parameters["overrides"] or ())
+
+
+def test_commands_that_do_not_exist_are_noticed() -> None:
+    with pytest.raises(Exception, match="--sett"):
+        parse(["train", "configs/tiny.yaml", "--sett", "a.b=c"])
+    with pytest.raises(AssertionError, match="tmt data wash: no such command"):
+        parse(["data", "wash"])
+
+
+@pytest.mark.parametrize("page", READMES)
+def test_every_command_is_on_the_page(page: str) -> None:
+    documented = {parse(words)[0] for words in tmt_commands(page)}
+    assert documented == set(command_names(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_make_targets_exist(page: str) -> None:
+    targets = re.findall(r"^(\w+):", text_of("Makefile"), re.MULTILINE)
+    written = [*fenced_commands(page), *map(str.split, spans(page))]
+    asked = {words[1] for words in written if words[0] == "make" and len(words) > 1}
+    assert asked <= set(targets)
+    assert asked or page not in READMES
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_paths_and_links_lead_somewhere(page: str) -> None:
+    words = [word for command in fenced_commands(page) for word in command]
+    paths = [word for word in [*words, *spans(page)] if _OWN_PATH.fullmatch(word)]
+    missing = [path for path in paths if not list(ROOT.glob(path.rstrip("/")))]
+    links = re.findall(r"\]\(([^)\s]+)\)", text_of(page))
+    links = [link for link in links if not re.match(r"\w+:|#", link)]
+    folder = (ROOT / page).parent
+    missing += [link for link in links if not (folder / link.partition("#")[0]).exists()]
+    assert not missing
+    assert links or page not in READMES
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_settings_exist_and_fit_together(page: str) -> None:
+    """Values that stand on one line are set together, on top of a bundled configuration."""
+    for line in _FENCE.sub("", text_of(page)).splitlines():
+        found = [span for span in re.findall(r"`([^`]+)`", line) if _SETTING.fullmatch(span)]
+        load_config(ROOT / "configs/tiny.yaml", [setting for setting in found if "=" in setting])
+        for setting in found:
+            section, _, key = setting.partition("=")[0].partition(".")
+            fields = Config.model_fields[section].annotation
+            assert fields is not None and key in fields.model_fields, setting
+
+
+def test_both_languages_say_the_same() -> None:
+    english, chinese = READMES
+    assert fenced_commands(english) == fenced_commands(chinese)
+    assert tmt_commands(english) == tmt_commands(chinese)
+    parsed = [[parse_yaml(block, page) for block in blocks(page, "yaml")] for page in READMES]
+    assert parsed[0] == parsed[1]
+    for pattern in (r"^#+ ", r"^- ", r"^\|", r"^  \S+\.py", r"configs/[\w-]+\.yaml"):
+        found = [re.findall(pattern, text_of(page), re.MULTILINE) for page in READMES]
+        assert found[0] == found[1] != [], pattern
+    settings = [{span for span in spans(page) if _SETTING.fullmatch(span)} for page in READMES]
+    assert settings[0] == settings[1] != set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_yaml_on_the_page_is_valid(page: str) -> None:
+    for block in blocks(page, "yaml"):
+        tree = {"name": "x", "languages": {"src": "zh", "tgt": "en"}, **parse_yaml(block, page)}
+        build_config(tree, page)
+
+
+@pytest.mark.parametrize("page", READMES)
+def test_table_of_configurations_is_true(page: str) -> None:
+    rows = [line for line in text_of(page).splitlines() if line.startswith("| [configs/")]
+    names = [re.findall(r"\((configs/.+?)\)", row)[0] for row in rows]
+    assert sorted(names) == sorted(f"configs/{path.name}" for path in ROOT.glob("configs/*.yaml"))
+    for name, row in zip(names, rows, strict=True):
+        cfg = load_config(ROOT / name)
+        sizes = cfg.model
+        with torch.device("meta"):  # shapes without memory
+            model = Transformer(
+                resolve_tying(sizes, joint=cfg.tokenizer.joint),
+                cfg.tokenizer.vocab_size,
+                cfg.tokenizer.vocab_size,
+                pad_id=PAD_ID,
+            )
+        n_parameters = sum(parameter.numel() for parameter in model.parameters())
+        layers = f"{sizes.encoder_layers} + {sizes.decoder_layers}"
+        assert f"| {sizes.d_model} · {sizes.heads} · {sizes.ffn} · {layers} |" in row
+        assert row.endswith(f"| {n_parameters / 1e6:.1f} M |")
+
+
+@pytest.mark.parametrize("page", READMES)
+def test_layout_names_every_module(page: str) -> None:
+    (layout,) = [block for block in blocks(page, "text") if block.startswith("transformer_mt/")]
+    package, *lines, folders = layout.splitlines()
+    named = set()
+    for line in lines:
+        first, *others = re.split(r" {2,}", line.strip())[0].split(", ")
+        folder = ROOT / package / Path(first).parent
+        for name in [Path(first).name, *others]:
+            files = set(folder.glob(name))
+            assert files, f"{folder.relative_to(ROOT)}/{name} does not exist"
+            named |= files
+    modules = {path for path in (ROOT / package).rglob("*.py") if not path.name.startswith("__")}
+    assert named == modules
+    assert all((ROOT / name).is_dir() for name in folders.split("   ")[0].split())
+
+
+def test_the_data_page_has_every_rule_with_its_limit() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", text_of("docs/data.md"), re.MULTILINE)
+    assert [rule for rule, _ in rows] == [*clean._PAIR_RULES, *clean._CORPUS_RULES]
+    drops = dict(rows)
+    for rule, limits in {
+        "too_long": [clean.MAX_CHARACTERS],
+        "no_words": [clean.MIN_WORDLESS],
+        "identical": [clean.MIN_IDENTICAL],
+        "length_ratio": [int(clean.MAX_RATIO), clean.RATIO_SMOOTHING],
+    }.items():
+        assert [int(number) for number in re.findall(r"\d+", drops[rule])] == limits
+
+
+def test_ten_lines_and_five_commands_go_from_two_files_to_a_score(tmp_path: Path) -> None:
+    """The walk-through as it is written, with a smaller model and six updates."""
+    section = text_of("README.md").partition("## Your own two files")[2].partition("\n## ")[0]
+    (config,) = [content for kind, content in _FENCE.findall(section) if kind == "yaml"]
+    (script,) = [content for kind, content in _FENCE.findall(section) if kind == "bash"]
+    assert len(config.splitlines()) == 10
+    pairs = build_demo().train[:1200]
+    (tmp_path / "my.yaml").write_text(config, encoding="utf-8")
+    for code, side in (("zh", 0), ("en", 1)):
+        lines = "".join(f"{pair[side]}\n" for pair in pairs)
+        (tmp_path / f"my.{code}").write_text(lines, encoding="utf-8")
+    overrides = [word for setting in SMALL for word in ("--set", setting)]
+    said = {}
+    for _, *words in split_commands(script):
+        command = [sys.executable, "-m", "transformer_mt", *words]
+        command += overrides if words[0] in ("plan", "train") else []
+        result = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=120,
+        )
+        assert result.returncode == 0, f"{words}: {result.stdout}{result.stderr}"
+        said[words[0]] = result
+    assert list(said) == ["data", "plan", "train", "translate", "eval"]
+    assert "1,200 read" in said["data"].stdout and "problem" not in said["data"].stdout
+    assert "1,200 pairs" in said["plan"].stdout
+    assert "next:  tmt translate -m runs/my TEXT" in said["train"].stderr
+    assert said["translate"].stdout.count("\n") == 1
+    assert "held_out  BLEU" in said["eval"].stdout and "tok:13a" in said["eval"].stdout
+    report = json.loads((tmp_path / "runs/my/data/clean/report.json").read_text(encoding="utf-8"))
+    assert report["held_out"] == {"dev": 50, "test": 50}, "at least 50 each, as the page says"
