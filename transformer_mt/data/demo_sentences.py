@@ -346,23 +346,25 @@ def greeting(draw: Draw) -> Sentence | None:
     """早上好，玛丽！ 你好，汤姆！你今天忙吗？ 对不起，老师！我弄丢了你的书。"""
     hello, you = draw.choose(GREETINGS), draw.choose((*LEXICON.names, *TITLES))
     start = finish(f"{hello.zh}，{you.zh}", f"{hello.en}, {you.en}", (hello.zh, you.zh), mark="！")
-    if draw.chance(0.5):
+    more = after_greeting(draw, hello.zh)
+    if more is None or draw.chance(0.5):
         return start
-    if hello.zh.endswith("好"):
-        how = draw.choose([word for word in LEXICON.adjectives if word.zh in HOW_ARE_YOU])
-        zh, en, fact = f"你今天{how.zh}吗", f"are you {how.en} today", ("你", "是", how.zh)
-        more: Sentence | None = finish(zh, en, fact, mark="？")
-    elif hello.zh == "谢谢你":
-        present = noun_in_use(draw, draw.choose(nouns_for("bought")))
-        like = next(verb for verb in LEXICON.feelings if verb.en == "like")
-        clause: Clause | None = Clause(PRONOUNS[0], ASPECTS["present"], like, present)
-        more = finish(clause.zh(), clause.en(), *clause.facts) if clause else None
-    else:
-        name = {"对不起": "past", "再见": "will"}.get(hello.zh)
-        clause = event(draw, [name], PRONOUNS[0]) if name else None
-        if clause is None or (name == "past" and clause.verb.zh not in ("弄丢", "打破")):
-            return None
-        more = finish(clause.zh(), clause.en(), *clause.facts)
-    if more is None:
-        return None
     return Sentence(start.zh + more.zh, f"{start.en} {more.en}", start.facts + more.facts)
+
+
+def after_greeting(draw: Draw, hello: str) -> Sentence | None:
+    """What one goes on with: 你今天忙吗？ after 你好, 我喜欢这本书。 after 谢谢你."""
+    if hello.endswith("好"):
+        how = draw.choose([word for word in LEXICON.adjectives if word.zh in HOW_ARE_YOU])
+        fact = ("你", "是", how.zh)
+        return finish(f"你今天{how.zh}吗", f"are you {how.en} today", fact, mark="？")
+    clause: Clause | None = None
+    if hello == "谢谢你":
+        present = noun_in_use(draw, draw.choose(nouns_for("bought")))
+        clause = Clause(PRONOUNS[0], ASPECTS["present"], Word("喜欢", "like"), present)
+    elif hello == "对不起":
+        clause = event(draw, ["past"], PRONOUNS[0])
+        clause = clause if clause and clause.verb.zh in ("弄丢", "打破") else None
+    elif hello == "再见":
+        clause = event(draw, ["will"], PRONOUNS[0])
+    return finish(clause.zh(), clause.en(), *clause.facts) if clause else None
