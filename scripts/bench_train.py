@@ -1,6 +1,6 @@
 """Training speed on this machine: real target tokens per second, and where an update's time goes.
 
-    python scripts/bench_train.py [--size tiny] [--updates 30] [--prefix ../shared/data/multi30k/train]
+    python scripts/bench_train.py [--size tiny] [--updates 30] [--prefix multi30k/train]
 
 Trains on the bundled corpus, or on PREFIX.en and PREFIX.de. Tokens are real ones: padding is not
 counted. The first five updates warm up and are left out; times are medians over the others.

@@ -108,7 +108,7 @@ def test_a_real_write_error_of_the_weights_file_is_said(
 def test_a_place_that_is_not_a_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "a.txt"
-    with pytest.raises(TmtError, match="a.txt: cannot be written: "):
+    with pytest.raises(TmtError, match=r"a\.txt: cannot be written: "):
         write_text(path, "x")
     assert names(tmp_path) == ["file"]
 

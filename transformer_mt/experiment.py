@@ -169,6 +169,8 @@ def _stage(
         say(f"[{name}] up to date: {directory}")
         return
     say(f"[{name}] making {directory}")
+    for leftover in directory.parent.glob(f".{directory.name}.*.tmp"):  # of a killed process
+        remove(leftover)
     with writing(directory) as temporary:
         make(temporary)
         write_json(temporary / "stage.json", {"made_from": made_from})

@@ -27,8 +27,8 @@ def make_plan(src: Indices, tgt: Indices, **changes: Any) -> EpochPlan:
 
 
 def encoded_side(rows: list[list[int]], dtype: type = np.uint16) -> EncodedSide:
-    ids = np.array([token for row in rows for token in (*row, EOS_ID)], dtype=dtype)
-    return EncodedSide(ids, np.cumsum([0, *(len(row) + 1 for row in rows)]))
+    flat = [token for row in rows for token in (*row, EOS_ID)]
+    return EncodedSide(np.array(flat, dtype=dtype), np.cumsum([0, *(len(row) + 1 for row in rows)]))
 
 
 @pytest.mark.parametrize("n", [1, 2, 17, 3000])

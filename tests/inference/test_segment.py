@@ -1,5 +1,6 @@
 """Cutting long texts: nothing is lost, everything fits, sentences stay whole where they can."""
 
+import itertools
 import random
 from collections.abc import Callable
 
@@ -41,16 +42,20 @@ def test_where_a_text_is_cut(text: str, limit: int, pieces: list[str], why: str)
     assert "".join(found) == text
 
 
+def fewer_than(n: int) -> Callable[[str], bool]:
+    return lambda text: len(text) < n
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_pieces_fit_and_joined_are_the_text(seed: int) -> None:
     generator = random.Random(seed)
     text = "".join(generator.choices("ab好。！？，、. ,!?;:\"'”’)」… \n\t😀", k=300))
     for limit in (1, 2, 7, 40, 299):
-        pieces = split_text(text, lambda piece, limit=limit: len(piece) <= limit)
+        pieces = split_text(text, fewer_than(limit + 1))
         assert "".join(pieces) == text
         assert all(pieces)
         assert all(len(piece) <= limit for piece in pieces)
-        for left, right in zip(pieces, pieces[1:], strict=False):
+        for left, right in itertools.pairwise(pieces):
             assert len(left + right) > limit, "pieces are not smaller than they must be"
 
 

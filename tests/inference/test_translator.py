@@ -82,9 +82,7 @@ def test_a_batch_equals_each_text_alone_and_keeps_the_order(
         (alone,) = translator.translate([text], beam=beam)
         assert alone.text == translation.text
         assert alone.score == pytest.approx(translation.score, abs=1e-4)
-        assert alone == replace(
-            translation, score=alone.score, alternatives=alone.alternatives
-        )
+        assert alone == replace(translation, score=alone.score, alternatives=alone.alternatives)
     backwards = translator.translate(texts[::-1], beam=beam)[::-1]
     assert [t.text for t in backwards] == [t.text for t in together]
 
@@ -221,9 +219,7 @@ def test_the_length_limit_follows_the_source_and_is_told(
     translator: Translator, texts: list[str], beam: int, ratio: float
 ) -> None:
     """A model that never ends a sentence is stopped, and the result marked."""
-    endless = configured(
-        with_logits(translator, [EOS_ID], -1e4), beam=beam, max_length_ratio=ratio
-    )
+    endless = configured(with_logits(translator, [EOS_ID], -1e4), beam=beam, max_length_ratio=ratio)
     for text, translation in zip(texts, endless.translate(texts), strict=True):
         n_source = len(translator.src_tokenizer.encode([text])[0])
         n_target = len(endless.attention(text).tgt_out_pieces) - 1
@@ -231,15 +227,16 @@ def test_the_length_limit_follows_the_source_and_is_told(
         assert not translation.complete
 
 
-@pytest.mark.parametrize("beam", [1, 3])
 def test_no_padding_and_no_second_beginning_is_ever_written(
-    translator: Translator, texts: list[str], beam: int
+    translator: Translator, texts: list[str]
 ) -> None:
-    tempted = configured(with_logits(translator, [PAD_ID, BOS_ID], 50.0), beam=beam)
+    """Even where a model finds them most probable, at every step."""
+    tempted = with_logits(translator, [PAD_ID, BOS_ID], 50.0)
+    plain, found = (t.translate(texts, beam=1) for t in (translator, tempted))
+    assert [t.text for t in found] == [t.text for t in plain]
     for text in texts[:5]:
-        pieces = tempted.attention(text).tgt_out_pieces
-        assert len(pieces) > 2 and not {"<pad>", "<s>"} & set(pieces)
-    assert "the" in tempted.translate(texts[:1])[0].text
+        assert not {"<pad>", "<s>"} & set(tempted.attention(text).tgt_out_pieces)
+        assert tempted.attention(text).top_words[0][0][0] in ("<pad>", "<s>")
 
 
 def test_score_of_pairs_is_teacher_forcing_step_by_step(
@@ -280,7 +277,7 @@ def test_score_of_a_translation_is_its_log_probability(
         src = plain.src_tokenizer.encode([text])[0]
         expected = forced_log_prob(plain, src, tgt)
         assert translation.score == pytest.approx(expected, rel=1e-4, abs=1e-3)
-    assert 0 < n_complete
+    assert n_complete > 0
 
 
 def test_length_penalty_divides_the_log_probability(

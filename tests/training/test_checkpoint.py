@@ -117,8 +117,8 @@ def test_a_damaged_newest_is_told_and_passed_over(
         save(store, update)
     damaged = tmp_path / "checkpoints" / "00000020"
     damage(damaged / name)
-    update, reports = load(store)
-    assert update == 10
+    found, reports = load(store)
+    assert found == 10
     assert len(reports) == 1
     assert reports[0].startswith(f"{damaged} is damaged (")
     assert reason in reports[0]
@@ -149,8 +149,12 @@ def test_checkpoints_that_all_lost_their_optimizer_do_not_start_a_new_run_unaske
     for update in (10, 20):
         save(store, update)
         (tmp_path / "checkpoints" / f"{update:08d}" / "optimizer.safetensors").unlink()
-    with pytest.raises(CheckpointError, match="no usable checkpoint: all without optimizer.safetensors; "):
+    with pytest.raises(CheckpointError) as caught:
         load(store)
+    assert str(caught.value) == (
+        f"{tmp_path}/checkpoints: no usable checkpoint: all without optimizer.safetensors; "
+        "start over with --fresh"
+    )
 
 
 def test_an_older_damaged_one_does_not_stop_a_run_that_can_go_on(tmp_path: Path) -> None:
@@ -176,6 +180,19 @@ def test_another_model_or_corpus_is_refused_with_both_values(tmp_path: Path) -> 
         "change it back, start over with --fresh, or use another --run-dir",
     ]
     assert load(make_store(tmp_path)) == (10, [])
+
+
+def test_identity_can_be_checked_before_anything_is_loaded_or_made(tmp_path: Path) -> None:
+    make_store(tmp_path).check_identity()  # nothing there yet: nothing to contradict
+    for update in (10, 20):
+        save(make_store(tmp_path), update)
+    make_store(tmp_path).check_identity()
+    other = make_store(tmp_path, data="beef")
+    for damaged in (None, "00000020"):
+        if damaged is not None:
+            (tmp_path / "checkpoints" / damaged / "progress.json").write_text("[")
+        with pytest.raises(CheckpointError, match=r"  data: trained with f00d, .* says beef"):
+            other.check_identity()
 
 
 def test_only_what_is_needed_is_kept(tmp_path: Path) -> None:

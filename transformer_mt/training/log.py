@@ -13,14 +13,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from transformer_mt.errors import TrainingError
+from transformer_mt.files import write_text
 
 
 class TrainingLog:
     """Writes `metrics.jsonl` and the console, which is standard error.
 
     Args:
-        metrics_path: appended to; records after `resume_update` are dropped first, so that a
-            resumed run leaves the same file as an uninterrupted one.
+        metrics_path: appended to; records after `resume_update` are dropped first, so that no
+            update is told twice.
         tensorboard_dir: also write TensorBoard events there.
     """
 
@@ -34,10 +35,8 @@ class TrainingLog:
         console: Console | None = None,
     ) -> None:
         self.records = [r for r in read_metrics(metrics_path) if r["update"] <= resume_update]
-        metrics_path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = metrics_path.open("w", encoding="utf-8")
-        for record in self.records:
-            self._write(record)
+        write_text(metrics_path, "".join(f"{json.dumps(record)}\n" for record in self.records))
+        self._file = metrics_path.open("a", encoding="utf-8")
         self._console = console or Console(stderr=True, soft_wrap=True, highlight=False)
         self._tensorboard = _open_tensorboard(tensorboard_dir) if tensorboard_dir else None
         self._progress = Progress(
