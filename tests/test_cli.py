@@ -25,7 +25,8 @@ data:
   dev: [{demo: true}]
   test: {demo: {demo: true}}
 tokenizer: {vocab_size: 1200}
-model: {d_model: 96, heads: 4, ffn: 192, encoder_layers: 2, decoder_layers: 2, dropout: 0.0}
+model: {d_model: 96, heads: 4, ffn: 192, encoder_layers: 2, decoder_layers: 2, dropout: 0.0,
+        norm: pre}
 train: {max_tokens: 2048, tokens_per_update: 2000, max_updates: 300, lr: 1e-2, warmup_updates: 100,
         validate_every: 100, log_every: 20, keep_last: 2, average: 2}
 decode: {beam: 2}

@@ -6,7 +6,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from transformer_mt.config import Config, build_config, load_config, parse_yaml
+from transformer_mt.config import Config, TokenizerConfig, build_config, load_config, parse_yaml
 from transformer_mt.errors import ConfigError
 
 _LEAST = "name: x\nlanguages: {src: zh, tgt: en}\ndata: {train: [a/b]}\n"
@@ -360,3 +360,10 @@ def test_plain_trees_are_checked_like_files() -> None:
     assert build_config(tree, "x").languages.src == "zh"
     with pytest.raises(ConfigError, match="metadata: name: missing"):
         build_config({"languages": tree["languages"], "data": tree["data"]}, "metadata")
+
+
+def test_vocabulary_sizes_of_both_sides() -> None:
+    assert TokenizerConfig(vocab_size=900).vocab_sizes == (900, 900)
+    assert TokenizerConfig(vocab_size=[900, 1200]).vocab_sizes == (900, 1200)
+    with pytest.raises(ValueError, match="joint is one vocabulary, but vocab_size names two"):
+        TokenizerConfig(vocab_size=[900, 1200], joint=True)

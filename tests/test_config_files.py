@@ -1,4 +1,4 @@
-"""The configurations that come with tmt: they load, every key is explained, sizes are the paper's."""
+"""The configurations that come with tmt load, explain every key, and have the paper's sizes."""
 
 import re
 from pathlib import Path

@@ -195,8 +195,7 @@ def test_table_of_configurations_is_true(page: str) -> None:
         with torch.device("meta"):  # shapes without memory
             model = Transformer(
                 resolve_tying(sizes, joint=cfg.tokenizer.joint),
-                cfg.tokenizer.vocab_size,
-                cfg.tokenizer.vocab_size,
+                *cfg.tokenizer.vocab_sizes,
                 pad_id=PAD_ID,
             )
         n_parameters = sum(parameter.numel() for parameter in model.parameters())

@@ -26,6 +26,7 @@ from transformer_mt.languages import canonical_code
 
 Positive = Annotated[int, Field(gt=0)]
 NonNegative = Annotated[int, Field(ge=0)]
+VocabSize = Annotated[int, Field(ge=16, le=1_000_000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -119,10 +120,25 @@ class DataConfig(Section):
 
 class TokenizerConfig(Section):
     type: Literal["bpe", "unigram"] = "bpe"
-    vocab_size: Annotated[int, Field(ge=16, le=1_000_000)] = 32000  # each, or of the joint one
+    vocab_size: VocabSize | Annotated[list[VocabSize], Field(min_length=2, max_length=2)] = 32000
     joint: bool = False
     byte_fallback: bool = True
     character_coverage: Annotated[float, Field(ge=0.98, le=1)] | Literal["auto"] = "auto"
+
+    @model_validator(mode="after")
+    def _one_size_for_one_vocabulary(self) -> "TokenizerConfig":
+        if self.joint and isinstance(self.vocab_size, list):
+            raise ValueError(
+                f"joint is one vocabulary, but vocab_size names two: {self.vocab_size}"
+            )
+        return self
+
+    @property
+    def vocab_sizes(self) -> tuple[int, int]:
+        """Of source and target; the same one twice if only one is given."""
+        if isinstance(self.vocab_size, list):
+            return self.vocab_size[0], self.vocab_size[1]
+        return self.vocab_size, self.vocab_size
 
 
 class ModelConfig(Section):

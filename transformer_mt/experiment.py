@@ -189,11 +189,13 @@ def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
     dev = read_clean(run.clean_dir, "dev")
     if cfg.tokenizer.joint:
         both = [*texts[0], *texts[1]]
-        jobs = [(both, [*dev[0], *dev[1]], paths[0], codes)]
+        jobs = [(0, both, [*dev[0], *dev[1]], codes)]
     else:
-        jobs = [(texts[i], dev[i], paths[i], [codes[i]]) for i in (0, 1)]
-    for train_texts, dev_texts, path, languages in jobs:
-        tokenizer = train_tokenizer(train_texts, path, cfg.tokenizer, languages, seed=cfg.seed)
+        jobs = [(side, texts[side], dev[side], [codes[side]]) for side in (0, 1)]
+    for side, train_texts, dev_texts, languages in jobs:
+        tokenizer = train_tokenizer(
+            train_texts, paths[side], cfg.tokenizer, languages, side=side, seed=cfg.seed
+        )
         say(
             f"  {' + '.join(languages)}: {tokenizer.vocab_size} pieces; on dev "
             f"{100 * tokenizer.unknown_rate(dev_texts):.3f} % unknown, "

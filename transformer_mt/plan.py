@@ -82,7 +82,7 @@ def make_plan(cfg: Config) -> Plan:
     dtype = choose_precision(cfg.train.precision, device)
     tokenizer, train = cfg.tokenizer, cfg.train
     model_cfg = resolve_tying(cfg.model, joint=tokenizer.joint)
-    model = Transformer(model_cfg, tokenizer.vocab_size, tokenizer.vocab_size, pad_id=PAD_ID)
+    model = Transformer(model_cfg, *tokenizer.vocab_sizes, pad_id=PAD_ID)
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
 
     train_sources = [size for size in sources if size.role == "train"]
@@ -157,9 +157,9 @@ def _measure_update(
     output_loss = OutputLoss(cfg.train.label_smoothing, PAD_ID)
     device = model.output.weight.device
     shape = n_sentences, tgt_length
-    vocab_size = cfg.tokenizer.vocab_size
-    src = torch.randint(4, vocab_size, (n_sentences, src_length), device=device)
-    tgt = torch.randint(4, vocab_size, shape, device=device)
+    src_vocab, tgt_vocab = cfg.tokenizer.vocab_sizes
+    src = torch.randint(4, src_vocab, (n_sentences, src_length), device=device)
+    tgt = torch.randint(4, tgt_vocab, shape, device=device)
     tgt_in = torch.full_like(tgt, BOS_ID)
     tgt_in[:, 1:] = tgt[:, :-1]
     seconds = 0.0

@@ -121,12 +121,14 @@ def train_tokenizer(
     languages: Sequence[str],
     *,
     seed: int,
+    side: int = 0,
 ) -> Tokenizer:
     """Learn a vocabulary and write it to `out_path`; the same call writes the same bytes.
 
     Args:
         texts: one sentence each; at most `MAX_SENTENCES` of them, drawn with `seed`, are used.
         languages: canonical codes of the text; two of them for a joint vocabulary.
+        side: 0 or 1, source or target: which of `cfg.vocab_sizes` counts.
     Raises:
         TokenizerError: no text, or a vocabulary size that this text cannot give.
     """
@@ -137,17 +139,20 @@ def train_tokenizer(
             f"{MAX_SENTENCE_BYTES} bytes; check data.train"
         )
     model = BytesIO()
+    vocab_size = cfg.vocab_sizes[side]
     text_name = f"this {' + '.join(languages)} text"
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=map(_utf8, sentences), model_writer=model, **_options(cfg, languages)
+            sentence_iterator=map(_utf8, sentences),
+            model_writer=model,
+            **_options(cfg, vocab_size, languages),
         )
     except RuntimeError as error:
-        raise _training_error(error, cfg, text_name) from error
+        raise _training_error(error, cfg, vocab_size, text_name) from error
     tokenizer = Tokenizer(model.getvalue(), where=str(out_path))
-    if tokenizer.vocab_size < cfg.vocab_size:
+    if tokenizer.vocab_size < vocab_size:
         raise TokenizerError(
-            f"tokenizer.vocab_size {cfg.vocab_size} is too large for {text_name}: the "
+            f"tokenizer.vocab_size {vocab_size} is too large for {text_name}: the "
             f"largest possible is {tokenizer.vocab_size}; set tokenizer.vocab_size to "
             f"{tokenizer.vocab_size} or less"
         )
@@ -156,7 +161,7 @@ def train_tokenizer(
     return tokenizer
 
 
-def _options(cfg: TokenizerConfig, languages: Sequence[str]) -> dict[str, Any]:
+def _options(cfg: TokenizerConfig, vocab_size: int, languages: Sequence[str]) -> dict[str, Any]:
     """SentencePiece's settings for a vocabulary of these languages."""
     unspaced = [is_unspaced(code) for code in languages]
     coverage = cfg.character_coverage
@@ -165,7 +170,7 @@ def _options(cfg: TokenizerConfig, languages: Sequence[str]) -> dict[str, Any]:
         coverage = 0.9995 if any(unspaced) else 1.0
     return {
         "model_type": cfg.type,
-        "vocab_size": cfg.vocab_size,
+        "vocab_size": vocab_size,
         # Too large a vocabulary gives the largest possible one, whose size the error can then name.
         "hard_vocab_limit": False,
         "character_coverage": coverage,
@@ -215,14 +220,16 @@ def _draw(texts: Iterable[str], limit: int, seed: int) -> list[str]:
     return drawn
 
 
-def _training_error(error: RuntimeError, cfg: TokenizerConfig, text_name: str) -> TokenizerError:
+def _training_error(
+    error: RuntimeError, cfg: TokenizerConfig, vocab_size: int, text_name: str
+) -> TokenizerError:
     needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
     if needed is None:
         return TokenizerError(f"SentencePiece cannot learn a tokenizer: {error}")
     least = needed[1]
     bytes_ = "the 256 bytes of tokenizer.byte_fallback, " if cfg.byte_fallback else ""
     return TokenizerError(
-        f"tokenizer.vocab_size {cfg.vocab_size} is too small for {text_name}: its "
+        f"tokenizer.vocab_size {vocab_size} is too small for {text_name}: its "
         f"characters, {bytes_}and 4 special pieces need {least}; set tokenizer.vocab_size to "
         f"{least} or more"
     )
