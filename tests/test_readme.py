@@ -157,7 +157,7 @@ def test_settings_exist_and_fit_together(page: str) -> None:
     """Values that stand on one line are set together, on top of a bundled configuration."""
     for line in _FENCE.sub("", text_of(page)).splitlines():
         found = [span for span in re.findall(r"`([^`]+)`", line) if _SETTING.fullmatch(span)]
-        load_config(ROOT / "configs/tiny.yaml", [setting for setting in found if "=" in setting])
+        load_config(ROOT / "configs/base.yaml", [setting for setting in found if "=" in setting])
         for setting in found:
             section, _, key = setting.partition("=")[0].partition(".")
             fields = Config.model_fields[section].annotation
