@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -234,9 +235,9 @@ def test_sigterm_saves_and_the_same_command_ends_as_if_nothing_happened(
     assert sha256(tmp_path / name) == sha256(trained / name)
 
 
-def _wait_for(condition: "object", process: subprocess.Popen[str]) -> None:
+def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + 120
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert process.poll() is None, "the process ended too early"
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -303,7 +304,7 @@ def test_bad_input_gets_one_clear_message(
     (tmp_path / "unequal.en").write_text("one\ntwo\n", encoding="utf-8")
     result = tmt(*arguments, cwd=tmp_path, code=2)
     assert message in result.stderr, why
-    assert result.stderr.startswith("tmt: ") and "Traceback" not in result.stderr, why
+    assert result.stderr.count("tmt: ") == 1 and "Traceback" not in result.stderr, why
     assert not list(tmp_path.rglob("*.tmp")), "nothing half-written stays behind"
 
 
@@ -332,5 +333,5 @@ def test_without_a_network_one_message_says_how_to_give_own_files(tmp_path: Path
     )
     assert result.returncode == 2, result.stderr
     assert "Helsinki-NLP/opus-100" in result.stderr
-    assert "data.train" in result.stderr or "train:" in result.stderr
+    assert "--set 'data.train=[my/text]'" in result.stderr
     assert "Traceback" not in result.stderr

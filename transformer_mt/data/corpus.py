@@ -197,13 +197,10 @@ def _read_aligned(src_path: Path, tgt_path: Path) -> Iterator[Pair]:
 
 def _unequal(src_path: Path, tgt_path: Path) -> str:
     shapes = [line_shapes(split_lines(path)) for path in (src_path, tgt_path)]
-    same = src_path.parent == tgt_path.parent
-    place = f"{src_path.parent}: " if same else ""
-    src_name, tgt_name = (path.name if same else str(path) for path in (src_path, tgt_path))
     longer, shorter = sorted(shapes, key=len, reverse=True)
     suspect = first_suspect(longer, shorter)
     return (
-        f"{place}{src_name} has {len(shapes[0])} lines but {tgt_name} has {len(shapes[1])}: "
+        f"{src_path} has {len(shapes[0])} lines but {tgt_path} has {len(shapes[1])}: "
         "the files must be line-aligned" + (f"; first suspect line {suspect}" if suspect else "")
     )
 
@@ -355,19 +352,20 @@ def _read_hf(source: Source, languages: Languages, *, root: Path, role: Role) ->
         cause = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         if not folder.exists():
             cause += f" (and there is no folder {folder})"
-        own = _own_files(languages, role)
+        own = _own_files(languages)
         raise DataError(f"{source}: cannot load the split {split!r}: {cause}\n{own}") from error
     for number, row in enumerate(rows, 1):
         yield _pair_of_row(row, languages, f"{source}: row {number}")
 
 
-def _own_files(languages: Languages, role: Role) -> str:
-    """How to do without: what to write in the configuration instead."""
-    key, end = ("test: {mine: ", "}") if role == "test" else (f"{role}: [", "]")
+def _own_files(languages: Languages) -> str:
+    """How to do without: what to configure instead."""
     return (
-        "Files of your own work without network, either of these lines under data:\n"
-        f"  {key}my/text{end}  # my/text.{languages.src} and my/text.{languages.tgt}\n"
-        f"  {key}{{files: [my/source.txt, my/target.txt]}}{end}"
+        "Files of your own work without network. These settings read my/text."
+        f"{languages.src} and my/text.{languages.tgt} under data.root, and hold dev and test out "
+        "of them:\n"
+        "  --set 'data.train=[my/text]' --set 'data.dev=[]' --set 'data.test={}'\n"
+        "Other names: --set 'data.train=[{files: [my/source.txt, my/target.txt]}]'"
     )
 
 
