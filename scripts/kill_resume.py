@@ -10,22 +10,26 @@ last bit.
 
 import argparse
 import hashlib
-import random
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from random import Random
+
+from transformer_mt.training.log import read_metrics
+
+N_UPDATES = 300
 
 SETTINGS = [
     "model.d_model=32", "model.ffn=64", "model.heads=2",
     "model.encoder_layers=1", "model.decoder_layers=1",
-    "tokenizer.vocab_size=900", "train.max_minutes=null", "train.max_updates=120",
-    "train.tokens_per_update=2000", "train.validate_every=12", "train.log_every=6",
+    "train.max_minutes=null", f"train.max_updates={N_UPDATES}",
+    "train.tokens_per_update=2000", "train.validate_every=20", "train.log_every=2",
     "train.keep_last=3", "train.average=3",
 ]  # fmt: skip
-COMPARED = ["model/model.safetensors", "checkpoints/00000120/weights.safetensors",
-            "checkpoints/00000120/optimizer.safetensors"]  # fmt: skip
+COMPARED = ["model/model.safetensors", f"checkpoints/{N_UPDATES:08d}/weights.safetensors",
+            f"checkpoints/{N_UPDATES:08d}/optimizer.safetensors"]  # fmt: skip
 
 
 def command(config: Path, run_dir: Path) -> list[str]:
@@ -41,22 +45,36 @@ def run_whole(config: Path, run_dir: Path) -> float:
     return time.monotonic() - started
 
 
-def run_killed(config: Path, run_dir: Path, kills: int, seconds: float, seed: int) -> int:
-    """Start and kill at random moments, then let it finish; returns how many kills hit training."""
-    moments = random.Random(seed)
-    hit = 0
-    for _ in range(kills):
+def run_killed(config: Path, run_dir: Path, kills: int, seed: int) -> None:
+    """Start and kill at random moments, then let it finish.
+
+    The first moment is some seconds after the start, while data is prepared; the others are random
+    updates, each later than the one before, and up to half a second.
+    """
+    random = Random(seed)
+    targets = sorted(random.sample(range(5, N_UPDATES - 20), kills - 1))
+    for target in [0, *targets]:
         process = subprocess.Popen(command(config, run_dir), stderr=subprocess.DEVNULL)
-        try:
-            process.wait(timeout=moments.uniform(0.25, 0.6) * seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            done = sorted(path.name for path in (run_dir / "checkpoints").glob("0*"))
-            hit += bool(done)
-            print(f"killed; newest checkpoint: {done[-1] if done else 'none'}", flush=True)
+        if target:
+            while newest_update(run_dir) < target:
+                if process.poll() is not None:
+                    sys.exit(f"training ended by itself before update {target}")
+                time.sleep(0.02)
+        time.sleep(random.uniform(0, 0.5 if target else 6))
+        process.kill()
+        process.wait()
+        checkpoints = sorted(path.name for path in (run_dir / "checkpoints").glob("0*"))
+        print(
+            f"killed after update {newest_update(run_dir)}; "
+            f"newest checkpoint: {checkpoints[-1] if checkpoints else 'none'}",
+            flush=True,
+        )
     subprocess.run(command(config, run_dir), check=True, stderr=subprocess.DEVNULL)
-    return hit
+
+
+def newest_update(run_dir: Path) -> int:
+    """The last update that the run has told of."""
+    return max((record["update"] for record in read_metrics(run_dir / "metrics.jsonl")), default=0)
 
 
 def digest(path: Path) -> str:
@@ -73,8 +91,7 @@ def main() -> None:
         whole, killed = Path(directory, "whole"), Path(directory, "killed")
         seconds = run_whole(arguments.config, whole)
         print(f"uninterrupted: {seconds:.0f} s", flush=True)
-        hit = run_killed(arguments.config, killed, arguments.kills, seconds, arguments.seed)
-        print(f"{hit} of {arguments.kills} kills came after the first checkpoint")
+        run_killed(arguments.config, killed, arguments.kills, arguments.seed)
         equal = True
         for name in COMPARED:
             one, other = digest(whole / name), digest(killed / name)

@@ -6,8 +6,9 @@ from typing import Any
 import pydantic
 import pytest
 
-from transformer_mt.config import Config, TokenizerConfig, build_config, load_config, parse_yaml
+from transformer_mt.config import Config, TokenizerConfig, build_config, load_config
 from transformer_mt.errors import ConfigError
+from transformer_mt.yaml_text import parse_yaml
 
 _LEAST = "name: x\nlanguages: {src: zh, tgt: en}\ndata: {train: [a/b]}\n"
 _HEAD = "name: x\nlanguages: {src: zh, tgt: en}\n"

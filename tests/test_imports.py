@@ -16,7 +16,7 @@ NAME = transformer_mt.__name__
 # From the ground up. A file may import what lies lower, and its neighbours in the same folder.
 LAYERS = [
     ["errors"],
-    ["languages", "files", "runtime", "plots"],
+    ["languages", "files", "runtime", "plots", "yaml_text", "config_errors"],
     ["config"],
     ["model", "data"],
     ["model_dir"],
@@ -121,7 +121,7 @@ def test_nothing_imports_the_command_line() -> None:
     assert importers == ["__main__"]
 
 
-@pytest.mark.parametrize("module", ["errors", "languages", "files", "runtime", "plots"])
+@pytest.mark.parametrize("module", [*LAYERS[0], *LAYERS[1]])
 def test_leaves_know_errors_only(module: str) -> None:
     assert of_the_package(MODULES[module]) <= {"errors"}
 

@@ -19,11 +19,12 @@ import torch
 import typer
 
 from transformer_mt.cli import app
-from transformer_mt.config import Config, build_config, load_config, parse_yaml
-from transformer_mt.data import clean
+from transformer_mt.config import Config, build_config, load_config
+from transformer_mt.data import candidates, rules
 from transformer_mt.data.demo import build_demo
 from transformer_mt.data.tokenizer import PAD_ID
 from transformer_mt.model.transformer import Transformer, resolve_tying
+from transformer_mt.yaml_text import parse_yaml
 
 ROOT = Path(__file__).parent.parent
 READMES = ["README.md", "README.zh.md"]
@@ -223,13 +224,13 @@ def test_layout_names_every_module(page: str) -> None:
 
 def test_the_data_page_has_every_rule_with_its_limit() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", text_of("docs/data.md"), re.MULTILINE)
-    assert [rule for rule, _ in rows] == [*clean._PAIR_RULES, *clean._CORPUS_RULES]
+    assert [rule for rule, _ in rows] == [*rules.PAIR_RULES, *candidates.CORPUS_RULES]
     drops = dict(rows)
     for rule, limits in {
-        "too_long": [clean.MAX_CHARACTERS],
-        "no_words": [clean.MIN_WORDLESS],
-        "identical": [clean.MIN_IDENTICAL],
-        "length_ratio": [int(clean.MAX_RATIO), clean.RATIO_SMOOTHING],
+        "too_long": [rules.MAX_CHARACTERS],
+        "no_words": [rules.MIN_WORDLESS],
+        "identical": [rules.MIN_IDENTICAL],
+        "length_ratio": [int(candidates.MAX_RATIO), candidates.RATIO_SMOOTHING],
     }.items():
         assert [int(number) for number in re.findall(r"\d+", drops[rule])] == limits
 

@@ -1,16 +1,15 @@
 """One YAML file per experiment → one frozen `Config`; every problem of a file in one report.
 
 Comes in: a YAML file and `--set a.b=c` texts. Goes out: a `Config`. This file knows the names,
-types and ranges of all settings and the relations between them, and nothing of their use.
+types and ranges of all settings and the relations between them; nothing of their use, of how YAML
+is spelled, or of how pydantic words its errors.
 """
 
-import difflib
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -21,8 +20,10 @@ from pydantic import (
     model_validator,
 )
 
+from transformer_mt.config_errors import describe_problems, kind_of
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.languages import canonical_code
+from transformer_mt.yaml_text import dump_yaml, parse_yaml
 
 Positive = Annotated[int, Field(gt=0)]
 NonNegative = Annotated[int, Field(ge=0)]
@@ -80,7 +81,7 @@ class Source(Section):
         return {key: value for key, value in self.__dict__.items() if value is not None}
 
     @model_validator(mode="after")
-    def _exactly_one_kind(self) -> "Source":
+    def _exactly_onekind_of(self) -> "Source":
         kinds = ("prefix", "files", "tsv", "jsonl", "hf", "demo")
         given = [kind for kind in kinds if getattr(self, kind) is not None]
         if len(given) != 1:
@@ -242,78 +243,7 @@ class Config(Section):
 
     def to_yaml(self) -> str:
         """The resolved configuration, every key written out; `load_config` reads it back."""
-        return yaml.dump(self.model_dump(), Dumper=_Dumper, allow_unicode=True, sort_keys=False)
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML as people mean it: YAML 1.2 core booleans and numbers, and no repeated keys.
-
-    PyYAML's own rules read `1e-4` as text, `no` (the language code) as False, `012` as 10.
-    """
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise yaml.constructor.ConstructorError(
-                    None, None, "a key must be text", key.start_mark
-                )
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key.value!r} appears twice", key.start_mark
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-def _construct_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
-    return int(node.value.replace("_", ""))
-
-
-_Loader.yaml_implicit_resolvers = {}  # without PyYAML's own
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9][0-9_]*$"), list("-+0123456789")
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?$|^[-+]?\.inf$"),
-    list("-+0123456789."),
-)
-_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes a text which either PyYAML or tmt would read as something else: `no`, `08`, `1e5`."""
-
-
-_Dumper.yaml_implicit_resolvers = {
-    first: [
-        *yaml.SafeDumper.yaml_implicit_resolvers.get(first, []),
-        *_Loader.yaml_implicit_resolvers.get(first, []),
-    ]
-    for first in {*yaml.SafeDumper.yaml_implicit_resolvers, *_Loader.yaml_implicit_resolvers}
-}
-
-
-def parse_yaml(text: str, where: str) -> Any:
-    """Parse YAML text with tmt's reading of scalars.
-
-    Raises:
-        ConfigError: not valid YAML; the message gives line and column.
-    """
-    try:
-        return yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(f"{where}:{place} not valid YAML: {problem}") from error
+        return dump_yaml(self.model_dump())
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
@@ -337,7 +267,7 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
         ) from error
     tree = parse_yaml(text, str(path))
     if not isinstance(tree, dict):
-        raise ConfigError(f"{path}: expected keys and values, found {_kind(tree)}")
+        raise ConfigError(f"{path}: expected keys and values, found {kind_of(tree)}")
     for override in overrides:
         _apply_override(tree, override)
     return build_config(tree, str(path))
@@ -348,11 +278,7 @@ def build_config(tree: dict[str, Any], where: str) -> Config:
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        by_key: dict[tuple[Any, ...], list[Any]] = {}  # several: the branches of a union
-        for problem in error.errors():
-            key = tuple(part for part in problem["loc"] if not _is_no_key(part))
-            by_key.setdefault(key, []).append(problem)
-        lines = [_describe(where, list(key), problems) for key, problems in by_key.items()]
+        lines = describe_problems(error, where=where, root=Config)
         raise ConfigError("\n".join(lines)) from error
 
 
@@ -373,85 +299,5 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
             tree[parent] = {}
         tree = tree[parent]
         if not isinstance(tree, dict):
-            raise ConfigError(f"--set {override}: {parent} is {_kind(tree)}, not a section")
+            raise ConfigError(f"--set {override}: {parent} is {kind_of(tree)}, not a section")
     tree[leaf] = parse_yaml(value, f"--set {override}")
-
-
-def _kind(value: Any) -> str:
-    names = {str: "text", bool: "true/false", int: "a number", float: "a number", list: "a list",
-             dict: "a section", type(None): "nothing"}  # fmt: skip
-    return names.get(type(value), type(value).__name__)
-
-
-_EXPECTED = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "string_type": "text",
-    "invalid_key": "text",
-    "list_type": "a list",
-    "dict_type": "a section",
-    "model_type": "a section",
-    "model_attributes_type": "a section",
-}
-
-
-def _describe(where: str, location: list[Any], problems: list[Any]) -> str:
-    """pydantic's problems with one key → one line: file: key: what was found, what is allowed."""
-    key = ".".join(map(str, location))
-    prefix = f"{where}: {key}: " if key else f"{where}: "
-    kind, value = problems[0]["type"], problems[0]["input"]
-    if kind == "extra_forbidden":
-        return prefix + "unknown key" + _nearest_key(location)
-    if kind == "missing":
-        return prefix + "missing, and there is no default"
-    if kind == "value_error":
-        return prefix + str(problems[0]["ctx"]["error"])
-    if isinstance(value, dict) or value is None:
-        found = _kind(value)
-    else:
-        found = f"{value!r} ({_kind(value)})"
-    expected = " or ".join(map(_expected, problems))
-    quotes = "; put it in quotes" if kind == "string_type" and _kind(value) == "a number" else ""
-    return f"{prefix}expected {expected}, found {found}{quotes}"
-
-
-def _expected(problem: Any) -> str:
-    kind, limits = problem["type"], problem.get("ctx", {})
-    if kind in ("too_short", "too_long"):
-        n_items = limits.get("min_length", limits.get("max_length"))
-        bound = "at least" if kind == "too_short" else "at most"
-        return f"{bound} {n_items} item{'s' * (n_items != 1)}"
-    message = problem["msg"].removeprefix("Input should be ")
-    number = "a number " if kind.startswith(("greater", "less")) else ""
-    return _EXPECTED.get(kind, number + message[0].lower() + message[1:])
-
-
-def _is_no_key(part: Any) -> bool:
-    """pydantic adds the tried branch of a union, and a mark at wrong keys; a user knows neither."""
-    return isinstance(part, str) and (
-        part in ("[key]", "int", "float", "str", "constrained-int", "constrained-float")
-        or part.startswith(("literal[", "list[", "constrained"))
-    )
-
-
-def _nearest_key(location: list[Any]) -> str:
-    fields = _fields_at(Config, location[:-1])
-    unknown = str(location[-1])
-    near = difflib.get_close_matches(unknown, fields, n=1, cutoff=0.4) or [
-        field for field in fields if field.startswith(unknown) or unknown.startswith(field)
-    ]
-    if near:
-        return f" (did you mean {'.'.join([*map(str, location[:-1]), near[0]])}?)"
-    return f"; allowed here: {', '.join(fields)}"
-
-
-def _fields_at(section: type[BaseModel], location: list[Any]) -> list[str]:
-    for part in location:
-        field = section.model_fields.get(str(part))
-        if field is not None:
-            nested = field.annotation
-            section = nested if isinstance(nested, type) and issubclass(nested, Section) else Source
-    return list(section.model_fields)

@@ -10,16 +10,11 @@ import pytest
 
 from transformer_mt.config import Config, Languages, build_config
 from transformer_mt.data import clean
-from transformer_mt.data.clean import (
-    CorpusReport,
-    check_files,
-    comparison_key,
-    normalise,
-    prepare_corpus,
-    read_clean,
-    reason_to_drop,
-)
+from transformer_mt.data.check import check_files
+from transformer_mt.data.clean import prepare_corpus, read_clean
 from transformer_mt.data.corpus import Pair
+from transformer_mt.data.report import CorpusReport
+from transformer_mt.data.rules import comparison_key, normalise, reason_to_drop
 from transformer_mt.errors import DataError
 
 SHARED_DATA = Path(__file__).parents[2] / ".." / "shared" / "data"

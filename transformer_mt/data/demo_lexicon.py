@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-from transformer_mt.config import parse_yaml
+from transformer_mt.yaml_text import parse_yaml
 
 Form = Literal["base", "third", "past", "done", "ing"]
 

@@ -1,0 +1,120 @@
+"""pydantic's report on a configuration → one line for people per key.
+
+Comes in: a `ValidationError`, the place to name and the class that was to be built. Goes out: lines
+with the key, what was found and what is allowed. This file knows the form of pydantic's errors; the
+settings it knows only through the class.
+"""
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "invalid_key": "text",
+    "list_type": "a list",
+    "dict_type": "a section",
+    "model_type": "a section",
+    "model_attributes_type": "a section",
+}
+
+
+def describe_problems(error: ValidationError, *, where: str, root: type[BaseModel]) -> list[str]:
+    """All problems of an error, one line per key.
+
+    Args:
+        error: raised when `root` was validated.
+        where: what every line starts with, e.g. the path of the file.
+        root: the outermost section; its fields give the keys for "did you mean".
+    """
+    by_key: dict[tuple[Any, ...], list[Any]] = {}  # several: the branches of a union
+    for problem in error.errors():
+        key = tuple(part for part in problem["loc"] if not _is_no_key(part))
+        by_key.setdefault(key, []).append(problem)
+    return [
+        _describe(list(key), problems, where=where, root=root) for key, problems in by_key.items()
+    ]
+
+
+def kind_of(value: Any) -> str:
+    """What a person calls the type of a plain value: `text`, `a list`, `a section`."""
+    names = {str: "text", bool: "true/false", int: "a number", float: "a number", list: "a list",
+             dict: "a section", type(None): "nothing"}  # fmt: skip
+    return names.get(type(value), type(value).__name__)
+
+
+def _describe(
+    location: list[Any], problems: list[Any], *, where: str, root: type[BaseModel]
+) -> str:
+    """pydantic's problems with one key → one line: file: key: what was found, what is allowed."""
+    key = ".".join(map(str, location))
+    prefix = f"{where}: {key}: " if key else f"{where}: "
+    kind, value = problems[0]["type"], problems[0]["input"]
+    if kind == "extra_forbidden":
+        return prefix + "unknown key" + _nearest_key(location, root)
+    if kind == "missing":
+        return prefix + "missing, and there is no default"
+    if kind == "value_error":
+        return prefix + str(problems[0]["ctx"]["error"])
+    if isinstance(value, dict) or value is None:
+        found = kind_of(value)
+    else:
+        found = f"{value!r} ({kind_of(value)})"
+    expected = " or ".join(map(_expected, problems))
+    quotes = "; put it in quotes" if kind == "string_type" and kind_of(value) == "a number" else ""
+    return f"{prefix}expected {expected}, found {found}{quotes}"
+
+
+def _expected(problem: Any) -> str:
+    kind, limits = problem["type"], problem.get("ctx", {})
+    if kind in ("too_short", "too_long"):
+        n_items = limits.get("min_length", limits.get("max_length"))
+        bound = "at least" if kind == "too_short" else "at most"
+        return f"{bound} {n_items} item{'s' * (n_items != 1)}"
+    message = problem["msg"].removeprefix("Input should be ")
+    number = "a number " if kind.startswith(("greater", "less")) else ""
+    return _EXPECTED.get(kind, number + message[0].lower() + message[1:])
+
+
+def _is_no_key(part: Any) -> bool:
+    """pydantic adds the tried branch of a union, and a mark at wrong keys; a user knows neither."""
+    return isinstance(part, str) and (
+        part in ("[key]", "int", "float", "str", "constrained-int", "constrained-float")
+        or part.startswith(("literal[", "list[", "constrained"))
+    )
+
+
+def _nearest_key(location: list[Any], root: type[BaseModel]) -> str:
+    fields = _fields_at(root, location[:-1])
+    unknown = str(location[-1])
+    near = difflib.get_close_matches(unknown, fields, n=1, cutoff=0.4) or [
+        field for field in fields if field.startswith(unknown) or unknown.startswith(field)
+    ]
+    if near:
+        return f" (did you mean {'.'.join([*map(str, location[:-1]), near[0]])}?)"
+    return f"; allowed here: {', '.join(fields)}"
+
+
+def _fields_at(section: type[BaseModel], location: list[Any]) -> list[str]:
+    for part in location:
+        field = section.model_fields.get(str(part))
+        if field is not None:  # otherwise a position in a list or a name in a dict
+            section = next(_sections_in(field.annotation), section)
+    return list(section.model_fields)
+
+
+def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """`list[Source]` → `Source`; nothing for plain values."""
+    inner = get_args(annotation)
+    for part in inner:
+        yield from _sections_in(part)
+    # Not asked of `list[…]`: Python 3.10 calls it a type, and then `issubclass` fails.
+    if not inner and isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
