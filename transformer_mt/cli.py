@@ -310,7 +310,7 @@ def data_check(
 ) -> None:
     """Report alignment, encoding, length, repetition and language problems; exit 1 if any."""
     from transformer_mt.config import Languages
-    from transformer_mt.data.clean import check_files
+    from transformer_mt.data.check import check_files
     from transformer_mt.languages import canonical_code
 
     languages = Languages(src=canonical_code(src), tgt=canonical_code(tgt))

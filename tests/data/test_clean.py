@@ -471,7 +471,7 @@ def test_check_reports_what_it_cannot_read_to_the_end(tmp_path: Path) -> None:
     with (tmp_path / "c.en").open("ab") as file:
         file.write(b"one more\n")
     report = check_files(tmp_path / "c.zh", tmp_path / "c.en", ZH_EN)
-    assert "c.zh has 100 lines but c.en has 101" in report.problems[0]
+    assert f"c.zh has 100 lines but {tmp_path}/c.en has 101" in report.problems[0]
     assert report.parts["pairs"].kept == 100
     assert "problem: " in report.summary()[-1]
     with pytest.raises(DataError, match=r"c\.de: no such file"):

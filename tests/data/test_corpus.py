@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from transformer_mt.config import Languages, Source
@@ -185,7 +184,7 @@ def test_pairs_before_a_misalignment_are_streamed(tmp_path: Path) -> None:
     (tmp_path / "t.en").write_text("one\n", encoding="utf-8")
     pairs = read_pairs(Source(prefix="t"), ZH_EN, root=tmp_path, role="train")
     assert next(pairs) == ("一", "one")
-    with pytest.raises(DataError, match=r"t\.zh has 2 lines but t\.en has 1"):
+    with pytest.raises(DataError, match=r"t\.zh has 2 lines but .*t\.en has 1"):
         next(pairs)
 
 

@@ -1,7 +1,7 @@
 """Aligned text in any common form → a stream of pairs, or an error: where, and what to do.
 
 Comes in: a `Source` of the configuration. Goes out: (source, target) texts, one by one, unchanged
-but for byte order mark and line ends. This file does not know which pairs are good: see `clean.py`.
+but for byte order mark and line ends. This file does not know which pairs are good: see `rules.py`.
 """
 
 import difflib
@@ -15,9 +15,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-import numpy as np
-
 from transformer_mt.config import Languages, Source
+from transformer_mt.data.alignment import first_suspect, line_shapes
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.languages import canonical_code
 
@@ -28,8 +27,6 @@ _BOM = b"\xef\xbb\xbf"
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4}){0,2}")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _HF_SPLITS: dict[Role, str] = {"train": "train", "dev": "validation", "test": "test"}
-_DIGIT = re.compile("[0-9]")
-_MAX_SURPLUS = 50  # more missing lines than this have no one place to look at
 
 
 def read_pairs(source: Source, languages: Languages, *, root: Path, role: Role) -> Iterator[Pair]:
@@ -203,61 +200,6 @@ def _unequal(src_path: Path, tgt_path: Path) -> str:
         f"{src_path} has {len(shapes[0])} lines but {tgt_path} has {len(shapes[1])}: "
         "the files must be line-aligned" + (f"; first suspect line {suspect}" if suspect else "")
     )
-
-
-def line_shapes(lines: Iterable[str]) -> np.ndarray:
-    """(n, 4) what a line shares with its translation: characters, digits, ends in ?, ends in !"""
-    rows = [
-        (
-            len(line),
-            len(_DIGIT.findall(line)),
-            line.endswith(("?", "？")),
-            line.endswith(("!", "！")),
-        )
-        for line in lines
-    ]
-    return np.array(rows, dtype=np.float32).reshape(-1, 4)
-
-
-def first_suspect(longer: np.ndarray, shorter: np.ndarray) -> int | None:
-    """The first line of the longer file that has no partner, judged by the lines' shapes alone.
-
-    The surplus lines may be anywhere, so the path over (line of the shorter file, surplus lines
-    passed so far) with the least cost is found, one vectorised step per surplus line.
-
-    Args:
-        longer: (n, 4) from `line_shapes`.
-        shorter: (m, 4) the same of the other file, m < n.
-    Returns:
-        A line number counted from 1; None when there is nothing, or too much, to tell from.
-    """
-    n_surplus = len(longer) - len(shorter)
-    if not 0 < n_surplus <= _MAX_SURPLUS or len(shorter) == 0:
-        return None
-    costs = [misfit(longer[shift:], shorter) for shift in range(n_surplus + 1)]
-    best, entries = costs[0], []
-    for shift in range(1, n_surplus + 1):
-        entry = best - costs[shift]  # cost of passing the next surplus line here
-        entries.append(entry)
-        best = costs[shift] + np.minimum.accumulate(entry)
-    position = len(shorter)
-    for entry in reversed(entries):
-        position = int(np.argmin(entry[: position + 1]))
-    return position + 1
-
-
-def misfit(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """(m + 1,) summed cost of pairing the first 0 … m lines of two arrays of shapes as they stand.
-
-    Source: Gale and Church 1993, section 3: lengths differ with a variance that grows with length.
-    """
-    size = min(len(one), len(other))
-    one, other = one[:size], other[:size]
-    scale = (one[:, 0].sum() + 1) / (other[:, 0].sum() + 1)
-    expected = scale * other[:, 0]
-    cost = np.abs(one[:, 0] - expected) / np.sqrt(one[:, 0] + expected + 1)
-    cost = cost + np.abs(one[:, 1:] - other[:, 1:]).clip(max=3).sum(axis=1)
-    return np.concatenate([[0.0], np.cumsum(cost, dtype=np.float64)])
 
 
 def _records(path: Path) -> Iterator[tuple[int, str]]:

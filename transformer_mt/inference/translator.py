@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_mt.config import Config
-from transformer_mt.data.clean import normalise
+from transformer_mt.data.rules import normalise
 from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.inference.attention_maps import AttentionMaps
