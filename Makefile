@@ -10,7 +10,7 @@ demo: .venv/ready
 	$(BIN)/tmt explain -m runs/tiny "这只动物没有穿过街道，因为它太累了。" -o runs/tiny/explain
 
 test: .venv/ready
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --dist loadfile
 
 check: .venv/ready
 	$(BIN)/ruff check .

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 # Below this many score cells per head, two batched products beat the fused kernel on a CPU
 # (docs/performance.md has the measurement); above it, not storing the scores wins.
-EXPLICIT_MAX_CELLS = 256 * 256
+EXPLICIT_MAX_CELLS = 512 * 512
 
 
 def may_attend(padding_mask: Tensor) -> Tensor:
