@@ -18,8 +18,9 @@ import torch
 from transformer_mt.config import Config, build_config
 from transformer_mt.data.batching import collate, padding_share, plan_epoch
 from transformer_mt.data.tokenizer import PAD_ID
-from transformer_mt.experiment import Prepared, Run, prepare
 from transformer_mt.model_dir import build_model
+from transformer_mt.preparation import Prepared, prepare
+from transformer_mt.run_dir import Run
 from transformer_mt.runtime import (
     choose_device,
     choose_precision,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transformer_mt.data.clean import read_clean
 from transformer_mt.data.corpus import split_lines
-from transformer_mt.experiment import Run
+from transformer_mt.run_dir import Run
 
 
 def main() -> None:

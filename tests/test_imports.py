@@ -16,12 +16,12 @@ NAME = transformer_mt.__name__
 # From the ground up. A file may import what lies lower, and its neighbours in the same folder.
 LAYERS = [
     ["errors"],
-    ["languages", "files", "runtime", "plots", "yaml_text", "config_errors"],
+    ["languages", "files", "runtime", "plots", "run_dir", "yaml_text", "config_errors"],
     ["config"],
     ["model", "data"],
     ["model_dir"],
     ["inference"],
-    ["training"],
+    ["training", "preparation"],
     ["experiment"],
     ["plan", "doctor"],
     ["cli"],

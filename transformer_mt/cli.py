@@ -91,7 +91,8 @@ def train(
 ) -> None:
     """Do everything from raw text to a scored model that is not done yet; again: resume."""
     cfg = load_config(config, overrides or ())
-    from transformer_mt.experiment import Run, train_experiment
+    from transformer_mt.experiment import train_experiment
+    from transformer_mt.run_dir import Run
 
     run = Run(run_dir or Path("runs") / cfg.name)
     result = train_experiment(cfg, run, fresh=fresh, say=_say)
@@ -235,7 +236,8 @@ def average(
     last: Annotated[int, typer.Option(min=1, help="how many of the last checkpoints")] = 5,
 ) -> None:
     """Write a model directory whose weights are the mean of a run's last checkpoints."""
-    from transformer_mt.experiment import Run, average_run
+    from transformer_mt.experiment import average_run
+    from transformer_mt.run_dir import Run
 
     updates = average_run(Run(run_dir), out_dir, last)
     _say(f"{out_dir}: mean of the checkpoints after updates {', '.join(map(str, updates))}")
@@ -405,7 +407,7 @@ def _say(message: str) -> None:
 
 
 def _model_path(model: Path | None) -> Path:
-    from transformer_mt.experiment import find_model
+    from transformer_mt.run_dir import find_model
 
     return find_model(model)
 

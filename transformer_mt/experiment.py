@@ -1,12 +1,10 @@
-"""An experiment from raw text to a scored model directory, stage by stage.
+"""An experiment: from raw text to a scored model directory.
 
-Comes in: a configuration and a run directory. Goes out: the model directory and its scores. Each
-stage writes one directory and knows the fingerprint of what it was made from, so that the same
-command again does only what is missing: changing the learning rate redoes no tokenizer, changing
-the corpus redoes everything after it.
+Comes in: a configuration and a run directory. Goes out: the model directory and its scores. What is
+there already is not made again: prepared data is kept (`preparation.py`), training goes on after
+the newest checkpoint, a finished model is left alone.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,27 +12,20 @@ from typing import Any
 
 import torch
 
-from transformer_mt import __version__
 from transformer_mt.config import Config, load_config
 from transformer_mt.data.batching import collate, plan_epoch
-from transformer_mt.data.clean import prepare_corpus, read_clean, test_names
-from transformer_mt.data.corpus import source_files
-from transformer_mt.data.dataset import EncodedCorpus, encode_corpus, open_corpus
-from transformer_mt.data.tokenizer import PAD_ID, Tokenizer, train_tokenizer
+from transformer_mt.data.clean import read_clean, test_names
+from transformer_mt.data.dataset import EncodedCorpus
+from transformer_mt.data.tokenizer import PAD_ID
 from transformer_mt.errors import TmtError
-from transformer_mt.files import fingerprint, remove, sha256, write_json, write_text, writing
+from transformer_mt.files import fingerprint, remove, write_text
 from transformer_mt.inference.metrics import Score, Scorer
 from transformer_mt.inference.translator import Translator
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.model_dir import (
-    build_model,
-    load_tokenizers,
-    load_weights,
-    read_metadata,
-    save_model_dir,
-    tokenizer_paths,
-)
+from transformer_mt.model_dir import build_model, load_weights, read_metadata, save_model_dir
 from transformer_mt.plots import write_curves
+from transformer_mt.preparation import Prepared, Say, fingerprints, prepare
+from transformer_mt.run_dir import Run
 from transformer_mt.runtime import (
     choose_device,
     choose_precision,
@@ -48,25 +39,6 @@ from transformer_mt.training.log import TrainingLog
 from transformer_mt.training.loss import OutputLoss
 from transformer_mt.training.trainer import Outcome, Trainer
 
-Say = Callable[[str], None]
-Scores = dict[str, dict[str, Score]]  # test set → metric → score
-
-
-class Run:
-    """Where the things of one experiment lie."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.config_path = directory / "config.yaml"
-        self.clean_dir = directory / "data" / "clean"
-        self.tokenizer_dir = directory / "data" / "tokenizer"
-        self.encoded_dir = directory / "data" / "encoded"
-        self.checkpoints_dir = directory / "checkpoints"
-        self.metrics_path = directory / "metrics.jsonl"
-        self.curves_path = directory / "curves.png"
-        self.translations_dir = directory / "translations"
-        self.model_dir = directory / "model"
-
 
 @dataclass(frozen=True)
 class Result:
@@ -75,16 +47,6 @@ class Result:
     run: Run
     outcome: Outcome
     metadata: dict[str, Any] | None
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """The corpus, ready for training, and the fingerprint of all that it was made from."""
-
-    tokenizers: tuple[Tokenizer, Tokenizer]
-    train: EncodedCorpus
-    dev: EncodedCorpus
-    fingerprint: str
 
 
 def train_experiment(cfg: Config, run: Run, *, fresh: bool, say: Say) -> Result:
@@ -110,45 +72,6 @@ def train_experiment(cfg: Config, run: Run, *, fresh: bool, say: Say) -> Result:
         return Result(run, outcome, _finish(cfg, run, prepared, trainer, outcome, say))
 
 
-def prepare(cfg: Config, run: Run, say: Say) -> Prepared:
-    """Clean text, tokenizers, encoded corpus."""
-    data_print, tokenizer_print, encoded_print = fingerprints(cfg)
-    _stage(run.clean_dir, data_print, say, "data", lambda out: _clean(cfg, out, say))
-    _stage(
-        run.tokenizer_dir,
-        tokenizer_print,
-        say,
-        "tokenizer",
-        lambda out: _train_tokenizers(cfg, run, out, say),
-    )
-    tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
-    _stage(
-        run.encoded_dir,
-        encoded_print,
-        say,
-        "encode",
-        lambda out: _encode(cfg, run, tokenizers, out, say),
-    )
-    return Prepared(
-        tokenizers,
-        open_corpus(run.encoded_dir / "train"),
-        open_corpus(run.encoded_dir / "dev"),
-        encoded_print,
-    )
-
-
-def fingerprints(cfg: Config) -> tuple[str, str, str]:
-    """Of the clean corpus, the tokenizers and the encoded corpus: all that each is made from."""
-    root = Path(cfg.data.root)
-    sources = [*cfg.data.train, *cfg.data.dev, *cfg.data.test.values()]
-    files = [path for source in sources for path in source_files(source, cfg.languages, root)]
-    settings = cfg.data.model_dump(exclude={"root", "max_length"})  # names remote datasets, too
-    digests = [sha256(path) for path in files]
-    data = fingerprint(__version__, cfg.languages.model_dump(), cfg.seed, settings, digests)
-    tokenizer = fingerprint(data, cfg.tokenizer.model_dump())
-    return data, tokenizer, fingerprint(tokenizer, cfg.data.max_length)
-
-
 def _store(cfg: Config, run: Run) -> CheckpointStore:
     """The checkpoints of the run, which belong to one model, one corpus and one seed."""
     identity = {
@@ -158,62 +81,6 @@ def _store(cfg: Config, run: Run) -> CheckpointStore:
         "seed": cfg.seed,
     }
     return CheckpointStore(run.checkpoints_dir, identity)
-
-
-def _stage(
-    directory: Path, made_from: str, say: Say, name: str, make: Callable[[Path], None]
-) -> None:
-    """Make `directory` unless it was made from the same inputs before."""
-    marker = directory / "stage.json"
-    if marker.is_file() and json.loads(marker.read_text())["made_from"] == made_from:
-        say(f"[{name}] up to date: {directory}")
-        return
-    say(f"[{name}] making {directory}")
-    for leftover in directory.parent.glob(f".{directory.name}.*.tmp"):  # of a killed process
-        remove(leftover)
-    with writing(directory) as temporary:
-        make(temporary)
-        write_json(temporary / "stage.json", {"made_from": made_from})
-
-
-def _clean(cfg: Config, out_dir: Path, say: Say) -> None:
-    for line in prepare_corpus(cfg, out_dir).summary():
-        say(f"  {line}")
-
-
-def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
-    out_dir.mkdir(parents=True)
-    paths = tokenizer_paths(out_dir, joint=cfg.tokenizer.joint)
-    codes = [cfg.languages.src, cfg.languages.tgt]
-    texts = read_clean(run.clean_dir, "train")
-    dev = read_clean(run.clean_dir, "dev")
-    if cfg.tokenizer.joint:
-        both = [*texts[0], *texts[1]]
-        jobs = [(0, both, [*dev[0], *dev[1]], codes)]
-    else:
-        jobs = [(side, texts[side], dev[side], [codes[side]]) for side in (0, 1)]
-    for side, train_texts, dev_texts, languages in jobs:
-        tokenizer = train_tokenizer(
-            train_texts, paths[side], cfg.tokenizer, languages, side=side, seed=cfg.seed
-        )
-        say(
-            f"  {' + '.join(languages)}: {tokenizer.vocab_size} pieces; on dev "
-            f"{100 * tokenizer.unknown_rate(dev_texts):.3f} % unknown, "
-            f"{100 * tokenizer.byte_rate(dev_texts):.3f} % bytes"
-        )
-
-
-def _encode(
-    cfg: Config, run: Run, tokenizers: tuple[Tokenizer, Tokenizer], out_dir: Path, say: Say
-) -> None:
-    for part, max_length in (("train", cfg.data.max_length), ("dev", None)):
-        pairs = zip(*read_clean(run.clean_dir, part), strict=True)
-        report = encode_corpus(pairs, tokenizers, out_dir / part, max_length=max_length)
-        too_long = f", {report.too_long} pairs too long" if report.too_long else ""
-        say(
-            f"  {part}: {report.kept} pairs{too_long}; {report.src_tokens} source and "
-            f"{report.tgt_tokens} target tokens"
-        )
 
 
 def _train(cfg: Config, run: Run, prepared: Prepared, say: Say) -> tuple[Trainer, Outcome]:
@@ -418,27 +285,6 @@ def average_run(run: Run, out_dir: Path, n_last: int) -> list[int]:
     }
     save_model_dir(out_dir, cfg, weights, run.tokenizer_dir, metadata)
     return updates
-
-
-def find_model(path: Path | None) -> Path:
-    """The model directory that `path` means: itself, or the one in a run directory.
-
-    Args:
-        path: None: the newest finished run under `runs/`.
-    Raises:
-        TmtError: there is none.
-    """
-    if path is not None:
-        inside = path / "model"
-        return inside if (inside / "metadata.json").is_file() else path
-    finished = Path("runs").glob("*/model/metadata.json")
-    newest = max(finished, key=lambda file: file.stat().st_mtime, default=None)
-    if newest is None:
-        raise TmtError(
-            "no finished run under runs/; train one (tmt train configs/tiny.yaml) "
-            "or name a model directory with -m"
-        )
-    return newest.parent
 
 
 class _only_process_in:
