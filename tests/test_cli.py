@@ -230,9 +230,11 @@ def test_sigterm_saves_and_the_same_command_ends_as_if_nothing_happened(
     process.kill()
     process.wait()
     assert not (tmp_path / "runs/smoke/model").exists()
+    (tmp_path / "runs/smoke/.model.1.tmp").mkdir()  # as if killed while it saved the model
     tmt("train", "smoke.yaml", cwd=tmp_path)
     name = "runs/smoke/model/model.safetensors"
     assert sha256(tmp_path / name) == sha256(trained / name)
+    assert not list(tmp_path.rglob("*.tmp"))
 
 
 def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:

@@ -60,13 +60,18 @@ def train_experiment(cfg: Config, run: Run, *, fresh: bool, say: Say) -> Result:
     keep_memory()
     run.directory.mkdir(parents=True, exist_ok=True)
     with _only_process_in(run.directory):
+        for leftover in list(
+            run.directory.rglob(".*.tmp")
+        ):  # of a killed process; we hold the lock
+            remove(leftover)
         if fresh:
             for path in (run.checkpoints_dir, run.metrics_path, run.model_dir):
                 remove(path)
-        _store(cfg, run).check_identity()  # before any stage replaces what the old run was made of
+        store = _store(cfg, run)
+        store.check_identity()  # before any stage replaces what the old run was made of
         prepared = prepare(cfg, run, say)
         write_text(run.config_path, cfg.to_yaml())
-        trainer, outcome = _train(cfg, run, prepared, say)
+        trainer, outcome = _train(cfg, run, prepared, store, say)
         if outcome.stopped_by == "signal":
             return Result(run, outcome, None)
         return Result(run, outcome, _finish(cfg, run, prepared, trainer, outcome, say))
@@ -83,7 +88,9 @@ def _store(cfg: Config, run: Run) -> CheckpointStore:
     return CheckpointStore(run.checkpoints_dir, identity)
 
 
-def _train(cfg: Config, run: Run, prepared: Prepared, say: Say) -> tuple[Trainer, Outcome]:
+def _train(
+    cfg: Config, run: Run, prepared: Prepared, store: CheckpointStore, say: Say
+) -> tuple[Trainer, Outcome]:
     device = choose_device()
     dtype = choose_precision(cfg.train.precision, device)
     seed_all(cfg.seed, "initial weights")
@@ -92,7 +99,7 @@ def _train(cfg: Config, run: Run, prepared: Prepared, say: Say) -> tuple[Trainer
         cfg,
         model,
         prepared.train,
-        _store(cfg, run),
+        store,
         dtype=dtype,
         validate=_validation(cfg, run, prepared, model),
     )

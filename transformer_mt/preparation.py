@@ -17,7 +17,7 @@ from transformer_mt.data.clean import prepare_corpus, read_clean
 from transformer_mt.data.corpus import source_files
 from transformer_mt.data.dataset import EncodedCorpus, encode_corpus, open_corpus
 from transformer_mt.data.tokenizer import Tokenizer, train_tokenizer
-from transformer_mt.files import fingerprint, remove, sha256, write_json, writing
+from transformer_mt.files import fingerprint, sha256, write_json, writing
 from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
 from transformer_mt.run_dir import Run
 
@@ -82,8 +82,6 @@ def _stage(
         say(f"[{name}] up to date: {directory}")
         return
     say(f"[{name}] making {directory}")
-    for leftover in directory.parent.glob(f".{directory.name}.*.tmp"):  # of a killed process
-        remove(leftover)
     with writing(directory) as temporary:
         make(temporary)
         write_json(temporary / "stage.json", {"made_from": made_from})
