@@ -17,7 +17,6 @@ from transformer_mt.files import (
     sha256,
     write_json,
     write_text,
-    write_with,
     writing,
 )
 
@@ -100,8 +99,9 @@ def test_a_real_write_error_of_the_weights_file_is_said(
     """safetensors raises an error of its own, with the system's number in the text only."""
     path = tmp_path / "weights.safetensors"
     limit_file_size(1000)
-    with pytest.raises(TmtError, match=r"weights.safetensors: cannot be written: File too large"):
-        write_with(path, lambda temporary: save_file({"w": torch.zeros(9999)}, temporary))
+    too_large = r"weights.safetensors: cannot be written: File too large"
+    with pytest.raises(TmtError, match=too_large), writing(path) as temporary:
+        save_file({"w": torch.zeros(9999)}, temporary)
     assert names(tmp_path) == []
 
 

@@ -81,7 +81,7 @@ class Source(Section):
         return {key: value for key, value in self.__dict__.items() if value is not None}
 
     @model_validator(mode="after")
-    def _exactly_onekind_of(self) -> "Source":
+    def _exactly_one_kind(self) -> "Source":
         kinds = ("prefix", "files", "tsv", "jsonl", "hf", "demo")
         given = [kind for kind in kinds if getattr(self, kind) is not None]
         if len(given) != 1:

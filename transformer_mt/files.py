@@ -9,7 +9,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -82,12 +82,6 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
-
-
-def write_with(path: Path, write: Callable[[Path], object]) -> None:
-    """Let a library write to a temporary name, then rename."""
-    with writing(path) as temporary:
-        write(temporary)
 
 
 def remove(path: Path) -> None:

@@ -57,10 +57,9 @@ class PairScore:
 class _Stepper:
     """The Transformer as a `search.StepModel`."""
 
-    def __init__(self, model: Transformer, src: Tensor, beam: int) -> None:
+    def __init__(self, model: Transformer, src: Tensor) -> None:
         self._model = model
         self._state: DecoderState = model.start(*model.encode(src))
-        self._beam = beam
 
     def step(self, tokens: Tensor) -> Tensor:
         hidden = self._model.decode(tokens[:, None], self._state, incremental=True)
@@ -180,7 +179,7 @@ class Translator:
         for indices in _batches_by_length([len(ids) for ids in sentences], BATCH_TOKENS // beam):
             src = self.pad([[*sentences[i], EOS_ID] for i in indices])
             limits = [math.ceil(ratio * len(sentences[i])) + LENGTH_MARGIN for i in indices]
-            stepper = _Stepper(self.model, src, beam)
+            stepper = _Stepper(self.model, src)
             if beam == 1:
                 best = greedy_search(
                     stepper, limits, bos_id=BOS_ID, eos_id=EOS_ID, alpha=alpha, device=self.device
