@@ -84,7 +84,7 @@ def test_the_least_configuration_has_the_papers_defaults(tmp_path: Path) -> None
     assert (cfg.model.encoder_layers, cfg.model.decoder_layers) == (6, 6)
     assert (cfg.train.adam_betas, cfg.train.adam_eps) == ([0.9, 0.98], 1e-9)
     assert (cfg.train.warmup_updates, cfg.train.label_smoothing) == (4000, 0.1)
-    assert cfg.data.train[0].prefix == "a/b"
+    assert cfg.data.train[0].path == "a/b"
     # Section 5.3 of the paper: 512^-0.5 · 4000^-0.5.
     assert cfg.train.peak_lr(512) == pytest.approx(6.9877e-4, rel=1e-4)
 
@@ -165,12 +165,27 @@ def test_each_mistake_gives_one_line(text: str, key: str, problem: str, tmp_path
         ("{train: []}", "data.train: expected at least 1 item, found [] (a list)"),
         ("{train: a/b}", "data.train: expected a list, found 'a/b' (text)"),
         ("{train: [5]}", "data.train.0: expected a section, found 5 (a number)"),
-        ("{train: [a, {}]}", "data.train.1: needs exactly one of prefix, files, tsv, jsonl, hf, "
-         "demo; found none"),
-        ("{train: [{tsv: a, hf: b}]}", "data.train.0: needs exactly one of prefix, files, tsv, "
-         "jsonl, hf, demo; found tsv and hf"),
-        ("{train: [{prefx: a}]}", "data.train.0.prefx: unknown key (did you mean "
-         "data.train.0.prefix?)"),
+        ("{train: [a, {}]}", "data.train.1: needs exactly one of path, files, tsv, jsonl, opus, "
+         "hf, url, mtdata, sacrebleu, demo; found none"),
+        ("{train: [{tsv: a, hf: b}]}", "data.train.0: needs exactly one of path, files, tsv, "
+         "jsonl, opus, hf, url, mtdata, sacrebleu, demo; found tsv and hf"),
+        ("{train: [{pth: a}]}", "data.train.0.pth: unknown key (did you mean data.train.0.path?)"),
+        ("{train: ['opsu:X']}", "data.train.0: opsu:X: no kind of source is called opsu:; known "
+         "are opus:, hf:, mtdata:, sacrebleu:, url:"),
+        ("{train: [{path: a, sha256: b}]}", "data.train.0: sha256 goes with url only"),
+        ("{train: [{path: a, tag: <bt>}]}", "data.train.0: tag '<bt>': use letters, digits, - and "
+         "_ only"),
+        ("{train: [{path: a, weight: 0}]}", "data.train.0.weight: expected a number greater than "
+         "0, found 0 (a number)"),
+        ("{train: [{path: a, direction: english}]}", "data.train.0.direction: direction "
+         "'english': write two language codes, such as zh-en"),
+        ("{train: [{path: a, clean: {to_long: 3}}]}", "data: a: clean: to_long: unknown key (did "
+         "you mean too_long?)"),
+        ("{train: [{path: a, clean: {chinese_script: simplified}}]}", "data: a: chinese_script is "
+         "one for all sources, in data.clean"),
+        ("{train: [a], dev: [{path: b, weight: 2}]}", "data: b: weight goes with data.train only"),
+        ("{train: [a], clean: {too_long: no}}", "data.clean.too_long: expected a number or false, "
+         "found 'no' (text)"),
         ("{train: [{files: [a]}]}", "data.train.0.files: expected at least 2 items, found ['a'] "
          "(a list)"),
         ("{train: [{files: [a, b, c]}]}", "data.train.0.files: expected at most 2 items, found "
@@ -192,11 +207,18 @@ def test_each_mistake_in_a_source_gives_one_line(data: str, problem: str, tmp_pa
     ("source", "shown"),
     [
         ("corpus/train", "corpus/train"),
-        ("{prefix: corpus/train}", "corpus/train"),
+        ("{path: corpus/train}", "corpus/train"),
         ("{files: [a.zh, b.en]}", "a.zh + b.en"),
         ("{tsv: a.tsv.gz}", "a.tsv.gz"),
         ("{jsonl: a.jsonl}", "a.jsonl"),
         ("{hf: opus-100, config: en-zh, split: train}", "hf:opus-100/en-zh/train"),
+        ("'hf:Helsinki-NLP/opus-100/en-zh'", "hf:Helsinki-NLP/opus-100/en-zh"),
+        ("'opus:NewsCommentary/v16'", "opus:NewsCommentary/v16"),
+        ("'sacrebleu:wmt17'", "sacrebleu:wmt17"),
+        ("'mtdata:Statmt-news_commentary-16-eng-zho'", "mtdata:Statmt-news_commentary-16-eng-zho"),
+        ("'https://example.org/a.zip'", "https://example.org/a.zip"),
+        ("'url:https://example.org/a.zip'", "https://example.org/a.zip"),
+        ("C:/corpora/train", "C:/corpora/train"),
         ("{demo: true}", "the bundled corpus"),
     ],
 )

@@ -11,112 +11,24 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
+from transformer_mt.config_data import (
+    DataConfig,
+    Languages,
+    NonNegative,
+    Positive,
+    Section,
+    Share,
+    VocabSize,
+)
 from transformer_mt.config_errors import describe_problems, kind_of
-from transformer_mt.errors import ConfigError, TmtError
-from transformer_mt.languages import canonical_code
+from transformer_mt.errors import ConfigError
 from transformer_mt.yaml_text import dump_yaml, parse_yaml
-
-Positive = Annotated[int, Field(gt=0)]
-NonNegative = Annotated[int, Field(ge=0)]
-VocabSize = Annotated[int, Field(ge=16, le=1_000_000)]
-Share = Annotated[float, Field(ge=0, lt=1)]
-
-
-class Section(BaseModel):
-    """Strict and frozen: no unknown keys, no silent conversions, no changes after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_is_all_defaults(cls, value: Any) -> Any:
-        return {} if value is None else value
-
-
-class Languages(Section):
-    src: str
-    tgt: str
-
-    @field_validator("src", "tgt")
-    @classmethod
-    def _canonical(cls, code: str) -> str:
-        try:
-            return canonical_code(code)
-        except TmtError as error:
-            raise ValueError(str(error)) from error
-
-
-class Source(Section):
-    """Where aligned text comes from: exactly one of the first six keys.
-
-    A bare text in the YAML is a `prefix`: `a/b` stands for the files `a/b.<src>` and `a/b.<tgt>`.
-    Relative paths are looked up under `data.root`. All files may be gzipped (`.gz`).
-    """
-
-    prefix: str | None = None
-    files: Annotated[list[str], Field(min_length=2, max_length=2)] | None = None  # [src, tgt]
-    tsv: str | None = None  # source TAB target, one pair per line
-    jsonl: str | None = None  # {"translation": {"zh": …, "en": …}}, one object per line
-    hf: str | None = None  # a Hugging Face dataset by name or local path
-    demo: Literal[True] | None = None  # the bundled zh-en corpus
-    config: str | None = None  # with hf: which configuration, e.g. en-zh
-    split: str | None = None  # with hf: which split; default: the role (train, validation, test)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _bare_text_is_a_prefix(cls, value: Any) -> Any:
-        return {"prefix": value} if isinstance(value, str) else value
-
-    @model_serializer
-    def _given_keys(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if value is not None}
-
-    @model_validator(mode="after")
-    def _exactly_one_kind(self) -> "Source":
-        kinds = ("prefix", "files", "tsv", "jsonl", "hf", "demo")
-        given = [kind for kind in kinds if getattr(self, kind) is not None]
-        if len(given) != 1:
-            found = " and ".join(given) or "none"
-            raise ValueError(f"needs exactly one of {', '.join(kinds)}; found {found}")
-        if self.hf is None and (self.config or self.split):
-            raise ValueError("config and split go with hf only")
-        return self
-
-    def __str__(self) -> str:
-        if self.demo:
-            return "the bundled corpus"
-        if self.files:
-            return " + ".join(self.files)
-        if self.hf:
-            return "hf:" + "/".join(part for part in (self.hf, self.config, self.split) if part)
-        return str(self.prefix or self.tsv or self.jsonl)
-
-
-class DataConfig(Section):
-    root: str = "data"
-    train: Annotated[list[Source], Field(min_length=1)]
-    dev: list[Source] = []
-    test: dict[str, Source] = {}
-    max_length: Positive = 200  # tokens per side; longer pairs are dropped from training, counted
-    remove_duplicates: bool = True
-    remove_overlap: bool = True  # drop training pairs whose source or target is in dev or test
-
-    @field_validator("test")
-    @classmethod
-    def _plain_names(cls, test: dict[str, Source]) -> dict[str, Source]:
-        for name in test:
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
-                raise ValueError(f"test set name {name!r}: use letters, digits, - and _ only")
-        return test
 
 
 class TokenizerConfig(Section):
@@ -125,6 +37,9 @@ class TokenizerConfig(Section):
     joint: bool = False
     byte_fallback: bool = True
     character_coverage: Annotated[float, Field(ge=0.98, le=1)] | Literal["auto"] = "auto"
+    # Source and target are cut anew each epoch: the share of merges left out (BPE), or the
+    # smoothing of the distribution that a segmentation is drawn from (unigram). 0: always the best.
+    sampling: Share = 0.0
 
     @model_validator(mode="after")
     def _one_size_for_one_vocabulary(self) -> "TokenizerConfig":
@@ -176,7 +91,9 @@ class TrainConfig(Section):
     max_minutes: Annotated[float, Field(gt=0)] | None = None
     lr: Annotated[float, Field(gt=0)] | Literal["paper"] = "paper"  # peak; see optim.learning_rate
     warmup_updates: NonNegative = 4000
-    adam_betas: Annotated[list[Share], Field(min_length=2, max_length=2)] = [0.9, 0.98]
+    adam_betas: Annotated[list[Share], Field(min_length=2, max_length=2)] = Field(
+        default=[0.9, 0.98]
+    )
     adam_eps: Annotated[float, Field(gt=0)] = 1e-9
     clip_norm: Annotated[float, Field(ge=0)] = 1.0  # of the whole gradient; 0 switches it off
     label_smoothing: Share = 0.1
@@ -234,12 +151,36 @@ class Config(Section):
     def _sections_fit(self) -> "Config":
         if self.languages.src == self.languages.tgt:
             raise ValueError(f"languages: src and tgt are both {self.languages.src!r}")
+        if self.languages.bidirectional and not self.tokenizer.joint:
+            raise ValueError(
+                "languages.bidirectional needs one vocabulary, since each language is on both "
+                "sides: set tokenizer.joint: true"
+            )
         if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError(
                 "model.tie_embeddings: all needs one vocabulary (tokenizer.joint: true); "
                 "allowed here: auto, decoder, none"
             )
         return self
+
+    def reversed(self) -> "Config":
+        """The same experiment in the other direction, with a name of its own.
+
+        Sources whose text does not name its languages are told which side comes first. A test set
+        of sacreBLEU is the one for the new direction.
+        """
+        tree = self.model_dump()
+        src, tgt = self.languages.src, self.languages.tgt
+        tree["languages"] |= {"src": tgt, "tgt": src}
+        swapped = self.name.replace(f"{src}-{tgt}", f"{tgt}-{src}")
+        tree["name"] = swapped if swapped != self.name else f"{self.name}-reversed"
+        if isinstance(self.tokenizer.vocab_size, list):
+            tree["tokenizer"]["vocab_size"] = self.tokenizer.vocab_size[::-1]
+        data = tree["data"]
+        for source in (*data["train"], *data["dev"], *data["test"].values()):
+            if "sacrebleu" not in source:
+                source.setdefault("direction", f"{src}-{tgt}")
+        return build_config(tree, self.name)
 
     def to_yaml(self) -> str:
         """The resolved configuration, every key written out; `load_config` reads it back."""
