@@ -3,20 +3,20 @@
 import gzip
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from transformer_mt.config import Languages, Source
+from transformer_mt.config_data import Languages, Source
 from transformer_mt.data import corpus
-from transformer_mt.data.corpus import read_pairs, split_lines
+from transformer_mt.data.corpus import read_pairs
 from transformer_mt.errors import DataError
 
 ZH_EN = Languages(src="zh", tgt="en")
 PAIRS = [("你好！", "Hello!"), ("他走了。", "He left."), ("「好」", 'A "quoted" one')]
-SHARED_DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
+SWAPPED = [(tgt, src) for src, tgt in PAIRS]
+SHARED_DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
 def read(root: Path, **source: Any) -> list[tuple[str, str]]:
@@ -42,65 +42,6 @@ def jsonl(root: Path, rows: list[Any], name: str = "t.jsonl") -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "lines", "why"),
-    [
-        (b"a\nb\n", ["a", "b"], "plain"),
-        (b"a\nb", ["a", "b"], "no line end at the end"),
-        (b"a\r\nb\r\n", ["a", "b"], "Windows"),
-        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"], "only the first mark is a BOM"),
-        ("a\u2028b\u0085c\x0bd\x0ce\n".encode(), ["a\u2028b\u0085c\x0bd\x0ce"], "only \\n ends"),
-        (b"a\rb\n", ["a\rb"], "a lone \\r is text"),
-        (b"\n\nx\n", ["", "", "x"], "empty lines count"),
-        (b"", [], "empty file"),
-        (b"a\x00b\n", ["a\x00b"], "control characters are for cleaning"),
-    ],
-)
-def test_split_lines(tmp_path: Path, data: bytes, lines: list[str], why: str) -> None:
-    (tmp_path / "f").write_bytes(data)
-    (tmp_path / "f.gz").write_bytes(gzip.compress(data))
-    assert list(split_lines(tmp_path / "f")) == lines, why
-    assert list(split_lines(tmp_path / "f.gz")) == lines, why
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ("好\n第二\n".encode() + b"ab\xb0c\n", "f: line 3: byte 0xb0 at offset 13 is not UTF-8"),
-        (b"\xef\xbb\xbfab\xff\n", "f: line 1: byte 0xff at offset 5 is not UTF-8"),
-        (b"\xb0\n", "iconv -f ENCODING -t UTF-8 f > NEW (often GB18030 for Chinese, CP1252"),
-        ("好".encode("utf-16"), "line 1: byte 0xff at offset 0 is not UTF-8; convert it: "
-         "iconv -f UTF-16 -t UTF-8 f > NEW"),
-        (gzip.compress(b"a\n"), "is not UTF-8; it is gzip: rename it to f.gz"),
-    ],
-)  # fmt: skip
-def test_undecodable_bytes_are_located(tmp_path: Path, data: bytes, message: str) -> None:
-    (tmp_path / "f").write_bytes(data)
-    with pytest.raises(DataError) as caught:
-        list(split_lines(tmp_path / "f"))
-    assert message in str(caught.value)
-
-
-def test_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def message(path: Path) -> str:
-        with pytest.raises(DataError) as caught:
-            list(split_lines(path))
-        return str(caught.value)
-
-    (tmp_path / "cut.gz").write_bytes(gzip.compress(b"line\n" * 9999)[:-20])
-    (tmp_path / "plain.gz").write_bytes(b"hello\n")
-    assert message(tmp_path).endswith(": is a directory; expected a text file")
-    assert "cut.gz: damaged or not gzip, after line" in message(tmp_path / "cut.gz")
-    assert "plain.gz: damaged or not gzip, after line 0" in message(tmp_path / "plain.gz")
-    assert "no such file; near names in" in message(tmp_path / "plan.gz")
-
-    def refuse(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "open", refuse)
-    assert message(tmp_path / "x").endswith("x: cannot be read: Permission denied")
-
-
-@pytest.mark.parametrize(
     ("zh", "en"),
     [
         ("t.zh", "t.en"),
@@ -114,27 +55,27 @@ def test_prefix_finds_any_spelling(tmp_path: Path, zh: str, en: str) -> None:
     write_sides(tmp_path, PAIRS, zh, en)
     (tmp_path / "t.en-zh.tmx").touch()
     (tmp_path / "t.txt").touch()
-    assert read(tmp_path, prefix="t") == PAIRS
+    assert read(tmp_path, path="t") == PAIRS
     assert read(tmp_path, files=[zh, en]) == PAIRS
-    assert read(Path("/nowhere"), prefix=str(tmp_path / "t")) == PAIRS  # absolute paths
-    found = corpus.source_files(Source(prefix="t"), ZH_EN, tmp_path)
+    assert read(Path("/nowhere"), path=str(tmp_path / "t")) == PAIRS  # absolute paths
+    found = corpus.source_files(Source(path="t"), ZH_EN, tmp_path)
     assert found == [tmp_path / zh, tmp_path / en]
 
 
 def test_prefix_prefers_the_canonical_and_the_plain_file(tmp_path: Path) -> None:
     write_sides(tmp_path, PAIRS, "t.zh", "t.en")
     write_sides(tmp_path, PAIRS[:1], "t.zh-CN", "t.en.gz")
-    assert read(tmp_path, prefix="t") == PAIRS
+    assert read(tmp_path, path="t") == PAIRS
 
 
 def test_prefix_with_a_dot(tmp_path: Path) -> None:
     write_sides(tmp_path, PAIRS, "Tatoeba.en-zh.zh", "Tatoeba.en-zh.en")
-    assert read(tmp_path, prefix="Tatoeba.en-zh") == PAIRS
+    assert read(tmp_path, path="Tatoeba.en-zh") == PAIRS
 
 
 def test_missing_files(tmp_path: Path) -> None:
     write_sides(tmp_path, PAIRS, "train.zh-TW", "train.de")
-    lines = refusal(tmp_path, prefix="train").split("\n")
+    lines = refusal(tmp_path, path="train").split("\n")
     assert len(lines) == 2  # both sides at once
     assert lines[0] == (
         f"{tmp_path}/train: no zh side: looked for train.zh, train.zh.gz and other spellings of "
@@ -149,16 +90,68 @@ def test_missing_files(tmp_path: Path) -> None:
         f"(relative paths start from data.root, here {tmp_path})"
     )
     (tmp_path / "empty").mkdir()
-    assert "none, it is empty" in refusal(tmp_path, prefix="empty/t")
+    assert "none, it is empty" in refusal(tmp_path, path="empty/t")
 
 
-def test_prefix_mistakes(tmp_path: Path) -> None:
-    write_sides(tmp_path, PAIRS, "t.zh-CN", "t.en")
-    write_sides(tmp_path, PAIRS, "t.zho", "u.tsv")
-    assert "t.zh-CN and t.zho are both zh; say which with files:" in refusal(tmp_path, prefix="t")
-    message = refusal(tmp_path, prefix="u.tsv")
-    assert "u.tsv: is one file; a prefix stands for u.tsv.zh and its other side" in message
-    assert "write {tsv: u.tsv} or {jsonl: u.tsv}" in message
+def test_a_file_of_no_known_form(tmp_path: Path) -> None:
+    write_sides(tmp_path, PAIRS, "t.zh", "u.txt")
+    message = refusal(tmp_path, path="u.txt")
+    assert f"{tmp_path}/u.txt: is one file, of no form that is known by its ending (.tsv" in message
+    assert "a prefix stands for u.txt.zh and its other side" in message
+    assert "write {tsv: u.txt} or {jsonl: u.txt}" in message
+
+
+def test_what_the_kind_says_goes_before_the_ending(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("好\tgood\n", encoding="utf-8")
+    (tmp_path / "b.json").write_text('{"zh": "好", "en": "good"}\n', encoding="utf-8")
+    assert read(tmp_path, tsv="a.txt") == read(tmp_path, jsonl="b.json") == [("好", "good")]
+
+
+def test_direction_says_which_file_is_which(tmp_path: Path) -> None:
+    write_sides(tmp_path, PAIRS, "a", "b")
+    back = ZH_EN.reversed()
+    for source, languages, files, pairs in (
+        (Source(files=["a", "b"]), ZH_EN, ["a", "b"], PAIRS),
+        (Source(files=["a", "b"], direction="zh-en"), ZH_EN, ["a", "b"], PAIRS),
+        (Source(files=["b", "a"], direction="en-zh"), ZH_EN, ["a", "b"], PAIRS),
+        (Source(files=["a", "b"], direction="zh-en"), back, ["b", "a"], SWAPPED),
+    ):
+        found = corpus.source_files(source, languages, tmp_path)
+        assert [path.name for path in found] == files
+        assert list(read_pairs(source, languages, root=tmp_path, role="train")) == pairs
+    assert refusal(tmp_path, files=["a", "b"], direction="de-en") == (
+        "a + b: direction is de-en, but languages are zh → en; write zh-en or en-zh"
+    )
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 99])
+def test_limit_cuts_the_stream(tmp_path: Path, limit: int) -> None:
+    write_sides(tmp_path, PAIRS, "t.zh", "t.en")
+    write_sides(tmp_path, PAIRS, "u.zh", "u.en")
+    (tmp_path / "z.tsv").write_text("broken", encoding="utf-8")
+    assert read(tmp_path, path="t", limit=limit) == PAIRS[:limit]
+    if limit <= 6:
+        assert read(tmp_path, path=".", limit=limit) == (PAIRS + PAIRS)[:limit]  # and no further
+    first = list(read_pairs(Source(demo=True, limit=limit), ZH_EN, root=tmp_path, role="train"))
+    assert len(first) == limit
+
+
+def test_named_corpora_must_be_brought_here_first(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"opus:Books: .* kind opus must be made local first"):
+        corpus.source_files(Source(opus="Books"), ZH_EN, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tatoeba-zh-en", "multi30k"])
+def test_real_corpora_are_read_as_they_are(name: str) -> None:
+    folder = SHARED_DATA / name
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not here")
+    codes = ("zh", "en") if "zh" in name else ("de", "en")
+    pairs = read_pairs(
+        Source(path="train"), Languages(src=codes[0], tgt=codes[1]), root=folder, role="train"
+    )
+    texts = [(folder / f"train.{code}").read_bytes().decode().split("\n")[:-1] for code in codes]
+    assert list(pairs) == list(zip(*texts, strict=True))
 
 
 def test_unequal_counts_name_a_line_near_the_missing_one(tmp_path: Path) -> None:
@@ -182,69 +175,10 @@ def test_unequal_counts_name_a_line_near_the_missing_one(tmp_path: Path) -> None
 def test_pairs_before_a_misalignment_are_streamed(tmp_path: Path) -> None:
     (tmp_path / "t.zh").write_text("一\n二\n", encoding="utf-8")
     (tmp_path / "t.en").write_text("one\n", encoding="utf-8")
-    pairs = read_pairs(Source(prefix="t"), ZH_EN, root=tmp_path, role="train")
+    pairs = read_pairs(Source(path="t"), ZH_EN, root=tmp_path, role="train")
     assert next(pairs) == ("一", "one")
     with pytest.raises(DataError, match=r"t\.zh has 2 lines but .*t\.en has 1"):
         next(pairs)
-
-
-def test_tsv(tmp_path: Path) -> None:
-    text = "".join(f"{zh}\t{en}\r\n" for zh, en in PAIRS) + "空\t\r\n\r\n"
-    (tmp_path / "t.tsv").write_bytes(b"\xef\xbb\xbf" + text.encode())
-    assert read(tmp_path, tsv="t.tsv") == [*PAIRS, ("空", "")]
-    (tmp_path / "t.tsv.gz").write_bytes(gzip.compress(text.encode()))
-    assert read(tmp_path, tsv="t.tsv.gz") == [*PAIRS, ("空", "")]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a\tb\nab\n", "line 2: expected source TAB target, found 1 column: ab"),
-        ("a\tb\tCC-BY\n", "found 3 columns: a\tb\tCC-BY; keep two: cut -f1,2 t.tsv > NEW"),
-        ("a\tb\n\na\tb\n", "line 2: empty; expected one pair per line"),
-    ],
-)
-def test_tsv_mistakes(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "t.tsv").write_text(text, encoding="utf-8")
-    assert message in refusal(tmp_path, tsv="t.tsv")
-
-
-@pytest.mark.parametrize(
-    "row_of",
-    [
-        lambda zh, en: {"translation": {"en": en, "zh": zh}},
-        lambda zh, en: {"id": 7, "translation": {"eng_Latn": en, "zho_Hans": zh}},
-        lambda zh, en: {"zh_cn": zh, "EN": en, "zh-Hant": "other"},
-        lambda zh, en: {"zh-CN": "variant", "zh": zh, "en": en},
-        lambda zh, en: {"src": zh, "tgt": en, "score": 0.5},
-    ],
-)
-def test_jsonl(tmp_path: Path, row_of: Callable[[str, str], Any]) -> None:
-    jsonl(tmp_path, [row_of(zh, en) for zh, en in PAIRS])
-    assert read(tmp_path, jsonl="t.jsonl") == PAIRS
-    (tmp_path / "t.jsonl.gz").write_bytes(gzip.compress((tmp_path / "t.jsonl").read_bytes()))
-    assert read(tmp_path, jsonl="t.jsonl.gz") == PAIRS
-
-
-def test_jsonl_nothing_is_empty_and_half_characters_are_replaced(tmp_path: Path) -> None:
-    (tmp_path / "t.jsonl").write_text('{"zh": null, "en": "a\\ud800b"}\n', encoding="utf-8")
-    assert read(tmp_path, jsonl="t.jsonl") == [("", "a\ufffdb")]
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"zh": "a"', "line 2: not JSON: Expecting ',' delimiter: {\"zh\": \"a\""),
-        ("[1]", "line 2: expected one object per line, found [1]"),
-        ('{"zh": "a", "de": "b"}', "line 2: found the keys zh, de; expected "
-         '{"translation": {"zh": …, "en": …}}, the two languages themselves, or src and tgt'),
-        ('{"translation": {"fr": "a"}}', "line 2: found the keys fr; expected"),
-        ('{"zh": 3, "en": "b"}', "line 2: expected text, found 3"),
-    ],
-)  # fmt: skip
-def test_jsonl_mistakes(tmp_path: Path, line: str, message: str) -> None:
-    (tmp_path / "t.jsonl").write_text('{"zh": "a", "en": "b"}\n' + line, encoding="utf-8")
-    assert f"t.jsonl: {message}" in refusal(tmp_path, jsonl="t.jsonl")
 
 
 @pytest.fixture
@@ -284,9 +218,7 @@ def test_dataset_rows_without_the_languages(tmp_path: Path) -> None:
     jsonl(tmp_path / "set", [{"text": "a", "label": 1}], "train.jsonl")
     assert "hf:set: row 1: found the keys text, label; expected" in refusal(tmp_path, hf="set")
     message = refusal(tmp_path, hf="set/train.jsonl")
-    assert message.endswith(
-        "hf takes a dataset name or a folder; for a file use jsonl, tsv or files"
-    )
+    assert message.endswith("hf takes a dataset name or a folder; for a file write its path alone")
 
 
 @pytest.mark.parametrize(
@@ -313,7 +245,7 @@ def test_dataset_out_of_reach(
         "  --set 'data.train=[my/text]' --set 'data.dev=[]' --set 'data.test={}'",
         "Other names: --set 'data.train=[{files: [my/source.txt, my/target.txt]}]'",
     ]
-    assert isinstance(caught.value.__cause__, ConnectionError)
+    assert isinstance(caught.value.__cause__.__cause__, ConnectionError)
     assert corpus.source_files(source, ZH_EN, tmp_path) == []
 
 

@@ -1,62 +1,71 @@
 """Aligned text in any common form → a stream of pairs, or an error: where, and what to do.
 
 Comes in: a `Source` of the configuration. Goes out: (source, target) texts, one by one, unchanged
-but for byte order mark and line ends. This file does not know which pairs are good: see `rules.py`.
+but for byte order mark and line ends. This file does not know which pairs are good: see `rules.py`;
+nor what the formats look like: see `formats.py`, `markup.py` and `sgm.py`.
 """
 
-import difflib
-import gzip
-import json
-import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
-from itertools import zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any
 
-from transformer_mt.config import Languages, Source
+from transformer_mt.config_data import Languages, Source, split_direction
 from transformer_mt.data.alignment import first_suspect, line_shapes
-from transformer_mt.errors import ConfigError, DataError
-from transformer_mt.languages import canonical_code
+from transformer_mt.data.finding import Part, find_file, find_parts, form_of
+from transformer_mt.data.formats import (
+    Pair,
+    language_of,
+    pair_of_row,
+    read_arrow,
+    read_jsonl,
+    read_tsv,
+)
+from transformer_mt.data.hub import Role, hub_rows
+from transformer_mt.data.markup import read_markup
+from transformer_mt.data.sgm import read_sgm_pair
+from transformer_mt.data.streams import split_lines, split_stream
+from transformer_mt.errors import DataError
 
-Pair = tuple[str, str]
-Role = Literal["train", "dev", "test"]
-
-_BOM = b"\xef\xbb\xbf"
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4}){0,2}")
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_HF_SPLITS: dict[Role, str] = {"train": "train", "dev": "validation", "test": "test"}
+__all__ = [
+    "Pair", "Role", "language_of", "read_pairs", "source_files", "split_lines", "split_stream",
+]  # fmt: skip
 
 
-def read_pairs(source: Source, languages: Languages, *, root: Path, role: Role) -> Iterator[Pair]:
+def read_pairs(
+    source: Source, languages: Languages, *, root: Path, role: Role, offline: bool = False
+) -> Iterator[Pair]:
     """Stream the pairs of a source, in order.
 
     Args:
-        source: where the text is.
+        source: where the text is; public corpora by name must have been brought here before.
         languages: which side, column or key is the source and which the target.
         root: the directory that relative paths start from.
         role: chooses the split of a Hugging Face dataset or of the bundled corpus.
+        offline: take Hugging Face datasets from their cache only.
     Raises:
         DataError: missing, unreadable, undecodable, misaligned or malformed text. Unequal line
             counts are known, and raised, at the end of the shorter file.
     """
-    if source.demo:
-        yield from _read_demo(languages, role)
-    elif source.hf is not None:
-        yield from _read_hf(source, languages, root=root, role=role)
-    else:
-        paths = source_files(source, languages, root)
-        if source.tsv is not None:
-            yield from _read_tsv(paths[0])
-        elif source.jsonl is not None:
-            yield from _read_jsonl(paths[0], languages)
+
+    def streams() -> Iterator[Iterable[Pair]]:
+        swapped = _is_swapped(source, languages)
+        if source.demo:
+            yield _read_demo(languages, role)
+        elif source.hf is not None:
+            rows = hub_rows(source, root=root, role=role, offline=offline)
+            yield _read_rows(rows, f"{source}: row", languages, swapped)
         else:
-            yield from _read_aligned(*paths)
+            for part in _parts(source, languages, root):
+                yield _read_part(part, source, languages, swapped)
+
+    return islice(chain.from_iterable(streams()), source.limit)
 
 
 def source_files(source: Source, languages: Languages, root: Path) -> list[Path]:
-    """The local files that a source reads; none for the bundled corpus and for remote datasets.
+    """The local files that a source reads, in order; of two sides the source comes first.
+
+    None for the bundled corpus and for remote datasets.
 
     Raises:
         DataError: a file is missing; the message has one line for each, with near names.
@@ -64,125 +73,55 @@ def source_files(source: Source, languages: Languages, root: Path) -> list[Path]
     if source.demo:
         return []
     if source.hf is not None:
-        folder = root / source.hf
+        folder = root / Path(source.hf).expanduser()
         return sorted(path for path in folder.rglob("*") if path.is_file())
-    if source.prefix is not None:
-        found = [_find_side(root, source.prefix, code) for code in (languages.src, languages.tgt)]
-    else:
-        names = source.files or [source.tsv or source.jsonl or ""]
-        found = [_find_file(root, name) for name in names]
-    problems = [answer for answer in found if isinstance(answer, str)]
+    return [path for part in _parts(source, languages, root) for path in part]
+
+
+def _is_swapped(source: Source, languages: Languages) -> bool:
+    """Whether what comes first in the source is the target."""
+    if source.direction is None:
+        return False
+    first, second = split_direction(source.direction)
+    if {first, second} != {languages.src, languages.tgt}:
+        raise DataError(
+            f"{source}: direction is {source.direction}, but languages are {languages.src} → "
+            f"{languages.tgt}; write {languages.pair} or {languages.reversed().pair}"
+        )
+    return first == languages.tgt
+
+
+def _parts(source: Source, languages: Languages, root: Path) -> list[Part]:
+    """The files to read one after another."""
+    if source.path is not None:
+        return find_parts(source.path, languages, root)
+    if source.files is None and source.tsv is None and source.jsonl is None:
+        raise ValueError(f"{source}: a source of the kind {source.kind} must be made local first")
+    paths, problems = [], []
+    for name in source.files or [source.tsv or source.jsonl or ""]:
+        try:
+            paths.append(find_file(name, root))
+        except DataError as error:
+            problems.append(str(error))
     if problems:
         raise DataError("\n".join(problems))
-    return [answer for answer in found if isinstance(answer, Path)]
+    return [tuple(reversed(paths) if _is_swapped(source, languages) else paths)]
 
 
-def split_lines(path: Path) -> Iterator[str]:
-    r"""Stream the lines of a UTF-8 file, gunzipped if it ends in `.gz`.
-
-    Lines end at \n or \r\n only, so that U+2028, U+0085 and form feeds cannot shift the alignment.
-    A byte order mark is dropped.
-
-    Raises:
-        DataError: the file cannot be read, or a byte is not UTF-8 (line, offset and what to do).
-    """
-    n_read = 0
-    try:
-        with _open_bytes(path) as stream:
-            for line in split_stream(stream, path):
-                n_read += 1
-                yield line
-    except FileNotFoundError as error:
-        raise DataError(_missing(path)) from error
-    except IsADirectoryError as error:
-        raise DataError(f"{path}: is a directory; expected a text file") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{path}: damaged or not gzip, after line {n_read}: {error}; get the file again, "
-            "or rename it if it is not compressed"
-        ) from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
-
-
-def split_stream(stream: Iterable[bytes], name: str | Path) -> Iterator[str]:
-    """The lines of an open byte stream, called `name` in messages; see `split_lines`."""
-    start, offset = b"", 0
-    for number, raw in enumerate(stream, 1):
-        if number == 1:
-            start = raw[:4]
-        try:
-            text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            # utf-8-sig counts from behind the mark
-            at = error.start + len(raw) - len(error.object)
-            byte = f"line {number}: byte 0x{raw[at]:02x} at offset {offset + at}"
-            hint = _encoding_hint(name, start)
-            raise DataError(f"{name}: {byte} is not UTF-8; {hint}") from error
-        offset += len(raw)
-        yield text.removesuffix("\n").rstrip("\r")
-
-
-def _open_bytes(path: Path) -> gzip.GzipFile | BinaryIO:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-
-
-def _encoding_hint(name: str | Path, start: bytes) -> str:
-    if start.startswith(b"\x1f\x8b"):
-        return f"it is gzip: rename it to {Path(name).name}.gz"
-    encoding = "UTF-16" if start.startswith((b"\xff\xfe", b"\xfe\xff")) else "ENCODING"
-    known = "" if encoding == "UTF-16" else " (often GB18030 for Chinese, CP1252 for Western text)"
-    return f"convert it: iconv -f {encoding} -t UTF-8 {Path(name).name} > NEW{known}"
-
-
-def _find_file(root: Path, name: str) -> Path | str:
-    path = root / Path(name).expanduser()
-    return path if path.exists() else _missing(path, root)
-
-
-def _find_side(root: Path, prefix: str, code: str) -> Path | str:
-    """The one file PREFIX.<any spelling of code>[.gz], or why there is none."""
-    stem = root / Path(prefix).expanduser()
-    exact = stem.parent / f"{stem.name}.{code}"
-    spellings: dict[str, Path] = {}
-    for name in _names_in(stem.parent):
-        spelling = name[len(stem.name) + 1 :].removesuffix(".gz")
-        if name.startswith(stem.name + ".") and language_of(spelling) == code:
-            # sorted names: the plain file comes before its .gz and wins
-            spellings.setdefault(spelling, stem.parent / name)
-    if code in spellings:
-        return spellings[code]
-    if len(spellings) == 1:
-        return next(iter(spellings.values()))
-    if spellings:
-        names = " and ".join(path.name for path in spellings.values())
-        return f"{stem}: {names} are both {code}; say which with files: [SOURCE, TARGET]"
-    if stem.is_file():
-        return (
-            f"{stem}: is one file; a prefix stands for {exact.name} and its other side. If both "
-            f"sides are in it, write {{tsv: {prefix}}} or {{jsonl: {prefix}}}"
-        )
-    spelt = f"{exact.name}, {exact.name}.gz and other spellings of {code}"
-    return _missing(exact, root, found=f"{stem}: no {code} side: looked for {spelt}")
-
-
-def _missing(path: Path, root: Path | None = None, found: str = "") -> str:
-    message = found or f"{path}: no such file"
-    if not path.parent.is_dir():
-        start = f" (relative paths start from data.root, here {root})" if root else ""
-        return f"{message}; the directory {path.parent} does not exist{start}"
-    names = _names_in(path.parent)
-    near = difflib.get_close_matches(path.name, names, n=4, cutoff=0.5) or names[:4]
-    return f"{message}; near names in {path.parent}: {', '.join(near) or 'none, it is empty'}"
-
-
-def _names_in(directory: Path) -> list[str]:
-    try:
-        return sorted(path.name for path in directory.iterdir())
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise DataError(f"{directory}: cannot be listed: {error.strerror}") from error
+def _read_part(part: Part, source: Source, languages: Languages, swapped: bool) -> Iterator[Pair]:
+    if len(part) == 2:
+        is_sgm = any(form_of(path) == ".sgm" for path in part)
+        return read_sgm_pair(*part) if is_sgm else _read_aligned(*part)
+    path = part[0]
+    form = ".tsv" if source.tsv else ".jsonl" if source.jsonl else form_of(path)
+    if form == ".tsv":
+        pairs = read_tsv(path)
+        return ((src, tgt) for tgt, src in pairs) if swapped else pairs
+    if form == ".jsonl":
+        return read_jsonl(path, languages, swapped=swapped)
+    if form in (".parquet", ".arrow", ".feather"):
+        return read_arrow(path, languages, swapped=swapped)
+    return read_markup(path, languages)
 
 
 def _read_aligned(src_path: Path, tgt_path: Path) -> Iterator[Pair]:
@@ -202,102 +141,16 @@ def _unequal(src_path: Path, tgt_path: Path) -> str:
     )
 
 
-def _records(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a file with one record per line; empty lines may only end it."""
-    empty = 0
-    for number, line in enumerate(split_lines(path), 1):
-        if not line.strip(" "):
-            empty = empty or number
-        elif empty:
-            raise DataError(f"{path}: line {empty}: empty; expected one pair per line")
-        else:
-            yield number, line
-
-
-def _read_tsv(path: Path) -> Iterator[Pair]:
-    for number, line in _records(path):
-        columns = line.split("\t")
-        if len(columns) != 2:
-            hint = f"; keep two: cut -f1,2 {path.name} > NEW" if len(columns) > 2 else ""
-            raise DataError(
-                f"{path}: line {number}: expected source TAB target, found {len(columns)} "
-                f"column{'s' * (len(columns) > 1)}: {_excerpt(line)}{hint}"
-            )
-        yield columns[0], columns[1]
-
-
-def _read_jsonl(path: Path, languages: Languages) -> Iterator[Pair]:
-    for number, line in _records(path):
-        where = f"{path}: line {number}"
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{where}: not JSON: {error.msg}: {_excerpt(line)}") from error
-        if not isinstance(row, dict):
-            raise DataError(f"{where}: expected one object per line, found {_excerpt(line)}")
-        src, tgt = _pair_of_row(row, languages, where)
-        # JSON can spell half a character, which no UTF-8 file can hold
-        yield _LONE_SURROGATE.sub("\ufffd", src), _LONE_SURROGATE.sub("\ufffd", tgt)
-
-
-def _pair_of_row(row: Mapping[str, Any], languages: Languages, where: str) -> Pair:
-    """Accepts {"translation": {code: text}}, {code: text} and {"src": text, "tgt": text}."""
-    nested = row.get("translation")
-    texts = nested if isinstance(nested, dict) else row
-    by_code: dict[str | None, Any] = {language_of(key): text for key, text in texts.items()}
-    by_code.update(texts)  # a key that is spelt canonically wins
-    if languages.src in by_code and languages.tgt in by_code:
-        pair = by_code[languages.src], by_code[languages.tgt]
-    elif "src" in texts and "tgt" in texts:
-        pair = texts["src"], texts["tgt"]
-    else:
-        raise DataError(
-            f"{where}: found the keys {', '.join(map(str, texts))}; expected "
-            f'{{"translation": {{"{languages.src}": …, "{languages.tgt}": …}}}}, '
-            "the two languages themselves, or src and tgt"
-        )
-    for text in pair:
-        if not isinstance(text, str | None):
-            raise DataError(f"{where}: expected text, found {_excerpt(repr(text))}")
-    return pair[0] or "", pair[1] or ""
-
-
-@lru_cache(maxsize=10_000)
-def language_of(spelling: str) -> str | None:
-    """The canonical code that a file ending, key or column name stands for, if any."""
-    if not _LANGUAGE.fullmatch(spelling):
-        return None
+def _read_rows(
+    rows: Iterable[Mapping[str, Any]], where: str, languages: Languages, swapped: bool
+) -> Iterator[Pair]:
     try:
-        return canonical_code(spelling)
-    except ConfigError:
-        return None
-
-
-def _excerpt(text: str) -> str:
-    return text if len(text) <= 60 else text[:60] + "…"
-
-
-def _read_hf(source: Source, languages: Languages, *, root: Path, role: Role) -> Iterator[Pair]:
-    import datasets
-
-    assert source.hf is not None
-    folder = root / source.hf
-    if folder.is_file():
-        raise DataError(
-            f"{folder}: hf takes a dataset name or a folder; for a file use jsonl, tsv or files"
-        )
-    name = str(folder) if folder.is_dir() else source.hf
-    split = source.split or _HF_SPLITS[role]
-    try:
-        rows = datasets.load_dataset(name, source.config, split=split)
-    except Exception as error:  # its errors have no common class; the cause is told and kept
-        cause = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        if not folder.exists():
-            cause += f" (and there is no folder {folder})"
-        own = _own_files(languages)
-        raise DataError(f"{source}: cannot load the split {split!r}: {cause}\n{own}") from error
-    for number, row in enumerate(rows, 1):
-        yield _pair_of_row(row, languages, f"{source}: row {number}")
+        for number, row in enumerate(rows, 1):
+            yield pair_of_row(row, languages, where, number, swapped=swapped)
+    except DataError as error:
+        if error.__cause__ is None:  # the rows are there, but not what they should be
+            raise
+        raise DataError(f"{error}\n{_own_files(languages)}") from error
 
 
 def _own_files(languages: Languages) -> str:

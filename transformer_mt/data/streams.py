@@ -1,0 +1,221 @@
+r"""Files, compressed or not → bytes → lines, or an error: where, what was found, what to do.
+
+Comes in: a path, or a stream of bytes that is open. Goes out: its content, decompressed; its lines,
+decoded. This file does not know what the lines mean, nor which file belongs to which.
+"""
+
+import bz2
+import difflib
+import gzip
+import lzma
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from transformer_mt.errors import DataError
+
+_BOM = b"\xef\xbb\xbf"
+_BLOCK = 1 << 18  # bytes; larger blocks of lines do not stay in the processor's cache
+COMPRESSED = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
+_CONTENT = re.compile(
+    rb"(?P<gz>\x1f\x8b)|(?P<xz>\xfd7zXZ\0)|(?P<zst>\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18)"
+    rb"|(?P<bz2>BZh[1-9](1AY&SY|\x17\x72\x45\x38\x50\x90))"
+)
+
+
+def plain_name(name: str) -> str:
+    """A file name without the ending that says how it is compressed."""
+    ending = Path(name).suffix
+    return name.removesuffix(ending) if ending in COMPRESSED else name
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """The content of a file, decompressed as its ending says.
+
+    Raises:
+        DataError: the file is missing or cannot be read, its ending and its content do not fit, or
+            the compressed data are damaged; also for what happens while the stream is read.
+    """
+    try:
+        with path.open("rb") as file:
+            _check_ending(path, file)
+            with _decompressed(path, file) as stream:
+                yield stream
+    except FileNotFoundError as error:
+        raise DataError(missing(path)) from error
+    except IsADirectoryError as error:
+        raise DataError(f"{path}: is a directory; expected a text file") from error
+    except OSError as error:
+        if error.errno is None:  # from a decompressor, not from the system
+            raise DataError(_damaged(path, error)) from error
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(_damaged(path, error)) from error
+
+
+def blocks_of(stream: BinaryIO) -> Iterator[bytes]:
+    """The rest of an open stream, a block at a time."""
+    return iter(partial(stream.read, _BLOCK), b"")
+
+
+def split_lines(path: Path) -> Iterator[str]:
+    r"""Stream the lines of a UTF-8 file, decompressed if its ending says so.
+
+    Lines end at \n or \r\n only, so that U+2028, U+0085 and form feeds cannot shift the alignment.
+    A byte order mark is dropped.
+
+    Raises:
+        DataError: see `open_bytes`; or a byte is not UTF-8 (line, offset and what to do).
+    """
+
+    def lists() -> Iterator[list[str]]:
+        with open_bytes(path) as stream:
+            yield from _lists_of_lines(blocks_of(stream), path)
+
+    return chain.from_iterable(lists())
+
+
+def split_stream(stream: Iterable[bytes], name: str | Path) -> Iterator[str]:
+    """The lines of a byte stream, called `name` in messages; see `split_lines`.
+
+    Args:
+        stream: the bytes in order, in pieces of any size. Lines are handed on as soon as their
+            ends are there, so that an open file, which is a stream of lines, can be typed into.
+        name: what messages call it.
+    """
+    return chain.from_iterable(_lists_of_lines(stream, name))
+
+
+def _lists_of_lines(pieces: Iterable[bytes], name: str | Path) -> Iterator[list[str]]:
+    """Whole lines are decoded many at a time: the loops over them run in C."""
+    decode = _Decoder(name)
+    pending: list[bytes] = []  # pieces of a line whose end has not been seen
+    for piece in pieces:
+        end = piece.rfind(b"\n") + 1
+        if end:
+            yield from decode(b"".join([*pending, piece[:end]]))
+            pending = []
+        if end < len(piece):
+            pending.append(piece[end:])
+    if pending:
+        yield from decode(b"".join(pending))
+
+
+class _Decoder:
+    """Decodes runs of whole lines, and knows where in the stream it is."""
+
+    def __init__(self, name: str | Path) -> None:
+        self.name = name
+        self.start = b""  # the first bytes of the stream
+        self.n_lines, self.n_bytes = 0, 0  # decoded so far
+
+    def __call__(self, data: bytes) -> Iterator[list[str]]:
+        first = 0
+        if self.n_bytes == 0:
+            self.start = data[:10]
+            first = len(_BOM) if data.startswith(_BOM) else 0
+        try:
+            text = str(data[first:] if first else data, "utf-8")
+        except UnicodeDecodeError as error:
+            at = first + error.start
+            whole = data.rfind(b"\n", 0, at) + 1  # what comes before the broken line
+            if whole:
+                yield _lines(str(data[first:whole], "utf-8"))
+            raise DataError(self._undecodable(data, at)) from error
+        lines = _lines(text)
+        self.n_lines += len(lines)
+        self.n_bytes += len(data)
+        yield lines
+
+    def _undecodable(self, data: bytes, at: int) -> str:
+        line = self.n_lines + data.count(b"\n", 0, at) + 1
+        byte = f"line {line}: byte 0x{data[at]:02x} at offset {self.n_bytes + at}"
+        return f"{self.name}: {byte} is not UTF-8; {_encoding_hint(self.name, self.start)}"
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    if text.endswith("\n"):
+        lines.pop()
+    return [line.rstrip("\r") for line in lines] if "\r" in text else lines
+
+
+def _encoding_hint(name: str | Path, start: bytes) -> str:
+    ending = _ending_by_content(start)
+    if ending:
+        return f"it is {COMPRESSED[ending]}: rename it to {Path(name).name}{ending}"
+    encoding = "UTF-16" if start.startswith((b"\xff\xfe", b"\xfe\xff")) else "ENCODING"
+    known = "" if encoding == "UTF-16" else " (often GB18030 for Chinese, CP1252 for Western text)"
+    return f"convert it: iconv -f {encoding} -t UTF-8 {Path(name).name} > NEW{known}"
+
+
+def _decompressed(path: Path, file: BinaryIO) -> BinaryIO:
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+    if path.suffix == ".xz":
+        return cast(BinaryIO, lzma.open(file))
+    if path.suffix == ".bz2":
+        return cast(BinaryIO, bz2.open(file))
+    if path.suffix == ".zst":
+        import pyarrow
+
+        return cast(BinaryIO, pyarrow.input_stream(file, compression="zstd"))
+    return file
+
+
+def _check_ending(path: Path, file: BinaryIO) -> None:
+    """Refuse a name that says another compression than the content has."""
+    start = file.read(10)
+    file.seek(0)
+    said = path.suffix if path.suffix in COMPRESSED else ""
+    found = _ending_by_content(start)
+    if said == found:
+        return
+    if not start:
+        raise DataError(f"{path}: is empty; expected {COMPRESSED[said]} data; get the file again")
+    content = f"is {COMPRESSED[found]}" if found else f"is not {COMPRESSED[said]}"
+    right = path.name.removesuffix(said) + found
+    damage = ", or get the file again if it is damaged" if said else ""
+    raise DataError(f"{path}: its content {content}: rename it to {right}{damage}")
+
+
+def _ending_by_content(start: bytes) -> str:
+    found = _CONTENT.match(start)
+    return f".{found.lastgroup}" if found else ""
+
+
+def _damaged(path: Path, error: BaseException) -> str:
+    return f"{path}: damaged {COMPRESSED[path.suffix]} data: {error}; get the file again"
+
+
+def missing(path: Path, root: Path | None = None, found: str = "") -> str:
+    """The message about a file that is not there, with the names that are near.
+
+    Args:
+        path: the file.
+        root: the directory that relative paths start from, if the path may be one.
+        found: what to say instead of `no such file`.
+    """
+    message = found or f"{path}: no such file"
+    if not path.parent.is_dir():
+        start = f" (relative paths start from data.root, here {root})" if root else ""
+        return f"{message}; the directory {path.parent} does not exist{start}"
+    names = names_in(path.parent)
+    near = difflib.get_close_matches(path.name, names, n=4, cutoff=0.5) or names[:4]
+    return f"{message}; near names in {path.parent}: {', '.join(near) or 'none, it is empty'}"
+
+
+def names_in(directory: Path) -> list[str]:
+    """What lies in a directory, sorted; nothing if there is no such directory."""
+    try:
+        return sorted(path.name for path in directory.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise DataError(f"{directory}: cannot be listed: {error.strerror}") from error
