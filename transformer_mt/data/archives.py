@@ -1,0 +1,221 @@
+"""A zip or tar archive of unknown origin → its files in a directory of their own, and nowhere else.
+
+Comes in: an archive. Goes out: a directory that is there either whole or not at all. This file does
+not know what the members are for. Single compressed files stay as they are: the readers open them.
+"""
+
+import bz2
+import gzip
+import lzma
+import re
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, BinaryIO, cast
+
+from transformer_mt.errors import DataError
+from transformer_mt.files import writing
+
+_BLOCK = 1 << 20
+_PADDING = 16 << 20  # more of it is not looked at
+_TAR = re.compile(r"\.(tar|tar\.(gz|xz|bz2|zst)|tgz|txz|tbz2?|tzst)$", re.IGNORECASE)
+_DAMAGE = (
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError,
+    NotImplementedError, RuntimeError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an honest archive of text stays under."""
+
+    members: int = 200_000
+    ratio: float = 200.0  # unpacked size / archive size; text has 3 to 10
+    always_allowed: int = 64 << 20  # bytes that may be unpacked whatever the ratio
+
+
+LIMITS = Limits()
+
+
+def is_archive(path: Path) -> bool:
+    """Whether the file is a zip or tar archive, by its name or, failing that, by its content."""
+    if path.suffix.lower() == ".zip" or _TAR.search(path.name):
+        return True
+    with path.open("rb") as file:
+        if file.read(4) == b"PK\x03\x04":
+            return True
+    try:
+        with _decompressed(path) as stream:
+            return stream.read(512)[257:262] == b"ustar"
+    except _DAMAGE:  # whoever reads it will word that
+        return False
+
+
+def unpack(archive: Path, out_dir: Path, limits: Limits = LIMITS) -> list[Path]:
+    """Write the members below `out_dir`, which is there only once all of them are.
+
+    Returns:
+        The files, sorted.
+    Raises:
+        DataError: damaged; or a member lies outside, is a link, a device or encrypted; or more
+            comes out than an honest archive holds, or than fits on the disk.
+    """
+    read = _tar_members if _is_tar(archive) else _zip_members
+    with writing(out_dir) as temporary:
+        temporary.mkdir()
+        free = shutil.disk_usage(temporary).free * 95 // 100  # others want to write, too
+        room = _Room(archive, free, limits)
+        for name, stream in read(archive):
+            room.enter(name)
+            path = temporary / _inside(archive, name)
+            if stream is not None:
+                _write(path, stream, archive, name, room)
+        if not any(path.is_file() for path in temporary.rglob("*")):
+            raise DataError(f"{archive}: holds no files")
+    return sorted(path for path in out_dir.rglob("*") if path.is_file())
+
+
+class _Room:
+    """What may still come out of an archive."""
+
+    def __init__(self, archive: Path, free: int, limits: Limits) -> None:
+        self._archive, self._limits = archive, limits
+        size = archive.stat().st_size
+        self._allowed = max(limits.always_allowed, int(limits.ratio * size))
+        self._free = free
+        self._members = self._bytes = 0
+
+    def enter(self, name: str) -> None:
+        self._members += 1
+        if self._members > self._limits.members:
+            raise DataError(
+                f"{self._archive}: {name!r} is member {self._members:,}; more than "
+                f"{self._limits.members:,} are refused, as from an archive made to do harm"
+            )
+
+    def take(self, name: str, size: int) -> None:
+        self._bytes += size
+        if self._bytes > self._allowed:
+            raise DataError(
+                f"{self._archive}: {name!r} brings it to more than {self._limits.ratio:.0f} times "
+                "the size of the archive: refused, as from an archive made to do harm; if you "
+                "trust it, unpack it yourself and give the files"
+            )
+        if self._bytes > self._free:
+            raise DataError(
+                f"{self._archive}: {name!r} does not fit on the disk: {self._free / 2**20:,.0f} "
+                "MiB are free; make room, or set data.cache to another disk"
+            )
+
+
+def _inside(archive: Path, name: str) -> Path:
+    """The member's place, as a path that cannot leave the directory it is joined to."""
+    parts = name.replace("\\", "/").split("/")
+    if parts[0] == "" or ".." in parts or ":" in parts[0] or "\0" in name:
+        raise DataError(f"{archive}: {name!r} would be written outside of its directory: refused")
+    return Path(*[part for part in parts if part not in ("", ".")])
+
+
+def _refuse(archive: Path, name: str, what: str) -> DataError:
+    return DataError(f"{archive}: {name!r} is {what}: refused, since only plain files are unpacked")
+
+
+def _write(path: Path, stream: IO[bytes], archive: Path, name: str, room: _Room) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("wb")
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        raise DataError(f"{archive}: {name!r} is both a file and a directory: refused") from error
+    with file:
+        while block := _read(stream, archive, name):
+            room.take(name, len(block))
+            file.write(block)
+
+
+def _read(stream: IO[bytes], archive: Path, name: str) -> bytes:
+    with _reading(archive, name):
+        return stream.read(_BLOCK)
+
+
+@contextmanager
+def _reading(archive: Path, name: str | None = None) -> Iterator[None]:
+    """Word the many errors of damaged archives as one; nothing is written in here."""
+    try:
+        yield
+    except _DAMAGE as error:
+        where = f"{archive}: {name!r}" if name else str(archive)
+        raise DataError(
+            f"{where}: damaged, or no such archive: {error}{_what_it_is(archive)}; delete it and "
+            "get it again"
+        ) from error
+
+
+def _what_it_is(archive: Path) -> str:
+    with archive.open("rb") as file:
+        start = file.read(100).lstrip().lower()
+    return " (it is a web page)" if start.startswith((b"<!doctype html", b"<html")) else ""
+
+
+_Member = tuple[str, IO[bytes] | None]  # name and content; None: a directory
+
+
+def _zip_members(archive: Path) -> Iterator[_Member]:
+    with _reading(archive), zipfile.ZipFile(archive) as file:
+        for info in file.infolist():
+            kind = stat.S_IFMT(info.external_attr >> 16)
+            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise _refuse(archive, info.filename, "a link or a device")
+            if info.flag_bits & 1:
+                raise _refuse(archive, info.filename, "encrypted")
+            if info.is_dir():
+                yield info.filename, None
+            else:
+                with file.open(info) as stream:
+                    yield info.filename, stream
+
+
+def _tar_members(archive: Path) -> Iterator[_Member]:
+    with (
+        _reading(archive),
+        _decompressed(archive) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as file,
+    ):
+        for member in file:
+            if not member.isreg() and not member.isdir():
+                raise _refuse(archive, member.name, "a link or a device")
+            yield member.name, file.extractfile(member) if member.isreg() else None
+        # Behind the last member is padding, and then the checksum of the compressed stream.
+        for _ in range(_PADDING // _BLOCK):
+            stream.read(_BLOCK)
+
+
+_OPENERS: dict[bytes, Callable[[Path], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"\xfd7zXZ": lzma.open,
+    b"BZh": bz2.open,
+}
+
+
+def _decompressed(archive: Path) -> BinaryIO:
+    """The bytes of the tar itself, whatever its name promises."""
+    with archive.open("rb") as file:
+        start = file.read(6)
+    if start.startswith(b"\x28\xb5\x2f\xfd"):
+        import pyarrow
+
+        return cast(BinaryIO, pyarrow.input_stream(str(archive), compression="zstd"))
+    for magic, opener in _OPENERS.items():
+        if start.startswith(magic):
+            return cast(BinaryIO, opener(archive))
+    return archive.open("rb")
+
+
+def _is_tar(archive: Path) -> bool:
+    with archive.open("rb") as file:
+        return not file.read(4).startswith(b"PK") and archive.suffix.lower() != ".zip"

@@ -1,0 +1,316 @@
+"""A URL → a file on this disk, however often the connection breaks on the way.
+
+Comes in: an address, and the name of the file. Goes out: the whole file, and what the server said
+of it. Beside a file that is not whole lies a record of the version it is the start of, so that
+another attempt, or another process, goes on where this one stopped, and never glues two versions
+together. This file knows HTTP; it knows neither the cache nor what is in the files.
+"""
+
+import errno
+import http.client
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from transformer_mt import __version__
+from transformer_mt.errors import DataError
+from transformer_mt.files import remove, write_json
+
+Say = Callable[[str], None]
+Version = dict[str, Any]  # name, size, etag, last_modified: what the server says of the file
+_Show = Callable[[int, int | None], None]
+
+_BLOCK = 1 << 18
+
+
+class Unavailable(DataError):
+    """It is not there: the server does not have it or does not give it."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a server is waited for."""
+
+    timeout_s: float = 60.0  # without a byte
+    attempts: int = 6  # in a row that bring nothing new
+    first_wait_s: float = 1.0  # after a failure; doubles with each further one
+    longest_wait_s: float = 60.0  # even if the server asks for more
+
+
+PATIENT = Patience()
+
+
+class _Interrupted(Exception):
+    """An attempt failed in a way that another one may not."""
+
+    def __init__(self, reason: str, *, wait_s: float = 0.0, start_over: bool = False) -> None:
+        super().__init__(reason + ", starting over" * start_over)
+        self.wait_s = wait_s  # what the server asked for
+        self.start_over = start_over  # what has arrived is of no use
+
+
+def transfer(url: str, part: Path, patience: Patience, say: Say | None) -> Version:
+    """Make `part` whole. It stays where it is, and so does its record, `part_record(part)`.
+
+    Raises:
+        Unavailable: the server does not have it or does not give it.
+        DataError: no connection, or no room.
+    """
+    furthest, failures = _received(part), 0
+    with _progress(url, part, say) as show:
+        while True:
+            try:
+                return _receive(url, part, patience.timeout_s, show)
+            except _Interrupted as interruption:
+                if interruption.start_over:
+                    remove(part)
+                size = part.stat().st_size if part.is_file() else 0
+                failures = 1 if size > furthest else failures + 1
+                furthest = max(size, furthest)
+                if failures >= patience.attempts:
+                    raise DataError(_giving_up(url, interruption, failures, size)) from interruption
+                wait_s = max(patience.first_wait_s * 2 ** (failures - 1), interruption.wait_s)
+                wait_s = min(wait_s, patience.longest_wait_s)
+                if say:
+                    say(f"{url}: {interruption}; trying again in {wait_s:.0f} s")
+                time.sleep(wait_s)
+
+
+def part_record(part: Path) -> Path:
+    return part.with_name(f"{part.name}.json")
+
+
+def read_record(path: Path) -> Version:
+    """A small JSON file; nothing if it is missing or damaged, which is as good as missing."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _giving_up(url: str, reason: Exception, failures: int, size: int) -> str:
+    message = (
+        f"{url}: {reason}; gave up after {failures} attempts that brought nothing new; check the "
+        "network, and HTTPS_PROXY if there is a proxy, and run the same command again"
+    )
+    return message + (f": it goes on from the {size:,} bytes that have arrived" if size else "")
+
+
+def _received(part: Path) -> int:
+    """Bytes that can be gone on from; none where the version they are of is not known."""
+    version = read_record(part_record(part))
+    size = part.stat().st_size if part.is_file() else 0
+    known = version.get("etag") or version.get("last_modified")
+    return size if known and size <= (version["size"] or size) else 0
+
+
+def _receive(url: str, part: Path, timeout_s: float, show: _Show) -> Version:
+    """One attempt; on return the part is whole.
+
+    Raises:
+        _Interrupted: it is not, but may become so.
+    """
+    done, version = _received(part), read_record(part_record(part))
+    if done and done == version["size"]:
+        return version
+    headers = {"User-Agent": f"tmt/{__version__}"}
+    if done:
+        headers["Range"] = f"bytes={done}-"
+        headers["If-Range"] = version["etag"] or version["last_modified"]
+    with _answer(urllib.request.Request(url, headers=headers), timeout_s) as response:
+        length = response.headers.get("Content-Length", "")
+        left = int(length) if length.isdecimal() else None
+        if response.status == 206:
+            _check_range(response, done, version)
+        else:
+            remove(part)
+            done, version = 0, _version(response, url, left)
+            write_json(part_record(part), version)
+        _check_room(url, part, left or 0)
+        with _writing_to(part), part.open("ab") as file:
+            for block in _blocks(response, left):
+                file.write(block)
+                done += len(block)
+                show(done, version["size"])
+            file.flush()
+            os.fsync(file.fileno())
+    return version
+
+
+@contextmanager
+def _answer(
+    request: urllib.request.Request, timeout_s: float
+) -> Iterator[http.client.HTTPResponse]:
+    url = request.full_url
+    try:
+        response = urllib.request.urlopen(request, timeout=timeout_s)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise _refusal(error, url) from error
+    except (http.client.InvalidURL, ValueError) as error:
+        raise DataError(f"{url}: no usable address: {error}") from error
+    except (OSError, http.client.HTTPException) as error:
+        cause = getattr(error, "reason", error)
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            raise DataError(
+                f"{url}: the certificate of the server cannot be verified: "
+                f"{cause.verify_message}; set SSL_CERT_FILE to your network's certificates"
+            ) from error
+        raise _Interrupted(_wording(cause)) from error
+    with response:
+        if response.status not in (200, 206):
+            raise Unavailable(f"{url}: the server answers {response.status}, without a file")
+        yield response
+
+
+def _wording(error: object) -> str:
+    if isinstance(error, socket.gaierror):
+        return "the server's name cannot be resolved"
+    if isinstance(error, TimeoutError):
+        return "the server is silent"
+    if isinstance(error, http.client.IncompleteRead):
+        return "the connection was cut"
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")
+
+
+def _refusal(error: urllib.error.HTTPError, url: str) -> Exception:
+    answer = f"the server answers {error.code} {error.reason}"
+    if error.code == 416:  # what has arrived does not fit what is there now
+        return _Interrupted(answer, start_over=True)
+    if error.code in (408, 425, 429) or error.code >= 500:
+        return _Interrupted(answer, wait_s=_retry_after(error.headers.get("Retry-After", "")))
+    if error.code in (401, 403):
+        what = "it may need an account or an agreement"
+    elif error.code in (404, 410):
+        what = "the name or the version may be wrong, or it was taken away"
+    else:
+        what = "nothing can be got there"
+    return Unavailable(
+        f"{url}: {answer}: {what}; open it in a browser, or give files of your own instead"
+    )
+
+
+def _retry_after(value: str) -> float:
+    """Seconds, of a number or a date; 0 if it is neither."""
+    if value.isdecimal():
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _check_range(response: http.client.HTTPResponse, done: int, version: Version) -> None:
+    """The answer must be the rest of the version of which we have the start."""
+    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
+    etag = response.headers.get("ETag")
+    if (
+        not done
+        or found is None
+        or int(found[1]) != done
+        or (version["size"] and found[2] not in ("*", str(version["size"])))
+        or (etag and version["etag"] and etag != version["etag"])
+    ):
+        raise _Interrupted("the server sent another part than the one asked for", start_over=True)
+
+
+def _version(response: http.client.HTTPResponse, url: str, size: int | None) -> Version:
+    etag = response.headers.get("ETag", "")
+    return {
+        "name": _file_name(url, response),
+        "size": size,
+        "etag": None if etag.startswith("W/") else etag or None,  # weak ones do not tell bytes
+        "last_modified": response.headers.get("Last-Modified"),
+    }
+
+
+def _file_name(url: str, response: http.client.HTTPResponse) -> str:
+    """The last part of the address, or what the server calls it if that has no ending."""
+    name = _last_part(url)
+    if "." not in name:
+        name = response.headers.get_filename() or name
+    return re.sub(r"[^\w.+=@-]+", "_", name).lstrip(".")[-150:] or "file"
+
+
+def _last_part(url: str) -> str:
+    return unquote(PurePosixPath(urlsplit(url).path).name)
+
+
+def _blocks(response: http.client.HTTPResponse, left: int | None) -> Iterator[bytes]:
+    """The body, which must be as long as announced."""
+    while left != 0:
+        try:
+            # Before its last byte one can see whether more follows, after it no longer.
+            if left == 1 and len(response.peek(2)) > 1:
+                raise _Interrupted("the server sends more than it announced", start_over=True)
+            block = response.read1(_BLOCK if left is None else min(_BLOCK, max(left - 1, 1)))
+        except (OSError, http.client.HTTPException) as error:
+            raise _Interrupted(_wording(error)) from error
+        if not block and left is None:
+            return
+        if not block:
+            raise _Interrupted(f"the connection was cut {left:,} bytes before the end")
+        left = None if left is None else left - len(block)
+        yield block
+
+
+def _check_room(url: str, part: Path, needed: int) -> None:
+    free = shutil.disk_usage(part.parent).free
+    if needed > free:
+        raise DataError(
+            f"{url}: {needed / 2**20:,.0f} MiB are to come, but {part.parent} has room for "
+            f"{free / 2**20:,.0f}; make room, or set data.cache to another disk"
+        )
+
+
+@contextmanager
+def _writing_to(part: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        what = "the disk is full" if full else f"cannot be written: {error.strerror}"
+        raise DataError(
+            f"{part}: {what}; make room, or set data.cache to another disk, and run the same "
+            "command again: what has arrived is kept"
+        ) from error
+
+
+@contextmanager
+def _progress(url: str, part: Path, say: Say | None) -> Iterator[_Show]:
+    """Show (bytes so far, of how many): a bar on a terminal, elsewhere a line before and after."""
+    if say is None:
+        yield lambda done, total: None
+    elif not sys.stderr.isatty():
+        say(f"getting {url}")
+        yield lambda done, total: None
+        say(f"got {url}: {part.stat().st_size / 2**20:,.1f} MiB")
+    else:
+        from rich import progress
+        from rich.console import Console
+
+        columns = (
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.DownloadColumn(),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
+        )
+        console = Console(stderr=True)
+        with progress.Progress(*columns, console=console, redirect_stdout=False) as bar:
+            task = bar.add_task(_last_part(url), total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
