@@ -1,0 +1,125 @@
+"""Texts → the units that a lexical model counts: words, numbers, characters of unspaced scripts.
+
+Comes in: a list of texts. Goes out: arrays with one entry per unit, in the order of the texts. What
+is a word is decided by the script alone, so this file does not know any language; nor does it know
+what the units are compared with. It is numpy over all characters at once: some 3 µs per text.
+"""
+
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+N_SLOTS = 1 << 20  # a unit is a hash of this range; two units rarely share one
+WORD, NUMBER, CHARACTER, BIGRAM = range(4)  # kinds of units
+
+_CHUNK = 4096  # texts that are worked on at once
+_STEM = 6  # letters of a word that count, which makes most of its inflected forms one unit
+_NUMBER_LENGTH = 18  # digits that count
+_OTHER = 255  # white space, punctuation, symbols: they separate
+# Scripts without spaces between words: Thai, Lao, Tibetan, Burmese; Khmer; kana; Han.
+_UNSPACED = (
+    (0x0E00, 0x109F), (0x1780, 0x17FF), (0x3041, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF),
+)  # fmt: skip
+_FIRST_MULTIPLIER, _LAST_MULTIPLIER = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93  # odd, of mixed bits
+
+
+@dataclass(frozen=True)
+class Units:
+    """All units of some texts, text after text.
+
+    Attributes:
+        slots: (n,) int64 hash of the unit, in [0, N_SLOTS).
+        texts: (n,) int64 index of the text; never falls.
+        kinds: (n,) uint8 WORD, NUMBER, CHARACTER or BIGRAM.
+    """
+
+    slots: NDArray[np.int64]
+    texts: NDArray[np.int64]
+    kinds: NDArray[np.uint8]
+
+
+def text_units(texts: list[str]) -> Units:
+    """The units of each text, but for case, width and the ends of long words."""
+    parts = [
+        _units(texts[start : start + _CHUNK], start) for start in range(0, len(texts) or 1, _CHUNK)
+    ]
+    return Units(
+        np.concatenate([part.slots for part in parts]),
+        np.concatenate([part.texts for part in parts]),
+        np.concatenate([part.kinds for part in parts]),
+    )
+
+
+def _units(texts: list[str], first_text: int) -> Units:
+    codes, owners = _characters(texts)
+    classes = _classes()[codes]
+    # A run is a word, a number, or one character of an unspaced script.
+    starts = np.ones(len(codes), dtype=bool)
+    same = (classes[1:] == classes[:-1]) & (owners[1:] == owners[:-1])
+    starts[1:] = ~same | (classes[1:] == CHARACTER)
+    first = np.flatnonzero(starts)
+    hashes = _hash_runs(codes, classes, first)
+    kinds, owners = classes[first], owners[first]
+    bigram = (kinds[1:] == CHARACTER) & (kinds[:-1] == CHARACTER) & (owners[1:] == owners[:-1])
+    pairs, kept = np.flatnonzero(bigram), np.flatnonzero(kinds != _OTHER)
+    with np.errstate(over="ignore"):
+        bigram_hashes = hashes[pairs] * np.uint64(_FIRST_MULTIPLIER) + hashes[pairs + 1]
+    all_hashes = np.concatenate([hashes[kept], bigram_hashes])
+    all_owners = np.concatenate([owners[kept], owners[pairs]])
+    all_kinds = np.concatenate([kinds[kept], np.full(len(pairs), BIGRAM, dtype=np.uint8)])
+    order = np.argsort(all_owners, kind="stable")
+    return Units(_slots(all_hashes)[order], all_owners[order] + first_text, all_kinds[order])
+
+
+def _characters(texts: list[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Code points of all texts in lower case and half width, and the index of each one's text."""
+    joined = "\n".join(texts)
+    if joined.count("\n") >= len(texts):
+        joined = "\n".join(text.replace("\n", " ") for text in texts)
+    encoded = joined.lower().encode("utf-32-le", "surrogatepass")
+    codes = np.frombuffer(encoded, dtype=np.uint32)
+    owners = np.cumsum(codes == ord("\n"))
+    full_width = (codes >= 0xFF01) & (codes <= 0xFF5E)
+    return np.where(full_width, codes - 0xFEE0, codes), owners
+
+
+def _hash_runs(
+    codes: NDArray[np.uint32], classes: NDArray[np.uint8], first: NDArray[np.int64]
+) -> NDArray[np.uint64]:
+    """One number for each run of characters that starts at an index of `first`."""
+    if not len(first):
+        return np.empty(0, dtype=np.uint64)
+    lengths = np.diff(first, append=len(codes))
+    positions = np.arange(len(codes)) - np.repeat(first, lengths)
+    powers = np.zeros(_NUMBER_LENGTH + 1, dtype=np.uint64)  # the last one is for what is cut off
+    powers[:-1] = [pow(_FIRST_MULTIPLIER, n + 1, 1 << 64) for n in range(_NUMBER_LENGTH)]
+    limits = np.where(classes == WORD, _STEM, _NUMBER_LENGTH)
+    exponents = np.where(positions < limits, positions, _NUMBER_LENGTH)
+    with np.errstate(over="ignore"):
+        return np.add.reduceat(codes * powers[exponents], first)
+
+
+def _slots(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    with np.errstate(over="ignore"):
+        mixed = (hashes ^ (hashes >> np.uint64(29))) * np.uint64(_LAST_MULTIPLIER)
+    return (mixed >> np.uint64(64 - 20)).astype(np.int64)
+
+
+@lru_cache(maxsize=1)
+def _classes() -> NDArray[np.uint8]:
+    """(0x110000,) kind of the run that a code point belongs to, or _OTHER."""
+    classes = np.full(0x110000, _OTHER, dtype=np.uint8)
+    for code in range(0x10000):
+        category = unicodedata.category(chr(code))
+        if category[0] in "LM":
+            classes[code] = WORD
+        elif category == "Nd":
+            classes[code] = NUMBER
+    for low, high in _UNSPACED:
+        letters = (classes[low : high + 1] == WORD) | (low >= 0x10000)
+        classes[low : high + 1][letters] = CHARACTER
+    return classes
