@@ -1,107 +1,120 @@
-"""A source as a whole → what a person should look at: swapped sides, shifted lines, bad text.
+"""Two files → a report on them as training data.
 
-Comes in: the raw pairs of a source, or two files. Goes out: problems in words, or a report on the
-files as training data. This file does not know a configuration, and writes nothing.
+Comes in: two line-aligned files, and test sets to compare them with. Goes out: a `CorpusReport`.
+This file does not know a configuration file.
 """
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import numpy as np
-
-from transformer_mt.config import Languages, Source
-from transformer_mt.data.alignment import line_shapes, misfit
-from transformer_mt.data.candidates import TRAIN, Candidates
+from transformer_mt.config import Config
+from transformer_mt.config_data import DataConfig, Languages, Source
+from transformer_mt.data.clean import examine
 from transformer_mt.data.corpus import Pair, read_pairs, source_files
-from transformer_mt.data.report import CorpusReport
-from transformer_mt.data.rules import LETTER, normalise_pair, reason_to_drop
+from transformer_mt.data.local import Local
+from transformer_mt.data.report import CorpusReport, PartReport
+from transformer_mt.data.reporting import describe
+from transformer_mt.data.rules import comparison_key
+from transformer_mt.data.watch import Odd
 from transformer_mt.errors import DataError
-from transformer_mt.languages import is_chinese
-
-_BLOCK = 100  # lines looked at together when searching for shifted lines
-# A block is suspicious when one line apart it fits with this share of the misfit. Measured: shifted
-# text 0.2-0.5, aligned text above 1.3; text sorted by length 0.8-1 shifted and above 0.98 aligned.
-_SHIFTED = 0.8
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
-def check_files(src_path: Path, tgt_path: Path, languages: Languages) -> CorpusReport:
-    """Report on two line-aligned files as training data, without writing anything.
+def check_files(
+    src_path: Path,
+    tgt_path: Path,
+    languages: Languages,
+    *,
+    tests: Sequence[Source] = (),
+    say: Callable[[str], None] = lambda _: None,
+) -> CorpusReport:
+    """Report on two line-aligned files as training data, and leave nothing behind.
 
+    Args:
+        tests: sets that must not be in the training text.
     Returns:
-        One part, `pairs`; what a person should look at under `problems`; lengths under `notes`.
+        The report that cleaning would give, with one part, `pairs`; what a person should look at
+        under `problems`.
     Raises:
-        DataError: a file is missing. Text that cannot be read to its end is a problem reported.
+        DataError: a file is missing, or a test set cannot be read. Text that cannot be read to its
+            end is a problem reported.
     """
     source = Source(files=[str(src_path), str(tgt_path)])
     source_files(source, languages, Path())  # files that do not exist are no finding but an error
-    candidates = Candidates(seed=0)
-    watch = SourceWatch(str(source), languages)
+    leaks = [TestLeaks(test, languages) for test in tests]
+    n_pairs, problems = _read_through(source, languages, leaks)
+    problems += [problem for leak in leaks for problem in leak.problems()]
+    if not n_pairs:
+        return CorpusReport({"pairs": PartReport(0, 0)}, problems=problems, languages=languages)
+    train = source.model_copy(update={"limit": n_pairs})  # up to where they can be read
+    data = DataConfig(root=".", train=[train])
+    local = Local(Config(name="check", languages=languages, data=data), [str(source)], [[]])
+    with TemporaryDirectory(prefix="tmt-check-") as folder:
+        found = examine(local, work_dir=Path(folder), say=say, may_hold_out=False)
+        report = describe(found)
+    parts = {"pairs": report.parts["train"]}
+    return replace(report, parts=parts, problems=[*problems, *report.problems])
+
+
+def _read_through(
+    source: Source, languages: Languages, leaks: Sequence["TestLeaks"]
+) -> tuple[int, list[str]]:
+    """How many pairs can be read, and what stops the reading, if anything does."""
+    n_pairs = 0
+    pairs: Iterable[Pair] = read_pairs(source, languages, root=Path(), role="train")
+    for leak in leaks:
+        pairs = leak.observe(pairs)
     try:
-        pairs = read_pairs(source, languages, root=Path(), role="train")
-        candidates.read(str(source), watch.observe(pairs), write=None)
-        problems = watch.problems()
+        for _ in pairs:
+            n_pairs += 1
     except DataError as error:
-        problems = str(error).split("\n")
-    fate = candidates.judge(duplicates=True, overlap=None)
-    again = map(normalise_pair, read_pairs(source, languages, root=Path(), role="train"))
-    for _ in candidates.settle(fate, (pair for pair in again if not reason_to_drop(*pair))):
-        pass
-    parts = {"pairs": candidates.report(kept=int(np.sum(fate == TRAIN)))}
-    return CorpusReport(parts, problems=problems, notes=candidates.length_notes(languages))
+        return n_pairs, str(error).split("\n")
+    return n_pairs, []
 
 
-class SourceWatch:
-    """Looks at a source as a whole, block by block: are its sides swapped, its lines shifted?"""
+class TestLeaks:
+    """Looks for the sentences of one test set among training pairs, on either side.
 
-    def __init__(self, name: str, languages: Languages) -> None:
-        self.name, self.languages = name, languages
-        self.block: list[Pair] = []
-        self.n_blocks = 0
-        self.shifted: list[int] = []  # first lines of blocks
-        self.n_letters, self.n_han = [0, 0], [0, 0]  # by side
+    Case, width, punctuation and spaces make no difference.
+    """
+
+    __test__ = False  # not for pytest
+
+    def __init__(self, source: Source, languages: Languages) -> None:
+        """Raises: DataError: see `read_pairs`."""
+        self.source = source
+        self.keys: tuple[set[str], set[str]] = (set(), set())
+        self.n_pairs = 0
+        for pair in read_pairs(self.source, languages, root=Path(), role="test"):
+            self.n_pairs += 1
+            for keys, text in zip(self.keys, pair, strict=True):
+                keys.add(comparison_key(text))
+        for keys in self.keys:
+            keys.discard("")
+        self.shared = (set[str](), set[str]())  # keys of the test set that were met
+        self.odd = Odd()
 
     def observe(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """Pass the pairs on unchanged, looking at each."""
-        for pair in pairs:
-            self.block.append(pair)
-            if len(self.block) == _BLOCK:
-                self._look()
+        for index, pair in enumerate(pairs):
+            met = False
+            for keys, shared, text in zip(self.keys, self.shared, pair, strict=True):
+                key = comparison_key(text)
+                if key in keys:
+                    shared.add(key)
+                    met = True
+            if met:
+                self.odd.add([index], 0)
             yield pair
-
-    def _look(self) -> None:
-        sides = [[pair[side] for pair in self.block] for side in (0, 1)]
-        if len(self.block) == _BLOCK:
-            src, tgt = map(line_shapes, sides)
-            as_it_is = misfit(src[1:], tgt[1:])[-1]
-            if min(misfit(src[1:], tgt)[-1], misfit(src, tgt[1:])[-1]) < _SHIFTED * as_it_is:
-                self.shifted.append(self.n_blocks * _BLOCK + 1)
-        for side, texts in enumerate(sides):
-            sample = " ".join(texts[:10])
-            self.n_letters[side] += len(LETTER.findall(sample))
-            self.n_han[side] += len(_HAN.findall(sample))
-        self.n_blocks += 1
-        self.block.clear()
 
     def problems(self) -> list[str]:
         """What a person should look at, after the last pair."""
-        self._look()
-        found = []
-        if self.shifted:
-            first, n = self.shifted[0], len(self.shifted)
-            more = f" (and {n - 1} more blocks of {_BLOCK} lines)" if n > 1 else ""
-            found.append(
-                f"{self.name}: lines {first}-{first + _BLOCK - 1}{more} fit better one line apart: "
-                f"look for a line that is missing or too much on one side, near line {first}"
-            )
-        codes = self.languages.src, self.languages.tgt
-        shares = [han / max(1, n) for han, n in zip(self.n_han, self.n_letters, strict=True)]
-        for side in (0, 1):
-            chinese, other = is_chinese(codes[side]), codes[1 - side]
-            if chinese and shares[side] < 0.2 and self.n_letters[side]:
-                percent = f"{shares[side]:.0%} of the letters on the {codes[side]} side are Chinese"
-                swapped = shares[1 - side] > 0.3 and not is_chinese(other) and other != "ja"
-                hint = f", {shares[1 - side]:.0%} on the {other} side: they look swapped"
-                found.append(f"{self.name}: only {percent}{hint if swapped else ''}")
-        return found
+        if not self.odd.n:
+            return []
+        n_src, n_tgt = map(len, self.shared)
+        return [
+            f"{self.source}: {n_src:,} sources and {n_tgt:,} targets of its {self.n_pairs:,} pairs "
+            f"are in the training text, too: {self.odd.lines()}; name it under data.test or "
+            "data.dev, and cleaning drops them"
+        ]
