@@ -9,7 +9,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,28 @@ def _describe_failure(path: Path, temporary: Path, error: Exception, number: int
     if isinstance(other, str) and not Path(other).is_relative_to(temporary):
         reason = f"{other}: {reason}"  # the trouble is with something that was to be read
     return f"{path}: cannot be written: {reason}"
+
+
+@contextmanager
+def locked(path: Path, busy: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock file `path`; it goes with the process, however that ends.
+
+    Args:
+        busy: called when another process holds it. If it returns, this one waits.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            import fcntl
+        except ModuleNotFoundError:  # no such locks on this system
+            yield
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            busy()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def write_text(path: Path, text: str) -> None:

@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 
-from transformer_mt.config import Config, Source
+from transformer_mt.config import Config
+from transformer_mt.config_data import Source
 from transformer_mt.data.corpus import Role, read_pairs
+from transformer_mt.data.local import obtain_source
 from transformer_mt.data.tokenizer import BOS_ID, PAD_ID
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.languages import is_unspaced
@@ -71,12 +73,13 @@ class Plan:
 
 
 def make_plan(cfg: Config) -> Plan:
-    """Count the sources, measure one update, extrapolate.
+    """Count the sources, measure one update, extrapolate. Nothing is downloaded.
 
     Raises:
-        ConfigError: every source that cannot be read, one line each.
+        ConfigError: every source that cannot be read or is not in the cache, one line each.
     """
-    sources = _measure_sources(cfg)
+    offline = {"data": cfg.data.model_copy(update={"offline": True})}
+    sources = _measure_sources(cfg.model_copy(update=offline))
     keep_memory()
     device = choose_device()
     dtype = choose_precision(cfg.train.precision, device)
@@ -133,7 +136,9 @@ def _measure_sources(cfg: Config) -> list[SourceSize]:
 
 def _measure_source(cfg: Config, label: str, role: Role, source: Source) -> SourceSize:
     pairs = src_characters = tgt_characters = 0
-    for src, tgt in read_pairs(source, cfg.languages, root=Path(cfg.data.root), role=role):
+    root = Path(cfg.data.root).expanduser()
+    local = obtain_source(cfg, source, role, lambda _: None).source
+    for src, tgt in read_pairs(local, cfg.languages, root=root, role=role, offline=True):
         pairs += 1
         src_characters += len(src)
         tgt_characters += len(tgt)

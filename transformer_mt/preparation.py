@@ -9,19 +9,29 @@ redoes everything after it. This file knows nothing of models.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+
+import numpy as np
 
 from transformer_mt import __version__
 from transformer_mt.config import Config
 from transformer_mt.data.clean import prepare_corpus, read_clean
-from transformer_mt.data.corpus import source_files
+from transformer_mt.data.corpus import source_files, split_lines
 from transformer_mt.data.dataset import EncodedCorpus, encode_corpus, open_corpus
+from transformer_mt.data.local import Local
+from transformer_mt.data.report import CorpusReport
+from transformer_mt.data.shards import count_workers
+from transformer_mt.data.tags import tag_pieces, tagging
 from transformer_mt.data.tokenizer import Tokenizer, train_tokenizer
-from transformer_mt.files import fingerprint, sha256, write_json, writing
+from transformer_mt.errors import DataError
+from transformer_mt.files import fingerprint, locked, remove, sha256, write_json, writing
 from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
 from transformer_mt.run_dir import Run
 
 Say = Callable[[str], None]
+
+_MARKER = "stage.json"  # in the directory of a finished stage: what it was made from
 
 
 @dataclass(frozen=True)
@@ -34,10 +44,16 @@ class Prepared:
     fingerprint: str
 
 
-def prepare(cfg: Config, run: Run, say: Say) -> Prepared:
-    """Clean text, tokenizers, encoded corpus."""
-    data_print, tokenizer_print, encoded_print = fingerprints(cfg)
-    _stage(run.clean_dir, data_print, say, "data", lambda out: _clean(cfg, out, say))
+def prepare(cfg: Config, local: Local, run: Run, say: Say) -> Prepared:
+    """Clean text, tokenizers, encoded corpus.
+
+    Args:
+        local: from `obtain_sources(cfg)`.
+    """
+    _, tokenizer_print, encoded_print = fingerprints(cfg, local)
+    if clean_stage(cfg, local, run.clean_dir, run.work_dir, say):
+        for line in read_report(run.clean_dir).summary():
+            say(f"  {line}")
     _stage(
         run.tokenizer_dir,
         tokenizer_print,
@@ -61,51 +77,94 @@ def prepare(cfg: Config, run: Run, say: Say) -> Prepared:
     )
 
 
-def fingerprints(cfg: Config) -> tuple[str, str, str]:
+def clean_stage(cfg: Config, local: Local, out_dir: Path, work_dir: Path, say: Say) -> bool:
+    """Fill `out_dir` with the clean corpus and its reports, unless it is there.
+
+    A second process that wants the same waits for the first, and takes what that one made.
+
+    Args:
+        work_dir: keeps scores between calls, so that a changed threshold scores nothing anew.
+    Returns:
+        Whether there was anything to do.
+    Raises:
+        DataError: see `prepare_corpus`; or `out_dir` holds something else.
+    """
+    if out_dir.is_dir() and any(out_dir.iterdir()) and not (out_dir / _MARKER).exists():
+        raise DataError(
+            f"{out_dir}: exists and was not written by tmt; name a directory that is new or empty"
+        )
+
+    def wait() -> None:
+        say(f"[data] another process is preparing {out_dir}; waiting for it")
+
+    def make(temporary: Path) -> None:
+        prepare_corpus(local, temporary, work_dir=work_dir, say=say)
+
+    with locked(work_dir.with_name(f".{work_dir.name}.lock"), wait):
+        for leftover in list(work_dir.rglob(".*.tmp")):  # of killed processes; we hold the lock
+            remove(leftover)
+        return _stage(out_dir, fingerprints(cfg, local)[0], say, "data", make)
+
+
+def read_report(clean_dir: Path) -> CorpusReport:
+    """What the cleaning that filled `clean_dir` found."""
+    return CorpusReport.from_json((clean_dir / "report.json").read_text(encoding="utf-8"))
+
+
+def fingerprints(cfg: Config, local: Local) -> tuple[str, str, str]:
     """Of the clean corpus, the tokenizers and the encoded corpus: all that each is made from."""
-    root = Path(cfg.data.root)
-    sources = [*cfg.data.train, *cfg.data.dev, *cfg.data.test.values()]
+    root = Path(cfg.data.root).expanduser()
+    data = local.cfg.data
+    sources = [*data.train, *data.dev, *data.test.values()]
     files = [path for source in sources for path in source_files(source, cfg.languages, root)]
-    settings = cfg.data.model_dump(exclude={"root", "max_length"})  # names remote datasets, too
+    # How many processes work where, and how the pairs are used later, changes no clean text.
+    elsewhere = {"root", "max_length", "workers", "cache", "offline"}
+    settings = cfg.data.model_dump(exclude=elsewhere)
+    for source in settings["train"]:
+        source.pop("weight", None)
+        source.pop("tag", None)
     digests = [sha256(path) for path in files]
-    data = fingerprint(__version__, cfg.languages.model_dump(), cfg.seed, settings, digests)
-    tokenizer = fingerprint(data, cfg.tokenizer.model_dump())
-    return data, tokenizer, fingerprint(tokenizer, cfg.data.max_length)
+    tags = [source.tag for source in cfg.data.train]
+    clean = fingerprint(__version__, cfg.languages.model_dump(), cfg.seed, settings, digests)
+    tokenizer = fingerprint(clean, cfg.tokenizer.model_dump(exclude={"sampling"}), tags)
+    return clean, tokenizer, fingerprint(tokenizer, cfg.data.max_length)
 
 
 def _stage(
     directory: Path, made_from: str, say: Say, name: str, make: Callable[[Path], None]
-) -> None:
-    """Make `directory` unless it was made from the same inputs before."""
-    marker = directory / "stage.json"
+) -> bool:
+    """Make `directory` unless it was made from the same inputs before; whether it had to be."""
+    marker = directory / _MARKER
     if marker.is_file() and json.loads(marker.read_text())["made_from"] == made_from:
         say(f"[{name}] up to date: {directory}")
-        return
+        return False
     say(f"[{name}] making {directory}")
     with writing(directory) as temporary:
         make(temporary)
-        write_json(temporary / "stage.json", {"made_from": made_from})
-
-
-def _clean(cfg: Config, out_dir: Path, say: Say) -> None:
-    for line in prepare_corpus(cfg, out_dir).summary():
-        say(f"  {line}")
+        write_json(temporary / _MARKER, {"made_from": made_from})
+    return True
 
 
 def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
     out_dir.mkdir(parents=True)
     paths = tokenizer_paths(out_dir, joint=cfg.tokenizer.joint)
     codes = [cfg.languages.src, cfg.languages.tgt]
-    texts = read_clean(run.clean_dir, "train")
+    texts = [run.clean_dir / f"train.{side}" for side in ("src", "tgt")]
     dev = read_clean(run.clean_dir, "dev")
+    tags = tag_pieces(cfg)
     if cfg.tokenizer.joint:
-        both = [*texts[0], *texts[1]]
-        jobs = [(0, both, [*dev[0], *dev[1]], codes)]
+        jobs = [(0, texts, [*dev[0], *dev[1]], codes, tags)]
     else:
-        jobs = [(side, texts[side], dev[side], [codes[side]]) for side in (0, 1)]
-    for side, train_texts, dev_texts, languages in jobs:
+        jobs = [(i, [texts[i]], dev[i], [codes[i]], [] if i else tags) for i in (0, 1)]
+    for side, files, dev_texts, languages, side_tags in jobs:
         tokenizer = train_tokenizer(
-            train_texts, paths[side], cfg.tokenizer, languages, side=side, seed=cfg.seed
+            chain.from_iterable(map(split_lines, files)),
+            paths[side],
+            cfg.tokenizer,
+            languages,
+            side=side,
+            seed=cfg.seed,
+            tags=side_tags,
         )
         say(
             f"  {' + '.join(languages)}: {tokenizer.vocab_size} pieces; on dev "
@@ -117,11 +176,24 @@ def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
 def _encode(
     cfg: Config, run: Run, tokenizers: tuple[Tokenizer, Tokenizer], out_dir: Path, say: Say
 ) -> None:
+    # Shards outlive a process that is killed, and are good for this corpus and tokenizer only.
+    made_from = json.loads((run.tokenizer_dir / _MARKER).read_text())["made_from"]
+    shards_dir = run.work_dir / "encode" / fingerprint(made_from, cfg.data.max_length)
     for part, max_length in (("train", cfg.data.max_length), ("dev", None)):
-        pairs = zip(*read_clean(run.clean_dir, part), strict=True)
-        report = encode_corpus(pairs, tokenizers, out_dir / part, max_length=max_length)
+        files = [run.clean_dir / f"{part}.{side}" for side in ("src", "tgt")]
+        report = encode_corpus(
+            zip(*map(split_lines, files), strict=True),
+            tokenizers,
+            out_dir / part,
+            max_length=max_length,
+            tagging=tagging(cfg, tokenizers[0]),
+            sources=np.load(run.clean_dir / "train.sources.npy") if part == "train" else None,
+            workers=count_workers(cfg.data.workers),
+            shards_dir=shards_dir / part,
+        )
         too_long = f", {report.too_long} pairs too long" if report.too_long else ""
         say(
             f"  {part}: {report.kept} pairs{too_long}; {report.src_tokens} source and "
             f"{report.tgt_tokens} target tokens"
         )
+    remove(shards_dir.parent)

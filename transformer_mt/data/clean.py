@@ -1,69 +1,117 @@
 """Sources of pairs → clean train, dev and test files, and a report of all that was left out.
 
-Comes in: a `Config`. Goes out: a directory with `PART.src`, `PART.tgt` for each part and
-`report.json`, written as a whole or not at all. This file does not know tokens: the limit on their
-number is applied when the corpus is encoded.
+Comes in: a `Config` whose sources are local. Goes out: a directory with `PART.src`, `PART.tgt` for
+each part, `train.sources.npy` and the reports, written as a whole or not at all. This file does not
+know tokens: the limit on their number is applied when the corpus is encoded.
 """
 
-import os
-import shutil
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from transformer_mt.config import Config, Source
-from transformer_mt.data.candidates import CORPUS_RULES, FATES, HELD_OUT, TRAIN, Candidates
-from transformer_mt.data.check import SourceWatch
+from transformer_mt.config import Config
+from transformer_mt.config_data import Source
 from transformer_mt.data.corpus import Pair, Role, read_pairs, split_lines
+from transformer_mt.data.deciding import (
+    ALL_RULES,
+    FATES,
+    HELD_OUT,
+    Decision,
+    judge_duplicates,
+    judge_length_ratio,
+    judge_mismatch,
+    judge_overlap,
+    judge_scores,
+)
+from transformer_mt.data.evidence import learn_mismatch
 from transformer_mt.data.holdout import hold_out
-from transformer_mt.data.report import CorpusReport, PartReport
-from transformer_mt.data.rules import comparison_key, normalise_pair
+from transformer_mt.data.local import Local
+from transformer_mt.data.normalise import Normaliser
+from transformer_mt.data.report import CorpusReport
+from transformer_mt.data.report_page import write_page
+from transformer_mt.data.reporting import Findings, describe
+from transformer_mt.data.rules import comparison_key
+from transformer_mt.data.scored import Hashes, ScoredCorpus, hash_texts
+from transformer_mt.data.scoring import ScoredSource, score_sources, shards_of
 from transformer_mt.errors import DataError
+from transformer_mt.files import fingerprint, sha256
 
-_CANDIDATES = "candidates"  # temporary files
+Say = Callable[[str], None]
+Evaluation = dict[str, list[Pair]]  # by part: dev, test.NAME
+
 _OVERLAP_STAYS = (
-    "train: {:,} pairs share a side with dev or test and stay (data.remove_overlap is false): "
+    "train: {:,} pairs share a side with dev or test and stay (data.clean.overlap is false): "
     "scores will look better than they are"
+)
+_TOO_SMALL = (
+    "train: too little text to learn which sides belong together; the rule mismatch is not applied"
 )
 
 
-def prepare_corpus(cfg: Config, out_dir: Path) -> CorpusReport:
-    """Read all sources, clean, hold out what is not given, and write `out_dir`.
+def prepare_corpus(local: Local, out_dir: Path, *, work_dir: Path, say: Say) -> CorpusReport:
+    """Read all sources, clean, hold out what is not given, and fill `out_dir`.
 
     Dev is normalised, test only split into lines; neither ever loses a pair. Without dev, or
     without test, about 1 % of train is held out for it: a function of text and seed alone.
 
+    Args:
+        out_dir: a new directory.
+        work_dir: keeps scores between calls, so that a changed threshold scores nothing anew.
     Raises:
-        DataError: see `read_pairs`; or no pair is left for a part; or `out_dir` cannot be written.
+        DataError: see `read_pairs`; or no pair is left for a part.
     """
-    with _written_at_once(out_dir) as work_dir:
-        root = Path(cfg.data.root).expanduser()
-        evaluation = _read_evaluation_parts(cfg, root)
-        train, problems = _read_candidates(cfg, root, work_dir)
-        shared = train.share_a_side_with([pair for pairs in evaluation.values() for pair in pairs])
-        fate = train.judge(
-            duplicates=cfg.data.remove_duplicates,
-            overlap=shared if cfg.data.remove_overlap else None,
+    started = time.monotonic()
+    found = examine(local, work_dir=work_dir, say=say)
+    if not found.decision.count("train"):
+        counts = {rule: found.decision.count(rule) for rule in ALL_RULES}
+        dropped = ", ".join(f"{rule} {count}" for rule, count in counts.items() if count)
+        raise DataError(
+            f"train: no pair is left of {len(found.corpus)} read; dropped: {dropped or 'nothing'}"
         )
-        missing = [role for role in HELD_OUT if not getattr(cfg.data, role)]
-        held_out = hold_out(train, fate, missing)
-        _deal(train, fate, work_dir)
-        for part, pairs in evaluation.items():
-            with _writing(work_dir, part) as write:
-                for pair in pairs:
-                    write(pair)
-        notes = _notes_on_evaluation(evaluation)
-        if shared.any() and not cfg.data.remove_overlap:
-            notes.append(_OVERLAP_STAYS.format(shared.sum()))
-        report = CorpusReport(_part_reports(train, fate, evaluation), held_out, problems, notes)
-        (work_dir / "report.json").write_text(report.to_json(), encoding="utf-8")
+    out_dir.mkdir(parents=True)
+    _write_train(found.corpus, found.decision, out_dir)
+    for part, pairs in found.evaluation.items():
+        _write_part(out_dir, part, pairs)
+    report = replace(
+        describe(found),
+        fingerprint=_fingerprint(out_dir),
+        seconds={"clean": round(time.monotonic() - started, 1)},
+    )
+    (out_dir / "report.json").write_text(report.to_json(), encoding="utf-8")
+    write_page(report, out_dir / "report.html")
     return report
 
 
+def examine(local: Local, *, work_dir: Path, say: Say, may_hold_out: bool = True) -> Findings:
+    """Decide about every training pair, and write nothing but scores.
+
+    Raises:
+        DataError: see `read_pairs`; or a part that is named has no text.
+    """
+    cfg = local.cfg
+    evaluation = _read_evaluation_parts(cfg)
+    sources = score_sources(cfg, local.names, work_dir / "scored", say)
+    corpus = ScoredCorpus([shards_of(work_dir / "scored", source) for source in sources])
+    decision, notes = _decide(cfg, corpus, sources, evaluation, work_dir, say)
+    missing = [role for role in HELD_OUT if may_hold_out and not getattr(cfg.data, role)]
+    held_out = hold_out(corpus, decision, missing, cfg.seed)
+    notes += _notes_on_evaluation(evaluation)
+    return Findings(local, sources, corpus, decision, held_out, evaluation, notes)
+
+
+def _fingerprint(out_dir: Path) -> str:
+    """Of all the text in a directory."""
+    texts = [path for path in sorted(out_dir.iterdir()) if path.suffix in (".src", ".tgt")]
+    return fingerprint([[path.name, sha256(path)] for path in texts])
+
+
 def read_clean(out_dir: Path, part: str) -> tuple[list[str], list[str]]:
-    """Sources and targets of a part: `train`, `dev` or `test.NAME`.
+    """Sources and targets of a part: `dev` or `test.NAME`; `train` may not fit into memory.
 
     Raises:
         DataError: there is no such part, or its files do not belong together.
@@ -82,34 +130,47 @@ def test_names(out_dir: Path) -> list[str]:
     return sorted(path.name[len("test.") : -len(".src")] for path in out_dir.glob("test.*.src"))
 
 
-def _one_line(text: str) -> str:
-    """A test sentence as it is, except that it cannot hold a line end of its own."""
-    return text.replace("\r\n", " ").replace("\n", " ").rstrip("\r")
+def _decide(
+    cfg: Config,
+    corpus: ScoredCorpus,
+    sources: list[ScoredSource],
+    evaluation: Evaluation,
+    work_dir: Path,
+    say: Say,
+) -> tuple[Decision, list[str]]:
+    """The fates by all rules, in their order, and notes for people."""
+    thresholds = [cfg.data.clean_of(source) for source in cfg.data.train]
+    decision = Decision(judge_scores(corpus, thresholds))
+    judge_length_ratio(corpus, decision, thresholds)
+    judge_duplicates(corpus, decision, thresholds)
+    judge_overlap(corpus, decision, _keys_of(cfg, evaluation), thresholds)
+    notes = []
+    if decision.shared and not all(clean.overlap for clean in thresholds):
+        notes.append(_OVERLAP_STAYS.format(decision.shared))
+    if any(clean.mismatch is not False for clean in thresholds):
+        prints = [source.made_from for source in sources]
+        probability = learn_mismatch(cfg, corpus, decision.fate, prints, work_dir / "evidence", say)
+        if probability is None:
+            notes.append(_TOO_SMALL)
+        else:
+            judge_mismatch(corpus, decision, probability, thresholds)
+    return decision, notes
 
 
-def _read_candidates(cfg: Config, root: Path, work_dir: Path) -> tuple[Candidates, list[str]]:
-    """The training pairs that are good on their own, also in a file; and problems of sources."""
-    candidates = Candidates(cfg.seed)
-    problems: list[str] = []
-    with _writing(work_dir, _CANDIDATES) as write:
-        for source in cfg.data.train:
-            watch = SourceWatch(str(source), cfg.languages)
-            pairs = read_pairs(source, cfg.languages, root=root, role="train")
-            candidates.read(str(source), watch.observe(pairs), write)
-            problems += watch.problems()
-    return candidates, problems
-
-
-def _read_evaluation_parts(cfg: Config, root: Path) -> dict[str, list[Pair]]:
-    """The dev and test pairs that the configuration names, by part."""
+def _read_evaluation_parts(cfg: Config) -> Evaluation:
+    """The dev and test pairs that the configuration names."""
+    normalise_src, normalise_tgt = _normalisers(cfg)
+    root = Path(cfg.data.root).expanduser()
 
     def read(source: Source, role: Role) -> Iterator[Pair]:
-        return read_pairs(source, cfg.languages, root=root, role=role)
+        return read_pairs(source, cfg.languages, root=root, role=role, offline=cfg.data.offline)
 
     parts = {}
     if cfg.data.dev:
         parts["dev"] = [
-            normalise_pair(pair) for source in cfg.data.dev for pair in read(source, "dev")
+            (normalise_src(src), normalise_tgt(tgt))
+            for source in cfg.data.dev
+            for src, tgt in read(source, "dev")
         ]
     for name, source in cfg.data.test.items():
         parts[f"test.{name}"] = [(_one_line(a), _one_line(b)) for a, b in read(source, "test")]
@@ -122,35 +183,64 @@ def _read_evaluation_parts(cfg: Config, root: Path) -> dict[str, list[Pair]]:
     return parts
 
 
-def _deal(train: Candidates, fate: np.ndarray, work_dir: Path) -> None:
-    """Write the candidates to the parts that `fate` says, and remove the file of candidates."""
-    parts = {FATES[code] for code in np.unique(fate).tolist()} - {*CORPUS_RULES} | {"train"}
-    paths = [work_dir / f"{_CANDIDATES}.{side}" for side in ("src", "tgt")]
+def _normalisers(cfg: Config) -> tuple[Normaliser, Normaliser]:
+    script = cfg.data.clean.chinese_script
+    return Normaliser(cfg.languages.src, script), Normaliser(cfg.languages.tgt, script)
+
+
+def _keys_of(cfg: Config, evaluation: Evaluation) -> tuple[Hashes, Hashes]:
+    """Keys of the sources, and of the targets, that must not be trained on."""
+    held = [pair for pairs in evaluation.values() for pair in pairs]
+    src_keys, tgt_keys = (
+        hash_texts([comparison_key(text) for pair in held if (text := normalise(pair[side]))])
+        for side, normalise in enumerate(_normalisers(cfg))
+    )
+    return src_keys, tgt_keys
+
+
+def _one_line(text: str) -> str:
+    """A test sentence as it is, except that it cannot hold a line end of its own."""
+    return text.replace("\r\n", " ").replace("\n", " ").rstrip("\r")
+
+
+def _write_train(corpus: ScoredCorpus, decision: Decision, out_dir: Path) -> None:
+    """Deal the pairs to train and to what is held out, and say which source each is from."""
+    parts = [part for part in ("train", *HELD_OUT.values()) if decision.count(part)]
     with ExitStack() as stack:
-        write = {part: stack.enter_context(_writing(work_dir, part)) for part in parts}
-        pairs = zip(*map(split_lines, paths), strict=True)
-        for name, pair in train.settle(fate, pairs):
-            if name in write:
-                write[name](pair)
-    for path in paths:
-        path.unlink()
-    if not np.any(fate == TRAIN):
-        found = ", ".join(f"{rule} {count}" for rule, count in train.dropped.items()) or "nothing"
-        raise DataError(f"train: no pair is left of {train.n_read} read; dropped: {found}")
+        files = {
+            part: [
+                stack.enter_context((out_dir / f"{part}.{side}").open("w", encoding="utf-8",
+                                                                      newline="\n"))
+                for side in ("src", "tgt")
+            ]
+            for part in parts
+        }  # fmt: skip
+        for shard in corpus.shards:
+            fate = decision.fate[shard.rows]
+            for part in parts:
+                chosen = fate == FATES.index(part)
+                if chosen.any():
+                    for file, texts in zip(files[part], zip(*shard.pairs(chosen), strict=True),
+                                           strict=True):  # fmt: skip
+                        file.write("\n".join(texts) + "\n")
+    np.save(out_dir / "train.sources.npy", _sources_of_train(corpus, decision))
+    np.save(out_dir / "fates.npy", decision.fate)
 
 
-def _part_reports(
-    train: Candidates, fate: np.ndarray, evaluation: dict[str, list[Pair]]
-) -> dict[str, PartReport]:
-    sizes = {part: len(pairs) for part, pairs in evaluation.items()}
-    for part in HELD_OUT.values():
-        if part not in sizes and (size := int(np.sum(fate == FATES.index(part)))):
-            sizes[part] = size
-    parts = {"train": train.report(kept=int(np.sum(fate == TRAIN)))}
-    return parts | {part: PartReport(sizes[part], sizes[part]) for part in sorted(sizes)}
+def _sources_of_train(corpus: ScoredCorpus, decision: Decision) -> NDArray[np.uint16]:
+    sources = np.array([shard.source for shard in corpus.shards], dtype=np.uint16)
+    train = FATES.index("train")
+    kept = [np.count_nonzero(decision.fate[shard.rows] == train) for shard in corpus.shards]
+    return np.repeat(sources, kept)
 
 
-def _notes_on_evaluation(evaluation: dict[str, list[Pair]]) -> list[str]:
+def _write_part(out_dir: Path, part: str, pairs: list[Pair]) -> None:
+    for side, name in enumerate(("src", "tgt")):
+        with (out_dir / f"{part}.{name}").open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{pair[side]}\n" for pair in pairs)
+
+
+def _notes_on_evaluation(evaluation: Evaluation) -> list[str]:
     """What a reader of scores should know about dev and test, which are never shortened."""
     notes = []
     for part, pairs in evaluation.items():
@@ -166,42 +256,3 @@ def _notes_on_evaluation(evaluation: dict[str, list[Pair]]) -> list[str]:
     if n_shared:
         notes.append(f"dev: {n_shared} pairs share a side with test and stay")
     return notes
-
-
-@contextmanager
-def _writing(work_dir: Path, part: str) -> Iterator[Callable[[Pair], None]]:
-    with (
-        open(work_dir / f"{part}.src", "w", encoding="utf-8", newline="\n") as src_file,
-        open(work_dir / f"{part}.tgt", "w", encoding="utf-8", newline="\n") as tgt_file,
-    ):
-
-        def write(pair: Pair) -> None:
-            src_file.write(pair[0] + "\n")
-            tgt_file.write(pair[1] + "\n")
-
-        yield write
-
-
-@contextmanager
-def _written_at_once(out_dir: Path) -> Iterator[Path]:
-    """A directory to write into, which becomes `out_dir` at the end, or vanishes on any error."""
-    place = out_dir.absolute()  # "." has no name to derive others from
-    work_dir, old_dir = (place.with_name(place.name + end) for end in (".tmp", ".old.tmp"))
-    ours = (out_dir / "report.json").exists() or not out_dir.exists()
-    if not ours and not (out_dir.is_dir() and not any(out_dir.iterdir())):
-        raise DataError(
-            f"{out_dir}: exists and was not written by tmt; name a directory that is new or empty"
-        )
-    try:
-        for leftover in (work_dir, old_dir):
-            shutil.rmtree(leftover, ignore_errors=True)
-        work_dir.mkdir(parents=True)
-        yield work_dir
-        if out_dir.exists():
-            os.replace(place, old_dir)
-        os.replace(work_dir, place)
-        shutil.rmtree(old_dir, ignore_errors=True)
-    except OSError as error:
-        raise DataError(f"{out_dir}: cannot be written: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(work_dir, ignore_errors=True)

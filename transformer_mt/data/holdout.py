@@ -1,19 +1,31 @@
-"""Training candidates → pairs held out of them for dev and test, with no side left in train.
+"""Training pairs → some of them held out for dev and test, with no side left in train.
 
-Comes in: the candidates and their fates so far. Goes out: changed fates. This file does not know
+Comes in: the scored corpus and the fates so far. Goes out: changed fates. This file does not know
 the text of a pair, only the keys of its sides.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
-from transformer_mt.data.candidates import FATES, HELD_OUT, TRAIN, Candidates
+from transformer_mt.data.deciding import (
+    FATES,
+    HELD_OUT,
+    TRAIN,
+    Decision,
+    draw_rows,
+    sharing_a_side,
+)
+from transformer_mt.data.scored import Hashes, ScoredCorpus
 from transformer_mt.errors import DataError
 
 MIN_TO_HOLD_OUT = 100  # pairs
+POOL = 200_000  # pairs at random that the cheapest are looked for in
 
 
-def hold_out(train: Candidates, fate: np.ndarray, roles: list[str]) -> dict[str, int]:
-    """Move pairs to the missing parts, and drop what shares a side with them; changes `fate`.
+def hold_out(
+    corpus: ScoredCorpus, decision: Decision, roles: list[str], seed: int
+) -> dict[str, int]:
+    """Move pairs to the missing parts, and drop what shares a side with them.
 
     Pairs that cost train least go first: those whose two sides occur once cost nothing else.
 
@@ -24,47 +36,75 @@ def hold_out(train: Candidates, fate: np.ndarray, roles: list[str]) -> dict[str,
     """
     if not roles:
         return {}
-    usable = np.flatnonzero(fate == TRAIN)
+    n_usable = decision.count("train")
     give = f"give more data, or {' and '.join(f'data.{role}' for role in roles)}"
-    if len(usable) < MIN_TO_HOLD_OUT:
+    if n_usable < MIN_TO_HOLD_OUT:
         raise DataError(
-            f"train: {len(usable)} usable pairs; to hold out {' and '.join(roles)} there must be "
+            f"train: {n_usable} usable pairs; to hold out {' and '.join(roles)} there must be "
             f"{MIN_TO_HOLD_OUT}: {give}"
         )
-    src_keys, tgt_keys = np.asarray(train.src_keys), np.asarray(train.tgt_keys)
-    size = min(max(len(usable) // 100, 50), 1000, len(usable) // 10 // len(roles))
-    chosen = _cheapest(src_keys[usable], tgt_keys[usable], size * len(roles))
+    size = min(max(n_usable // 100, 50), 1000, n_usable // 10 // len(roles))
+    pool = draw_rows(corpus, decision.fate, POOL, seed)
+    src_keys, tgt_keys = _keys_at(corpus, pool)
+    costs = _occurrences(corpus, decision, src_keys, 0) + _occurrences(
+        corpus, decision, tgt_keys, 1
+    )
+    chosen = _cheapest(src_keys, tgt_keys, costs - 2, size * len(roles), budget=n_usable // 10)
     if len(chosen) < len(roles):
         raise DataError(
             "train: sources and targets repeat so often that nothing can be held out without "
             f"losing more than a tenth of the rest: {give}"
         )
-    held = usable[chosen]
-    shared = np.isin(src_keys, src_keys[held]) | np.isin(tgt_keys, tgt_keys[held])
-    fate[shared & (fate == TRAIN)] = FATES.index("overlap")
-    shares = np.array_split(held, len(roles))
-    for role, indices in zip(roles, shares, strict=True):
-        fate[indices] = FATES.index(HELD_OUT[role])
-    return {role: len(indices) for role, indices in zip(roles, shares, strict=True)}
+    overlap = FATES.index("overlap")
+    for shard, shared in sharing_a_side(corpus, (src_keys[chosen], tgt_keys[chosen])):
+        fate = decision.fate[shard.rows]
+        fate[shared & (fate == TRAIN)] = overlap
+    shares = np.array_split(pool[chosen], len(roles))
+    for role, rows in zip(roles, shares, strict=True):
+        decision.fate[rows] = FATES.index(HELD_OUT[role])
+    return {role: len(rows) for role, rows in zip(roles, shares, strict=True)}
 
 
-def _cheapest(src_keys: np.ndarray, tgt_keys: np.ndarray, size: int) -> list[int]:
-    """Up to `size` pairs without a side in common, for which at most a tenth of the others goes."""
-    cost = _occurrences(src_keys) + _occurrences(tgt_keys) - 2  # others sharing a side, at most
-    budget = len(cost) // 10
+def _cheapest(
+    src_keys: Hashes, tgt_keys: Hashes, costs: NDArray[np.int64], size: int, *, budget: int
+) -> list[int]:
+    """Up to `size` positions without a side in common, that cost at most `budget` other pairs.
+
+    Args:
+        costs: for each, how many other pairs share a side with it, at most. Ties are taken in the
+            order they come in, which is at random.
+    """
     chosen: list[int] = []
     taken_src, taken_tgt = set(), set()
-    for index in np.lexsort((src_keys, cost)).tolist():
-        if len(chosen) == size or cost[index] > budget:
+    for position in np.argsort(costs, kind="stable").tolist():
+        if len(chosen) == size or costs[position] > budget:
             break
-        if src_keys[index] not in taken_src and tgt_keys[index] not in taken_tgt:
-            taken_src.add(src_keys[index])
-            taken_tgt.add(tgt_keys[index])
-            chosen.append(index)
-            budget -= cost[index]
+        if src_keys[position] not in taken_src and tgt_keys[position] not in taken_tgt:
+            taken_src.add(src_keys[position])
+            taken_tgt.add(tgt_keys[position])
+            chosen.append(position)
+            budget -= costs[position]
     return chosen
 
 
-def _occurrences(keys: np.ndarray) -> np.ndarray:
-    _, position, count = np.unique(keys, return_inverse=True, return_counts=True)
-    return count[position]
+def _keys_at(corpus: ScoredCorpus, rows: NDArray[np.int64]) -> tuple[Hashes, Hashes]:
+    keys = np.zeros((2, len(rows)), dtype=np.uint64)
+    for shard, columns in corpus.each("src_key", "tgt_key"):
+        inside = np.flatnonzero((rows >= shard.start) & (rows < shard.start + shard.size))
+        for side, column in enumerate(columns):
+            keys[side, inside] = column[rows[inside] - shard.start]
+    return keys[0], keys[1]
+
+
+def _occurrences(
+    corpus: ScoredCorpus, decision: Decision, keys: Hashes, side: int
+) -> NDArray[np.int64]:
+    """(n,) how many pairs of train have each key on that side."""
+    unique, position = np.unique(keys, return_inverse=True)
+    counts = np.zeros(len(unique) + 1, dtype=np.int64)
+    for shard, (column,) in corpus.each(("src_key", "tgt_key")[side]):
+        alive = column[decision.fate[shard.rows] == TRAIN]
+        found = np.searchsorted(unique, alive).clip(max=len(unique) - 1)
+        found[unique[found] != alive] = len(unique)
+        counts += np.bincount(found, minlength=len(counts))
+    return counts[position]
