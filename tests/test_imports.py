@@ -17,6 +17,7 @@ NAME = transformer_mt.__name__
 LAYERS = [
     ["errors"],
     ["languages", "files", "runtime", "plots", "run_dir", "yaml_text", "config_errors"],
+    ["config_data"],
     ["config"],
     ["model", "data"],
     ["model_dir"],
@@ -24,6 +25,8 @@ LAYERS = [
     ["training", "preparation"],
     ["experiment"],
     ["plan", "doctor"],
+    ["cli_common"],
+    ["cli_data"],
     ["cli"],
     ["__main__"],
 ]
@@ -119,6 +122,9 @@ def test_the_trainer_knows_no_text() -> None:
 def test_nothing_imports_the_command_line() -> None:
     importers = [module for module, path in MODULES.items() if "cli" in of_the_package(path)]
     assert importers == ["__main__"]
+    parts = {"cli_common", "cli_data"}
+    importers = [module for module, path in MODULES.items() if parts & of_the_package(path)]
+    assert set(importers) <= {"cli", "cli_data"}
 
 
 @pytest.mark.parametrize("module", [*LAYERS[0], *LAYERS[1]])

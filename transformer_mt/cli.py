@@ -10,16 +10,34 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from transformer_mt import __version__
-from transformer_mt.config import load_config
+from transformer_mt.cli_common import (
+    AsJson,
+    ConfigPath,
+    ModelPath,
+    Offline,
+    Overrides,
+    Reverse,
+    RunDir,
+    chunks,
+    find_model_path,
+    input_lines,
+    load_experiment,
+    load_translator,
+    say,
+    write_lines,
+)
+from transformer_mt.cli_data import data_app, tokenizer_app
 from transformer_mt.errors import DataError, TmtError
 
-if TYPE_CHECKING:
-    from transformer_mt.inference.translator import Translator
+Into = Annotated[
+    str | None,
+    typer.Option("--to", help="language to translate into, for a model of both directions"),
+]
 
 app = typer.Typer(
     name="tmt",
@@ -28,23 +46,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-data_app = typer.Typer(
-    help="Look at and clean corpora; write the bundled one.", no_args_is_help=True
-)
-tokenizer_app = typer.Typer(help="SentencePiece, on its own.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.add_typer(tokenizer_app, name="tokenizer")
-
-ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="a YAML file of configs/")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="A.B=C", help="change one setting; may be given repeatedly"),
-]
-ModelPath = Annotated[
-    Path | None,
-    typer.Option("-m", "--model", help="model or run directory; default: the newest finished run"),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 def main() -> None:
@@ -52,6 +55,8 @@ def main() -> None:
     # Threads that spin while they wait take the cores from whoever has work to do. OpenMP reads
     # this when torch is loaded, so it must be set before.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # NumPy's products are small, and its threads spin, too.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
@@ -59,7 +64,7 @@ def main() -> None:
     except TmtError as error:
         if debug:
             raise
-        _say(f"tmt: {error}")
+        say(f"tmt: {error}")
         sys.exit(2)
     except BrokenPipeError:  # the reader of our output has gone, e.g. `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -82,42 +87,47 @@ def _root(
 def train(
     config: ConfigPath,
     overrides: Overrides = None,
-    run_dir: Annotated[
-        Path | None, typer.Option(help="where everything goes; default: runs/<name>")
-    ] = None,
+    reverse: Reverse = False,
+    run_dir: RunDir = None,
+    offline: Offline = False,
     fresh: Annotated[
         bool, typer.Option(help="forget checkpoints, metrics and model first")
     ] = False,
 ) -> None:
     """Do everything from raw text to a scored model that is not done yet; again: resume."""
-    cfg = load_config(config, overrides or ())
+    cfg = load_experiment(config, overrides, reverse=reverse, offline=offline)
     from transformer_mt.experiment import train_experiment
     from transformer_mt.run_dir import Run
 
     run = Run(run_dir or Path("runs") / cfg.name)
-    result = train_experiment(cfg, run, fresh=fresh, say=_say)
+    result = train_experiment(cfg, run, fresh=fresh, say=say)
     if result.metadata is None:
-        _say(
+        say(
             f"stopped after update {result.outcome.progress.update}, everything is saved; "
             "the same command goes on"
         )
         raise typer.Exit(128 + signal.SIGINT)
     trained = result.metadata["trained"]
-    _say(
+    say(
         f"[done] {trained['updates']} updates in {trained['minutes']:.1f} minutes "
         f"({trained['stopped_by']}); weights: {trained['weights']}"
     )
     for name, scores in result.metadata["scores"].items():
         for metric, score in scores.items():
-            _say(f"  {name}: {metric} {score['score']:.2f}  {score['signature']}")
-    _say(f"model: {run.model_dir}")
-    _say(f"next:  tmt translate -m {run.directory} TEXT")
+            say(f"  {name}: {metric} {score['score']:.2f}  {score['signature']}")
+    say(f"model: {run.model_dir}")
+    say(f"next:  tmt translate -m {run.directory} TEXT")
 
 
 @app.command()
-def plan(config: ConfigPath, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def plan(
+    config: ConfigPath,
+    overrides: Overrides = None,
+    reverse: Reverse = False,
+    as_json: AsJson = False,
+) -> None:
     """Show what `train` would do, without doing it: sizes, memory, time, all problems at once."""
-    cfg = load_config(config, overrides or ())
+    cfg = load_experiment(config, overrides, reverse=reverse)
     from transformer_mt.plan import make_plan
 
     found = make_plan(cfg)
@@ -134,29 +144,30 @@ def translate(
         Path | None, typer.Option("-o", "--output", help="default: standard output")
     ] = None,
     model: ModelPath = None,
+    to: Into = None,
     beam: Annotated[int | None, typer.Option(min=1, help="1 is greedy search")] = None,
     length_penalty: Annotated[float | None, typer.Option(min=0)] = None,
     n_best: Annotated[int, typer.Option(min=1, help="with --json: alternatives per text")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
 ) -> None:
     """Translate arguments, a file, or standard input, line by line and in order."""
-    lines = _input_lines(text, input_path)
-    translator = _load_translator(model)
-    chunks = _chunks(lines, 1 if not text and not input_path and sys.stdin.isatty() else 1000)
+    lines = input_lines(text, input_path)
+    translator = load_translator(model)
+    batches = chunks(lines, 1 if not text and not input_path and sys.stdin.isatty() else 1000)
 
     def outputs() -> Iterator[str]:
-        for chunk in chunks:
+        for chunk in batches:
             for translation in translator.translate(
-                chunk, beam=beam, length_penalty=length_penalty, n_best=n_best
+                chunk, to=to, beam=beam, length_penalty=length_penalty, n_best=n_best
             ):
                 if not translation.complete:
-                    _say(f"cut at the length limit: {translation.source[:60]}")
+                    say(f"cut at the length limit: {translation.source[:60]}")
                 if as_json:
                     yield json.dumps(translation.to_json(), ensure_ascii=False)
                 else:
                     yield translation.text
 
-    _write_lines(outputs(), output_path)
+    write_lines(outputs(), output_path)
 
 
 @app.command("eval")
@@ -173,6 +184,7 @@ def evaluate(
     lang: Annotated[
         str | None, typer.Option(help="target language, with --hyp and without a model")
     ] = None,
+    to: Into = None,
     beam: Annotated[int | None, typer.Option(min=1)] = None,
     confidence: Annotated[
         bool, typer.Option(help="95 % interval from 1000 bootstrap samples")
@@ -195,7 +207,13 @@ def evaluate(
         results = evaluate_translations(hyp_path, ref_path, lang, metrics, n_samples)
     else:
         results = evaluate_model(
-            _model_path(model), src_path, ref_path, metrics, beam=beam, confidence=n_samples
+            find_model_path(model),
+            src_path,
+            ref_path,
+            metrics,
+            to=to,
+            beam=beam,
+            confidence=n_samples,
         )
     if as_json:
         print(json.dumps({n: {m: s.to_json() for m, s in r.items()} for n, r in results.items()}))
@@ -205,7 +223,7 @@ def evaluate(
         name for name, r in results.items() if min_bleu is not None and r["bleu"].score < min_bleu
     ]
     if low:
-        _say(f"tmt: BLEU is below {min_bleu} on {', '.join(low)}")
+        say(f"tmt: BLEU is below {min_bleu} on {', '.join(low)}")
         raise typer.Exit(1)
 
 
@@ -214,6 +232,7 @@ def score(
     src_path: Annotated[Path, typer.Option("--src", help="source texts, one per line")],
     tgt_path: Annotated[Path, typer.Option("--tgt", help="target texts, one per line")],
     model: ModelPath = None,
+    to: Into = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
 ) -> None:
     """Print the log-probability (nats) of each target given its source, and its tokens."""
@@ -222,7 +241,7 @@ def score(
     srcs, tgts = list(split_lines(src_path)), list(split_lines(tgt_path))
     if len(srcs) != len(tgts):
         raise DataError(f"{src_path} has {len(srcs)} lines but {tgt_path} has {len(tgts)}")
-    for pair in _load_translator(model).score_pairs(srcs, tgts):
+    for pair in load_translator(model).score_pairs(srcs, tgts, to=to):
         if as_json:
             print(json.dumps({"log_prob": pair.log_prob, "n_tokens": pair.n_tokens}))
         else:
@@ -240,7 +259,7 @@ def average(
     from transformer_mt.run_dir import Run
 
     updates = average_run(Run(run_dir), out_dir, last)
-    _say(f"{out_dir}: mean of the checkpoints after updates {', '.join(map(str, updates))}")
+    say(f"{out_dir}: mean of the checkpoints after updates {', '.join(map(str, updates))}")
 
 
 @app.command()
@@ -248,7 +267,7 @@ def info(model: ModelPath = None, as_json: AsJson = False) -> None:
     """Say what a model directory is: languages, sizes, training, scores."""
     from transformer_mt.inference.evaluation import describe_model
 
-    content = describe_model(_model_path(model))
+    content = describe_model(find_model_path(model))
     print(json.dumps(content, ensure_ascii=False, indent=2) if as_json else _render_tree(content))
 
 
@@ -268,6 +287,7 @@ def explain(
         str | None, typer.Option(help="what the decoder reads; default: its own translation")
     ] = None,
     model: ModelPath = None,
+    to: Into = None,
     kind: Annotated[str, typer.Option(help="encoder, decoder or cross")] = "cross",
     layer: Annotated[str, typer.Option(help="a number from 1, or mean")] = "mean",
     head: Annotated[str, typer.Option(help="a number from 1, or mean")] = "mean",
@@ -288,168 +308,18 @@ def explain(
     if example is not None:
         print(explain_command.example_text(example))
     elif contrast is not None:
-        print(explain_command.contrast_text(_load_translator(model), contrast))
+        print(explain_command.contrast_text(load_translator(model), contrast, to=to))
     elif text is None:
         raise TmtError("give a sentence, --example NAME or --contrast FILE")
     else:
         view = explain_command.View.parse(kind, layer, head)
-        translator = _load_translator(model, precision="fp32")
+        translator = load_translator(model, precision="fp32")
         if numbers:
-            print(explain_command.numbers_text(translator, text, target, view))
+            print(explain_command.numbers_text(translator, text, target, view, to=to))
         else:
-            print(explain_command.attention_text(translator, text, target, view, out_dir))
+            print(explain_command.attention_text(translator, text, target, view, out_dir, to=to))
             if out_dir is not None:
-                _say(f"pictures and page: {out_dir}")
-
-
-@data_app.command("check")
-def data_check(
-    src_path: Annotated[Path, typer.Argument(metavar="SOURCE")],
-    tgt_path: Annotated[Path, typer.Argument(metavar="TARGET")],
-    src: Annotated[str, typer.Option(help="source language")],
-    tgt: Annotated[str, typer.Option(help="target language")],
-    as_json: AsJson = False,
-) -> None:
-    """Report alignment, encoding, length, repetition and language problems; exit 1 if any."""
-    from transformer_mt.config import Languages
-    from transformer_mt.data.check import check_files
-    from transformer_mt.languages import canonical_code
-
-    languages = Languages(src=canonical_code(src), tgt=canonical_code(tgt))
-    report = check_files(src_path, tgt_path, languages)
-    print(report.to_json() if as_json else "\n".join(report.summary()))
-    if report.problems:
-        raise typer.Exit(1)
-
-
-@data_app.command("clean")
-def data_clean(
-    config: ConfigPath,
-    out_dir: Annotated[Path, typer.Argument(help="where the clean text and the report go")],
-    overrides: Overrides = None,
-) -> None:
-    """Run the cleaning of a configuration alone."""
-    from transformer_mt.data.clean import prepare_corpus
-
-    print("\n".join(prepare_corpus(load_config(config, overrides or ()), out_dir).summary()))
-
-
-@data_app.command("demo")
-def data_demo(
-    out_dir: Annotated[Path, typer.Argument(help="where train, dev, test and contrast go")],
-) -> None:
-    """Write the bundled Chinese-English corpus."""
-    from transformer_mt.data.demo import write_demo
-
-    for path in write_demo(out_dir):
-        print(path)
-
-
-@tokenizer_app.command("train")
-def tokenizer_train(
-    input_path: Annotated[Path, typer.Argument(help="text, one sentence per line")],
-    out_path: Annotated[Path, typer.Argument(help="the .model file to write")],
-    lang: Annotated[list[str], typer.Option(help="language of the text; repeat for a joint one")],
-    vocab_size: Annotated[int, typer.Option(min=16)] = 8000,
-    model_type: Annotated[str, typer.Option("--type", help="bpe or unigram")] = "bpe",
-    seed: int = 1,
-) -> None:
-    """Train a SentencePiece model."""
-    from transformer_mt.config import TokenizerConfig
-    from transformer_mt.data.corpus import split_lines
-    from transformer_mt.data.tokenizer import train_tokenizer
-    from transformer_mt.languages import canonical_code
-
-    if model_type not in ("bpe", "unigram"):
-        raise TmtError(f"--type {model_type}: use bpe or unigram")
-    cfg = TokenizerConfig.model_validate({"type": model_type, "vocab_size": vocab_size})
-    codes = [canonical_code(code) for code in lang]
-    tokenizer = train_tokenizer(split_lines(input_path), out_path, cfg, codes, seed=seed)
-    _say(f"{out_path}: {tokenizer.vocab_size} pieces")
-
-
-@tokenizer_app.command("encode")
-def tokenizer_encode(
-    model_path: Annotated[Path, typer.Argument(help="a .model file")],
-    text: Annotated[list[str] | None, typer.Argument(help="default: standard input")] = None,
-    ids: Annotated[bool, typer.Option(help="numbers instead of pieces")] = False,
-) -> None:
-    """Print the pieces of each line, separated by spaces."""
-    from transformer_mt.data.tokenizer import Tokenizer
-
-    tokenizer = Tokenizer.load(model_path)
-    for line in _input_lines(text, None):
-        row = tokenizer.encode([line])[0]
-        print(*(row if ids else tokenizer.pieces(row)))
-
-
-@tokenizer_app.command("decode")
-def tokenizer_decode(
-    model_path: Annotated[Path, typer.Argument(help="a .model file")],
-    text: Annotated[list[str] | None, typer.Argument(help="lines of ids")] = None,
-) -> None:
-    """Print the text of each line of ids."""
-    from transformer_mt.data.tokenizer import Tokenizer
-
-    tokenizer = Tokenizer.load(model_path)
-    for line in _input_lines(text, None):
-        try:
-            row = [int(number) for number in line.split()]
-        except ValueError as error:
-            raise DataError(f"{line[:40]!r}: expected ids, whole numbers with spaces") from error
-        if any(not 0 <= number < tokenizer.vocab_size for number in row):
-            raise DataError(f"{line[:40]!r}: ids run from 0 to {tokenizer.vocab_size - 1}")
-        print(tokenizer.decode([row])[0])
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
-
-
-def _model_path(model: Path | None) -> Path:
-    from transformer_mt.run_dir import find_model
-
-    return find_model(model)
-
-
-def _load_translator(model: Path | None, *, precision: str = "auto") -> "Translator":
-    from transformer_mt.inference.translator import Translator
-
-    return Translator.load(_model_path(model), precision=precision)
-
-
-def _input_lines(texts: list[str] | None, path: Path | None) -> Iterator[str]:
-    """Arguments, or a file's lines, or those of standard input."""
-    if texts and path:
-        raise TmtError("give texts or --input FILE, not both")
-    if texts:
-        return (line for text in texts for line in text.split("\n"))
-    from transformer_mt.data.corpus import split_lines, split_stream
-
-    return split_lines(path) if path else split_stream(sys.stdin.buffer, "standard input")
-
-
-def _chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
-    chunk: list[str] = []
-    for line in lines:
-        chunk.append(line)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
-
-
-def _write_lines(lines: Iterator[str], path: Path | None) -> None:
-    """Print lines as they come, or put all of them into a file at once, at the end."""
-    if path is None:
-        for line in lines:
-            print(line, flush=True)
-        return
-    from transformer_mt.files import writing
-
-    with writing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in lines)
+                say(f"pictures and page: {out_dir}")
 
 
 def _render_tree(value: Any, indent: int = 0) -> str:

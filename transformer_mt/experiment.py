@@ -14,11 +14,15 @@ import torch
 
 from transformer_mt.config import Config, load_config
 from transformer_mt.data.batching import collate, plan_epoch
-from transformer_mt.data.clean import read_clean, test_names
 from transformer_mt.data.dataset import EncodedCorpus
+from transformer_mt.data.epochs import Sampling, epoch_corpora
+from transformer_mt.data.local import Local, obtain_sources
+from transformer_mt.data.shards import count_workers
 from transformer_mt.data.tokenizer import PAD_ID
 from transformer_mt.errors import TmtError
 from transformer_mt.files import fingerprint, remove, write_text
+from transformer_mt.inference.direction import both_directions
+from transformer_mt.inference.evaluation import EvaluationSet, read_dev_sets, read_test_sets
 from transformer_mt.inference.metrics import Score, Scorer
 from transformer_mt.inference.translator import Translator
 from transformer_mt.model.transformer import Transformer
@@ -60,16 +64,15 @@ def train_experiment(cfg: Config, run: Run, *, fresh: bool, say: Say) -> Result:
     keep_memory()
     run.directory.mkdir(parents=True, exist_ok=True)
     with _only_process_in(run.directory):
-        for leftover in list(
-            run.directory.rglob(".*.tmp")
-        ):  # of a killed process; we hold the lock
+        for leftover in list(run.directory.rglob(".*.tmp")):  # of a process that was killed
             remove(leftover)
         if fresh:
             for path in (run.checkpoints_dir, run.metrics_path, run.model_dir):
                 remove(path)
-        store = _store(cfg, run)
+        local = obtain_sources(cfg, say)
+        store = _store(cfg, local, run)
         store.check_identity()  # before any stage replaces what the old run was made of
-        prepared = prepare(cfg, run, say)
+        prepared = prepare(cfg, local, run, say)
         write_text(run.config_path, cfg.to_yaml())
         trainer, outcome = _train(cfg, run, prepared, store, say)
         if outcome.stopped_by == "signal":
@@ -77,12 +80,12 @@ def train_experiment(cfg: Config, run: Run, *, fresh: bool, say: Say) -> Result:
         return Result(run, outcome, _finish(cfg, run, prepared, trainer, outcome, say))
 
 
-def _store(cfg: Config, run: Run) -> CheckpointStore:
+def _store(cfg: Config, local: Local, run: Run) -> CheckpointStore:
     """The checkpoints of the run, which belong to one model, one corpus and one seed."""
     identity = {
         "model": cfg.model.model_dump(),
-        "tokenizer": cfg.tokenizer.model_dump(),
-        "corpus": fingerprints(cfg)[2],
+        "tokenizer": cfg.tokenizer.model_dump(exclude={"sampling"}),
+        "corpus": fingerprints(cfg, local)[2],
         "seed": cfg.seed,
     }
     return CheckpointStore(run.checkpoints_dir, identity)
@@ -95,25 +98,30 @@ def _train(
     dtype = choose_precision(cfg.train.precision, device)
     seed_all(cfg.seed, "initial weights")
     model = build_model(cfg, prepared.tokenizers).to(device)
-    trainer = Trainer(
-        cfg,
-        model,
-        prepared.train,
-        store,
-        dtype=dtype,
-        validate=_validation(cfg, run, prepared, model),
+    sampling = Sampling(
+        run.encoded_dir / "train",
+        prepared.tokenizers,
+        cfg.tokenizer.type,
+        cfg.tokenizer.sampling,
+        cfg.seed,
+        cfg.data.max_length,
     )
-    trainer.resume(say)
-    _announce(cfg, prepared, model, device, dtype, trainer, say)
-    tensorboard_dir = run.directory / "tensorboard" if cfg.train.tensorboard else None
-    log = TrainingLog(
-        run.metrics_path,
-        resume_update=trainer.progress.update,
-        max_updates=cfg.train.max_updates,
-        tensorboard_dir=tensorboard_dir,
-    )
-    with log, stop_on_signals() as stop:
-        outcome = trainer.run(log, stop)
+    epochs_dir = run.encoded_dir / "epochs"
+    workers = count_workers(cfg.data.workers)
+    with epoch_corpora(prepared.train, sampling, epochs_dir, workers=workers, say=say) as corpus_of:
+        validate = _validation(cfg, run, prepared, model)
+        trainer = Trainer(cfg, model, corpus_of, store, dtype=dtype, validate=validate)
+        trainer.resume(say)
+        _announce(cfg, prepared, model, device, dtype, trainer, say)
+        tensorboard_dir = run.directory / "tensorboard" if cfg.train.tensorboard else None
+        log = TrainingLog(
+            run.metrics_path,
+            resume_update=trainer.progress.update,
+            max_updates=cfg.train.max_updates,
+            tensorboard_dir=tensorboard_dir,
+        )
+        with log, stop_on_signals() as stop:
+            outcome = trainer.run(log, stop)
     if log.records:
         write_curves(log.records, run.curves_path)
     return trainer, outcome
@@ -137,8 +145,9 @@ def _announce(
         f"  peak lr {cfg.train.peak_lr(cfg.model.d_model):.2e} after {cfg.train.warmup_updates} "
         f"updates of about {cfg.train.tokens_per_update} target tokens"
     )
-    if note := Scorer(cfg.languages.tgt).note:
-        say(f"  {note}")
+    for direction in both_directions(cfg.languages):
+        if note := Scorer(direction.tgt).note:
+            say(f"  {note}")
     if trainer.progress.update:
         say(f"  going on after update {trainer.progress.update}")
 
@@ -157,16 +166,23 @@ def baseline_losses(corpus: EncodedCorpus, vocab_size: int) -> tuple[float, floa
 def _validation(
     cfg: Config, run: Run, prepared: Prepared, model: Transformer
 ) -> Callable[[], dict[str, float]]:
-    """A function that scores the current weights on dev: loss, BLEU and chrF, greedily."""
+    """A function that scores the current weights on dev: loss, BLEU and chrF, greedily.
+
+    With both directions the scores are the means of the two, which are told too: `bleu.zh-en`.
+    """
     translator = Translator(model, prepared.tokenizers, cfg)
-    scorer = Scorer(cfg.languages.tgt)
-    srcs, refs = read_clean(run.clean_dir, "dev")
+    dev_sets = read_dev_sets(run.clean_dir, cfg.languages)
 
     def validate() -> dict[str, float]:
-        hyps = [translation.text for translation in translator.translate(srcs, beam=1)]
-        scores = scorer.score(hyps, refs, ("bleu", "chrf"))
-        loss = dev_loss(model, prepared.dev, cfg.train.max_tokens)
-        return {"loss": loss, **{name: score.score for name, score in scores.items()}}
+        values = {"loss": dev_loss(model, prepared.dev, cfg.train.max_tokens)}
+        scores = [_score(translator, dev, beam=1)[0] for dev in dev_sets]
+        for metric in ("bleu", "chrf"):
+            values[metric] = sum(score[metric].score for score in scores) / len(scores)
+        if len(dev_sets) > 1:
+            for dev, score in zip(dev_sets, scores, strict=True):
+                direction = dev.name.removeprefix("dev.")
+                values |= {f"{metric}.{direction}": s.score for metric, s in score.items()}
+        return values
 
     return validate
 
@@ -208,7 +224,10 @@ def _finish(
     weights, chosen = _choose_weights(cfg, trainer, say)
     load_weights(trainer.model, weights)
     translator = Translator(trainer.model.eval(), prepared.tokenizers, cfg)
-    scores = {name: score_test(translator, run, name) for name in test_names(run.clean_dir)}
+    scores = {
+        test.name: score_test(translator, run, test)
+        for test in read_test_sets(run.clean_dir, cfg.languages)
+    }
     metadata = {
         "name": cfg.name,
         "finished": finished,
@@ -224,7 +243,7 @@ def _finish(
         "data": {
             "fingerprint": prepared.fingerprint,
             "train": [str(source) for source in cfg.data.train],
-            "train_pairs": len(prepared.train),
+            "train_pairs": len(prepared.train) // len(both_directions(cfg.languages)),
         },
         "decode": cfg.decode.model_dump(),
         "scores": {
@@ -258,12 +277,19 @@ def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[dict[str, 
     return (weights, average) if better else (store.weights(progress.best_update), best)
 
 
-def score_test(translator: Translator, run: Run, name: str) -> dict[str, Score]:
+def score_test(translator: Translator, run: Run, test: EvaluationSet) -> dict[str, Score]:
     """Translate a test set of the run with the configured beam, keep the output, score it."""
-    srcs, refs = read_clean(run.clean_dir, f"test.{name}")
-    hyps = [translation.text for translation in translator.translate(srcs)]
-    write_text(run.translations_dir / f"{name}.txt", "".join(f"{hyp}\n" for hyp in hyps))
-    return Scorer(translator.cfg.languages.tgt).score(hyps, refs, ("bleu", "chrf"))
+    scores, hyps = _score(translator, test)
+    write_text(run.translations_dir / f"{test.name}.txt", "".join(f"{hyp}\n" for hyp in hyps))
+    return scores
+
+
+def _score(
+    translator: Translator, test: EvaluationSet, *, beam: int | None = None
+) -> tuple[dict[str, Score], list[str]]:
+    """BLEU and chrF of a set, and its translations."""
+    hyps = [found.text for found in translator.translate(test.srcs, to=test.tgt, beam=beam)]
+    return Scorer(test.tgt).score(hyps, test.refs, ("bleu", "chrf")), hyps
 
 
 def average_run(run: Run, out_dir: Path, n_last: int) -> list[int]:

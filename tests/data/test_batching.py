@@ -100,6 +100,19 @@ def test_a_plan_is_a_function_of_seed_and_epoch() -> None:
     assert order(5, 1) != order(1, 5), "seed and epoch are not added up"
 
 
+def test_a_plan_of_some_rows_holds_them_as_often_as_they_are_named() -> None:
+    src, tgt = caption_lengths(2000)
+    rows = np.random.default_rng(3).integers(0, 2000, 3000)
+    plan = make_plan(src, tgt, rows=rows)
+    assert sorted(i for batch in plan.batches() for i in batch.tolist()) == sorted(rows.tolist())
+    for batch in plan.batches():
+        assert len(batch) * max(src[batch].max(), tgt[batch].max()) <= 1000
+    every = make_plan(src, tgt, rows=np.arange(2000))
+    for name, array in every.__dict__.items():
+        assert np.array_equal(array, getattr(make_plan(src, tgt), name)), name
+    assert len(make_plan(src, tgt, rows=rows[:0])) == 0
+
+
 def test_epochs_compose_batches_anew_and_in_another_order() -> None:
     src, tgt = caption_lengths(5000)
     first, second = (make_plan(src, tgt, epoch=epoch) for epoch in (0, 1))

@@ -1,5 +1,7 @@
-"""The encoded corpus: what was written is what is read, and damage is noticed."""
+"""The encoded corpus: what was written is what is read, in any pieces, and damage is noticed."""
 
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -9,6 +11,7 @@ import pytest
 
 from transformer_mt.data import dataset
 from transformer_mt.data.dataset import encode_corpus, open_corpus
+from transformer_mt.data.tags import Tagging
 from transformer_mt.data.tokenizer import EOS_ID, Tokenizer
 from transformer_mt.errors import DataError, TmtError
 
@@ -31,7 +34,22 @@ def byte_tokenizers(src: int = 300, tgt: int = 300) -> tuple[Tokenizer, Tokenize
 
 def write(out_dir: Path, pairs: Any = PAIRS, **changes: Any) -> Any:
     settings = {"tokenizers": byte_tokenizers(), "max_length": None, **changes}
-    return encode_corpus(pairs, settings["tokenizers"], out_dir, max_length=settings["max_length"])
+    return encode_corpus(pairs, settings.pop("tokenizers"), out_dir, **settings)
+
+
+def read(directory: Path) -> tuple[list[list[int]], list[list[int]]]:
+    """All rows of both sides, without EOS, which each must end with."""
+    corpus = open_corpus(directory)
+    sides = []
+    for side in (corpus.src, corpus.tgt):
+        rows = [side.sentence(i) for i in range(len(corpus))]
+        assert all(row[-1] == EOS_ID for row in rows)
+        sides.append([row[:-1] for row in rows])
+    return sides[0], sides[1]
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 @pytest.mark.parametrize(
@@ -69,15 +87,103 @@ def test_pieces_of_the_stream_make_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs = [("a" * (i % 7), "b" * (i % 5)) for i in range(100)]
+    sources = np.arange(100, dtype=np.uint16) % 3
     files = []
-    for chunk in (10_000, 7):
+    for chunk, shard in ((10_000, 10_000), (7, 10_000), (7, 30), (10_000, 1)):
         monkeypatch.setattr(dataset, "CHUNK", chunk)
-        write(tmp_path / str(chunk), iter(pairs), max_length=5)
-        files.append({p.name: p.read_bytes() for p in (tmp_path / str(chunk)).iterdir()})
-    assert files[0] == files[1]
+        monkeypatch.setattr(dataset, "SHARD", shard)
+        out_dir = tmp_path / f"{chunk}-{shard}"
+        tagging = Tagging(sources=((), (7,), ()))
+        write(out_dir, iter(pairs), max_length=5, tagging=tagging, sources=sources)
+        files.append(contents(out_dir))
+    assert all(other == files[0] for other in files[1:])
     assert set(files[0]) == {
-        "src.ids", "tgt.ids", "src.offsets.npy", "tgt.offsets.npy", "report.json",
+        "src.ids", "tgt.ids", "src.offsets.npy", "tgt.offsets.npy", "sources.npy", "report.json",
     }  # fmt: skip
+
+
+def test_processes_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset, "SHARD", 30)
+    pairs = [("a" * (i % 7), "b" * (i % 5)) for i in range(100)]
+    for workers in (1, 2):
+        write(tmp_path / str(workers), pairs, max_length=5, workers=workers)
+    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+
+
+class Deadly(ByteTokenizer):
+    """Kills the process that meets an x."""
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        if "x" in texts:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().encode(texts)
+
+
+class Counting(ByteTokenizer):
+    """Knows what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(300)
+        self.seen: list[str] = []
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        self.seen += texts
+        return super().encode(texts)
+
+
+def test_shards_that_were_finished_before_a_death_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset, "SHARD", 10)
+    pairs = [("a" * i, "b") for i in range(30)]
+    deadly = cast(tuple[Tokenizer, Tokenizer], (Deadly(300), Deadly(300)))
+    shards_dir = tmp_path / "shards"
+    with pytest.raises(DataError, match="killed, most likely for want of memory"):
+        write(
+            tmp_path / "train", [*pairs[:-1], ("x", "b")], tokenizers=deadly, workers=2,
+            shards_dir=shards_dir,
+        )  # fmt: skip
+    assert not (tmp_path / "train").exists()
+    done = {path.name for path in shards_dir.iterdir()}
+    assert done and done < {"000000.npz", "000001.npz", "000002.npz"}
+    counting = Counting()
+    tokenizers = cast(tuple[Tokenizer, Tokenizer], (counting, ByteTokenizer(300)))
+    write(tmp_path / "train", pairs, tokenizers=tokenizers, shards_dir=shards_dir)
+    assert len(counting.seen) == 10 * (3 - len(done))
+    write(tmp_path / "at_once", pairs)
+    assert contents(tmp_path / "train") == contents(tmp_path / "at_once")
+    assert not shards_dir.exists()
+
+
+def test_tags_stand_before_the_source_and_count_for_no_limit(tmp_path: Path) -> None:
+    """By source of the pair; the target has none."""
+    pairs = [("abc", "d"), ("ef", "g"), ("abcd", "d"), ("h", "i")]
+    tokenizers = byte_tokenizers()
+    sources = np.array([0, 1, 1, 1], dtype=np.uint16)
+    tagging = Tagging(directions=((7,),), sources=((), (8, 9)))
+    report = write(tmp_path / "train", pairs, max_length=3, tagging=tagging, sources=sources)
+    a, b, c = tokenizers[0].encode(["abc", "ef", "h"])
+    src, tgt = read(tmp_path / "train")
+    assert src == [[7, *a], [7, 8, 9, *b], [7, 8, 9, *c]]
+    assert tgt == tokenizers[1].encode(["d", "g", "i"])
+    assert (report.kept, report.too_long) == (3, 1)
+    assert np.array_equal(open_corpus(tmp_path / "train").sources, [0, 1, 1])  # type: ignore[arg-type]
+
+
+def test_with_two_directions_each_pair_makes_two_rows(tmp_path: Path) -> None:
+    pairs = [("abc", "d"), ("too long", "x"), ("", "fg")]
+    tagging = Tagging(directions=((7,), (8,)), sources=((), (9,)))
+    sources = np.array([1, 0, 0], dtype=np.uint16)
+    report = write(tmp_path / "train", pairs, max_length=3, tagging=tagging, sources=sources)
+    abc, d, fg = byte_tokenizers()[0].encode(["abc", "d", "fg"])
+    src, tgt = read(tmp_path / "train")
+    assert src == [[7, 9, *abc], [8, 9, *d], [7], [8, *fg]]
+    assert tgt == [d, abc, fg, []]
+    assert (report.kept, report.too_long) == (2, 1)
+    assert np.array_equal(open_corpus(tmp_path / "train").sources, [1, 1, 0, 0])  # type: ignore[arg-type]
+    write(tmp_path / "dev", pairs, tagging=tagging)
+    assert read(tmp_path / "dev")[0][0] == [7, *abc], "dev is from no source"
+    assert open_corpus(tmp_path / "dev").sources is None
 
 
 @pytest.mark.parametrize(
@@ -141,6 +247,6 @@ def test_a_write_error_is_said_with_its_cause(
     tmp_path: Path, limit_file_size: Callable[[int], None]
 ) -> None:
     limit_file_size(1000)
-    with pytest.raises(TmtError, match="train: cannot be written: File too large"):
+    with pytest.raises(TmtError, match="npz: cannot be written: File too large"):
         write(tmp_path / "train", [("a" * 5000, "b")])
     assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,6 @@
 """Tokenizer: what goes in comes out, nothing a user writes becomes a control id, errors say how."""
 
+import io
 import random
 import re
 from pathlib import Path
@@ -206,7 +207,7 @@ def test_same_text_same_bytes(kind: Literal["bpe", "unigram"], tmp_path: Path) -
 def test_large_corpora_are_sampled_with_the_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokenizer_file, "MAX_SENTENCES", 20)
+    monkeypatch.setattr(tokenizer_file, "MAX_CHARACTERS", 1000)
     models = []
     for seed in (1, 1, 2):
         _train(_ENGLISH, tmp_path / "t", ["en"], vocab_size=300, seed=seed)
@@ -214,17 +215,78 @@ def test_large_corpora_are_sampled_with_the_seed(
     assert models[0] == models[1] != models[2]
 
 
-def test_the_sample_is_uniform_and_of_the_right_size() -> None:
-    texts = [str(i) for i in range(10)]
-    counts = dict.fromkeys(texts, 0)
-    for seed in range(2000):
-        drawn = tokenizer_file._draw(iter(texts), 3, seed)
-        assert len(set(drawn)) == 3
+def test_the_sample_is_uniform_in_order_and_of_the_right_size() -> None:
+    texts = [str(i) * (1 + i % 3) for i in range(10)] * 10
+    size = sum(map(len, texts))
+    counts = [0] * len(texts)
+    n_draws = 1000
+    for seed in range(n_draws):
+        drawn = tokenizer_file._draw(iter(texts), size // 2, seed)
+        assert size / 4 < sum(map(len, drawn)) <= size // 2
+        positions, after = [], 0
         for text in drawn:
-            counts[text] += 1
-    # Expected 600 each, standard deviation 20: five of them is 100.
-    assert all(500 < count < 700 for count in counts.values())
-    assert tokenizer_file._draw(iter(texts), 10, 1) == texts
+            after = texts.index(text, after) + 1
+            positions.append(after - 1)
+        assert len(positions) == len(drawn), "the order is that of the stream"
+    marked = [f"{i:02}" for i in range(100)]
+    for seed in range(n_draws):
+        for text in tokenizer_file._draw(iter(marked), 100, seed):
+            counts[int(text)] += 1
+    # Each is drawn with the same chance; the standard deviation of a count is at most 16.
+    assert max(counts) - min(counts) < 8 * 16
+    assert tokenizer_file._draw(iter(texts), size, 1) == texts, "all of it, if it is small enough"
+
+
+TAGS = ["<2en>", "<2zh>", "<bt>"]
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def tagged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    path = tmp_path_factory.mktemp("tagged") / "t.model"
+    cfg = TokenizerConfig(type=request.param, vocab_size=340)
+    return train_tokenizer(_CHINESE + _ENGLISH, path, cfg, ["zh", "en"], seed=1, tags=TAGS)
+
+
+def test_tags_are_pieces_of_their_own_within_the_vocabulary(
+    tagged: Tokenizer, english: Tokenizer
+) -> None:
+    assert tagged.vocab_size == 340
+    assert list(tagged.tags) == TAGS
+    assert tagged.pieces(tagged.tags.values()) == TAGS
+    assert english.tags == {}
+
+
+@pytest.mark.parametrize("text", ["<bt>", "<2en> The girl", "a<bt>b <2zh>", "<bt", "动物<bt>。"])
+def test_text_that_spells_a_tag_is_text(tagged: Tokenizer, text: str) -> None:
+    (ids,) = tagged.encode([text])
+    assert not set(tagged.tags.values()) & set(ids)
+    assert tagged.decode([ids]) == [text]
+
+
+def test_decoding_leaves_tags_out(tagged: Tokenizer) -> None:
+    (ids,) = tagged.encode(["The old girl"])
+    assert tagged.decode([[tagged.tags["<2en>"], tagged.tags["<bt>"], *ids]]) == ["The old girl"]
+
+
+def test_a_tokenizer_without_tags_is_what_it_was_before_there_were_any(tmp_path: Path) -> None:
+    cfg = TokenizerConfig(vocab_size=300)
+    train_tokenizer(_ENGLISH, tmp_path / "none", cfg, ["en"], seed=1, tags=[])
+    plain = tokenizer_file._options(cfg, 300, ["en"], [])
+    del plain["control_symbols"]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(_ENGLISH), model_writer=model, **plain
+    )
+    assert (tmp_path / "none").read_bytes() == model.getvalue()
+
+
+def test_text_pieces_are_those_that_stand_for_text(tagged: Tokenizer) -> None:
+    pieces = tagged.text_pieces()
+    assert not {PAD_ID, UNK_ID, BOS_ID, EOS_ID, *tagged.tags.values()} & set(pieces)
+    assert "<0x41>" not in {piece for piece, _ in pieces.values()}
+    assert len(pieces) == 340 - 4 - 3 - 256
+    for ids in tagged.encode(_ENGLISH + _CHINESE):
+        assert set(ids) <= set(pieces)
 
 
 def test_load_gives_the_same_tokenizer(chinese: Tokenizer, tmp_path: Path) -> None:

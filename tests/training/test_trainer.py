@@ -3,6 +3,7 @@
 import io
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,12 @@ from transformer_mt.runtime import StopRequest
 from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.log import TrainingLog
 from transformer_mt.training.loss import OutputLoss
-from transformer_mt.training.trainer import MAX_SKIPPED_IN_A_ROW, Outcome, Trainer
+from transformer_mt.training.trainer import (
+    MAX_SKIPPED_IN_A_ROW,
+    CorpusOf,
+    Outcome,
+    Trainer,
+)
 
 VOCAB = 20
 CLOCK = ("minutes", "eta_minutes", "tgt_tokens_per_s")  # what may differ between equal runs
@@ -33,9 +39,9 @@ def encoded_side(rows: list[list[int]]) -> EncodedSide:
     return EncodedSide(ids, np.cumsum([0, *(len(row) + 1 for row in rows)]))
 
 
-def copy_corpus(n: int) -> EncodedCorpus:
+def copy_corpus(n: int, seed: int = 0) -> EncodedCorpus:
     """The target is the source."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed)
     rows = [random.integers(4, VOCAB, length).tolist() for length in random.integers(2, 7, n)]
     return EncodedCorpus(encoded_side(rows), encoded_side(rows))
 
@@ -43,7 +49,9 @@ def copy_corpus(n: int) -> EncodedCorpus:
 CORPUS = copy_corpus(400)
 
 
-def make_config(*, dropout: float = 0.1, **train: Any) -> Config:
+def make_config(
+    *, dropout: float = 0.1, weights: tuple[float, ...] = (1.0,), **train: Any
+) -> Config:
     settings = {
         "max_tokens": 100, "tokens_per_update": 300, "max_updates": 20, "warmup_updates": 5,
         "lr": 3e-3, "validate_every": 5, "log_every": 1, "patience": None, "metric": "loss",
@@ -53,7 +61,7 @@ def make_config(*, dropout: float = 0.1, **train: Any) -> Config:
         {
             "name": "copy",
             "languages": {"src": "zh", "tgt": "en"},
-            "data": {"train": [{"demo": True}]},
+            "data": {"train": [{"demo": True, "weight": weight} for weight in weights]},
             "model": {
                 "d_model": 32, "heads": 4, "ffn": 64, "encoder_layers": 1, "decoder_layers": 1,
                 "dropout": dropout,
@@ -87,6 +95,7 @@ class Session:
         dtype: torch.dtype = torch.float32,
         seed: int = 1,
         scores: Callable[[int], dict[str, float]] | None = None,
+        corpus_of: CorpusOf | None = None,
     ) -> None:
         torch.manual_seed(seed)
         model_cfg = cfg.model.model_copy(update={"tie_embeddings": "all"})
@@ -99,7 +108,7 @@ class Session:
         self.trainer = Trainer(
             cfg,
             self.model,
-            CORPUS,
+            corpus_of or (lambda epoch: CORPUS),
             CheckpointStore(directory / "checkpoints", {}),
             dtype=dtype,
             validate=self._validate,
@@ -198,6 +207,66 @@ def test_twenty_updates_equal_ten_and_ten_more(tmp_path: Path, dtype: torch.dtyp
     assert second.records() == whole.records()
     assert [r["update"] for r in whole.records() if r["event"] == "train"] == list(range(1, 21))
     assert whole.trainer.progress.epoch > 0, "an epoch must have ended on the way"
+
+
+MIXED = replace(CORPUS, sources=(np.arange(400) % 4 == 0).astype(np.uint16))
+
+
+def test_resume_is_exact_with_weights_and_a_corpus_of_each_epoch_s_own(tmp_path: Path) -> None:
+    """A stop after any update, also at the edges of epochs."""
+    cfg = make_config(weights=(0.4, 2.5), max_updates=24)
+    asked: list[int] = []
+
+    def corpus_of(epoch: int) -> EncodedCorpus:
+        asked.append(epoch)
+        return replace(copy_corpus(400, seed=epoch), sources=MIXED.sources)
+
+    whole = Session(tmp_path / "whole", cfg, corpus_of=corpus_of)
+    whole.run()
+    n_epochs = whole.trainer.progress.epoch + 1
+    assert asked == list(range(n_epochs)) and n_epochs > 3
+    for update in (1, 6, 7, 8, 9, 15):
+        directory = tmp_path / str(update)
+        first = Session(directory, cfg, corpus_of=corpus_of)
+        first.at(update, first.request_stop)
+        first.run()
+        second = Session(directory, cfg, seed=99, corpus_of=corpus_of)
+        assert second.trainer.progress.update == update
+        second.run()
+        assert_same_state(second, whole)
+        assert second.records() == whole.records()
+
+
+def test_an_epoch_holds_the_rows_that_weights_say(tmp_path: Path) -> None:
+    session = Session(tmp_path, make_config(weights=(0.5, 3)), corpus_of=lambda epoch: MIXED)
+    session.trainer.corpus = MIXED
+    counts = np.zeros(400, dtype=int)
+    for epoch in (0, 1):
+        for batch in session.trainer.plan(epoch).batches():
+            np.add.at(counts, batch, 1)
+    assert MIXED.sources is not None
+    assert set(counts[MIXED.sources == 0]) == {1}, "one half, then the other"
+    assert set(counts[MIXED.sources == 1]) == {6}
+
+
+def test_weights_of_one_change_nothing(tmp_path: Path) -> None:
+    plain = Session(tmp_path / "plain", make_config())
+    weighted = Session(
+        tmp_path / "weighted", make_config(weights=(1, 1)), corpus_of=lambda epoch: MIXED
+    )
+    plain.run()
+    weighted.run()
+    assert_same_state(weighted, plain)
+    assert weighted.records() == plain.records()
+
+
+def test_an_epoch_without_a_row_is_passed_over(tmp_path: Path) -> None:
+    lonely = replace(copy_corpus(3), sources=np.zeros(3, dtype=np.uint16))
+    cfg = make_config(weights=(0.1,), max_updates=2)
+    session = Session(tmp_path, cfg, corpus_of=lambda epoch: lonely)
+    progress = session.run().progress
+    assert progress.update == 2
+    assert progress.epoch == 6, "0.3 rows an epoch: the first in epoch 3, the second in epoch 6"
 
 
 @pytest.mark.parametrize("update", [1, 7, 10, 19])
@@ -396,6 +465,7 @@ def test_micro_batches_do_not_decide_the_update(tmp_path: Path) -> None:
     losses: list[float] = []
     for micro_batches in ([list(range(40))], [[i] for i in range(40)]):
         session = Session(tmp_path / str(len(norms)), make_config(dropout=0.0))
+        session.trainer.corpus = CORPUS
         indices = [np.array(batch) for batch in micro_batches]
         loss, norm, n_tokens = session.trainer._update(1, indices, 1e-3)
         norms.append(norm)

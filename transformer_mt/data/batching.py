@@ -1,8 +1,8 @@
-"""Which sentences make which update, as a pure function of (lengths, seed, epoch).
+"""Which sentences make which update, as a pure function of (lengths, rows, seed, epoch).
 
-Comes in: the token counts of every pair. Goes out: an `EpochPlan` of updates, each a list of
-micro-batches, and padded `Batch`es. An update is defined here and not by the hardware; this file
-knows nothing of models or devices.
+Comes in: the token counts of every pair, and the rows that the epoch holds. Goes out: an
+`EpochPlan` of updates, each a list of micro-batches, and padded `Batch`es. An update is defined
+here and not by the hardware; this file knows nothing of models or devices.
 """
 
 from collections.abc import Iterator
@@ -61,6 +61,7 @@ def plan_epoch(
     src_lengths: Indices,
     tgt_lengths: Indices,
     *,
+    rows: Indices | None = None,
     max_tokens: int,
     tokens_per_update: int,
     seed: int,
@@ -70,10 +71,15 @@ def plan_epoch(
 
     Args:
         src_lengths, tgt_lengths: (n,) tokens per sentence, EOS included.
+        rows: the sentences of the epoch, repeats allowed; None: every sentence once.
         max_tokens: bound of sentences × longest side for one micro-batch, padding counted. A single
             sentence that is longer stands alone.
         tokens_per_update: real target tokens of one update, met on average.
     """
+    if rows is not None:
+        if not len(rows):
+            return EpochPlan(rows, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
+        src_lengths, tgt_lengths = src_lengths[rows], tgt_lengths[rows]
     random = np.random.default_rng([seed, epoch])
     by_length = _sort_by_length(src_lengths, tgt_lengths, random)
     starts = _cut(src_lengths[by_length], tgt_lengths[by_length], max_tokens, tokens_per_update)
@@ -89,7 +95,7 @@ def plan_epoch(
     owners = (middles // tokens_per_update).astype(np.int64)
     firsts = np.flatnonzero(np.diff(owners, prepend=-1))
     update_starts = np.append(firsts, len(tokens))
-    return EpochPlan(order, batch_starts, update_starts)
+    return EpochPlan(order if rows is None else rows[order], batch_starts, update_starts)
 
 
 def _sort_by_length(src: Indices, tgt: Indices, random: np.random.Generator) -> Indices:

@@ -2,6 +2,9 @@
 
 Comes in: text, one sentence each. Goes out: a model file, and lists of ids without BOS and EOS.
 This file knows the special ids, and nothing of corpora, batches or which side a text is from.
+
+Beside the four special ids a model may have tags: pieces such as `<bt>`, which stand for no text.
+Encoding never gives one, whatever a text spells, and decoding leaves them out.
 """
 
 import logging
@@ -22,7 +25,8 @@ from transformer_mt.languages import is_unspaced
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
 
-MAX_SENTENCES = 2_000_000  # more text hardly changes the pieces, but takes memory
+# More text hardly changes the pieces, but takes memory: Chinese up to 90 bytes per character.
+MAX_CHARACTERS = 15_000_000
 MAX_SENTENCE_BYTES = 16_384
 # The scores of a unigram model depend on it, so it must not follow the number of cores.
 _THREADS = 4
@@ -59,6 +63,12 @@ class Tokenizer:
                 f"{where}: its special ids are {ids} (-1: none), but tmt needs pad {PAD_ID}, "
                 f"unk {UNK_ID}, bos {BOS_ID}, eos {EOS_ID}; make it with tmt tokenizer train"
             )
+        others = range(EOS_ID + 1, self.vocab_size)
+        self.tags: dict[str, int] = {
+            self._model.id_to_piece(i): i for i in others if self._model.is_control(i)
+        }
+        # What no translation holds, and decoding leaves out.
+        self.silent_ids = [PAD_ID, BOS_ID, *self.tags.values()]
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -85,21 +95,33 @@ class Tokenizer:
 
         No text gives a special id other than UNK_ID: a literal `</s>` is three or four characters.
         """
-        return self._model.encode([_utf8(text) for text in texts])
+        try:
+            return self._model.encode(list(texts), num_threads=1)
+        except TypeError:  # a lone surrogate
+            return self._model.encode([_utf8(text) for text in texts], num_threads=1)
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Text of each sequence; PAD_ID, BOS_ID and EOS_ID are left out, UNK_ID shows as ⁇.
+        """Text of each sequence; PAD, BOS, EOS and tags are left out, UNK_ID shows as ⁇.
 
         Raises:
             IndexError: an id is not below `vocab_size`.
         """
-        silent = {PAD_ID, BOS_ID, EOS_ID}
+        silent = {*self.silent_ids, EOS_ID}
         kept = [[int(id_) for id_ in sequence if id_ not in silent] for sequence in ids]
         return self._model.decode(kept) if kept else []
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Spelling of each id; `▁` is a space, `<0x41>` a byte."""
         return [self._model.id_to_piece(int(id_)) for id_ in ids]
+
+    def text_pieces(self) -> dict[int, tuple[str, float]]:
+        """Spelling and score of each id that stands for text: no special id, tag or byte."""
+        model = self._model
+        return {
+            id_: (model.id_to_piece(id_), model.get_score(id_))
+            for id_ in range(self.vocab_size)
+            if not (model.is_control(id_) or model.is_unknown(id_) or model.is_byte(id_))
+        }
 
     def unknown_rate(self, texts: Iterable[str]) -> float:
         """Share of pieces that are UNK, in [0, 1]: text which decoding cannot give back."""
@@ -122,17 +144,19 @@ def train_tokenizer(
     *,
     seed: int,
     side: int = 0,
+    tags: Sequence[str] = (),
 ) -> Tokenizer:
     """Learn a vocabulary and write it to `out_path`; the same call writes the same bytes.
 
     Args:
-        texts: one sentence each; at most `MAX_SENTENCES` of them, drawn with `seed`, are used.
+        texts: one sentence each; of more than `MAX_CHARACTERS` a part is used, drawn with `seed`.
         languages: canonical codes of the text; two of them for a joint vocabulary.
         side: 0 or 1, source or target: which of `cfg.vocab_sizes` counts.
+        tags: pieces that stand for no text, such as `<bt>`; they are part of the vocabulary.
     Raises:
         TokenizerError: no text, or a vocabulary size that this text cannot give.
     """
-    sentences = _draw(_usable(texts, out_path), MAX_SENTENCES, seed)
+    sentences = _draw(_usable(texts, out_path), MAX_CHARACTERS, seed)
     if not sentences:
         raise TokenizerError(
             "no text to learn a tokenizer from: all lines are blank or longer than "
@@ -145,10 +169,10 @@ def train_tokenizer(
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=map(_utf8, sentences),
             model_writer=model,
-            **_options(cfg, vocab_size, languages),
+            **_options(cfg, vocab_size, languages, tags),
         )
     except RuntimeError as error:
-        raise _training_error(error, cfg, vocab_size, text_name) from error
+        raise _training_error(error, cfg, vocab_size, text_name, len(tags)) from error
     tokenizer = Tokenizer(model.getvalue(), where=str(out_path))
     if tokenizer.vocab_size < vocab_size:
         raise TokenizerError(
@@ -161,7 +185,9 @@ def train_tokenizer(
     return tokenizer
 
 
-def _options(cfg: TokenizerConfig, vocab_size: int, languages: Sequence[str]) -> dict[str, Any]:
+def _options(
+    cfg: TokenizerConfig, vocab_size: int, languages: Sequence[str], tags: Sequence[str]
+) -> dict[str, Any]:
     """SentencePiece's settings for a vocabulary of these languages."""
     unspaced = [is_unspaced(code) for code in languages]
     coverage = cfg.character_coverage
@@ -185,6 +211,7 @@ def _options(cfg: TokenizerConfig, vocab_size: int, languages: Sequence[str]) ->
         "max_sentence_length": MAX_SENTENCE_BYTES,
         "num_threads": _THREADS,
         "minloglevel": 2,
+        "control_symbols": list(tags),
         **{"pad_id": PAD_ID, "unk_id": UNK_ID, "bos_id": BOS_ID, "eos_id": EOS_ID},
         **{"pad_piece": PAD, "unk_piece": UNK, "bos_piece": BOS, "eos_piece": EOS},
     }
@@ -206,22 +233,28 @@ def _usable(texts: Iterable[str], out_path: Path) -> Iterator[str]:
 
 
 def _draw(texts: Iterable[str], limit: int, seed: int) -> list[str]:
-    """A uniform sample of a stream (reservoir sampling); all of it if there are ≤ `limit`.
+    """A random sample of a stream, in its order; all of it if it has ≤ `limit` characters.
 
-    SentencePiece can sample too, but with a seed of its own that cannot be set.
+    Every text is as likely to be in it, whatever its length. SentencePiece can sample too, but with
+    a seed of its own that cannot be set.
     """
     generator = random.Random(seed)
-    drawn: list[str] = []
-    for n_seen, text in enumerate(texts):
-        if n_seen < limit:
-            drawn.append(text)
-        elif (place := generator.randrange(n_seen + 1)) < limit:
-            drawn[place] = text
-    return drawn
+    drawn: list[tuple[float, str]] = []
+    size, share = 0, 1.0
+    for text in texts:
+        place = generator.random()
+        if place < share:
+            drawn.append((place, text))
+            size += len(text)
+        while size > limit:
+            share *= 0.9
+            drawn = [entry for entry in drawn if entry[0] < share]
+            size = sum(len(text) for _, text in drawn)
+    return [text for _, text in drawn]
 
 
 def _training_error(
-    error: RuntimeError, cfg: TokenizerConfig, vocab_size: int, text_name: str
+    error: RuntimeError, cfg: TokenizerConfig, vocab_size: int, text_name: str, n_tags: int
 ) -> TokenizerError:
     needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
     if needed is None:
@@ -230,8 +263,8 @@ def _training_error(
     bytes_ = "the 256 bytes of tokenizer.byte_fallback, " if cfg.byte_fallback else ""
     return TokenizerError(
         f"tokenizer.vocab_size {vocab_size} is too small for {text_name}: its "
-        f"characters, {bytes_}and 4 special pieces need {least}; set tokenizer.vocab_size to "
-        f"{least} or more"
+        f"characters, {bytes_}and {4 + n_tags} special pieces need {least}; set "
+        f"tokenizer.vocab_size to {least} or more"
     )
 
 

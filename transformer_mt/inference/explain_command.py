@@ -36,10 +36,16 @@ class View:
 
 
 def attention_text(
-    translator: Translator, text: str, target: str | None, view: View, out_dir: Path | None
+    translator: Translator,
+    text: str,
+    target: str | None,
+    view: View,
+    out_dir: Path | None,
+    *,
+    to: str | None = None,
 ) -> str:
     """One map and the best next words; with `out_dir`, also all pictures and the page."""
-    maps = translator.attention(text, target)
+    maps = translator.attention(text, target, to=to)
     if out_dir is not None:
         write_pngs(maps, out_dir)
         d_model = translator.cfg.model.d_model
@@ -55,10 +61,12 @@ def attention_text(
     return f"{maps.source}\n{maps.translation}\n\n{heatmap}\n\n{render_top_words(maps)}"
 
 
-def numbers_text(translator: Translator, text: str, target: str | None, view: View) -> str:
+def numbers_text(
+    translator: Translator, text: str, target: str | None, view: View, *, to: str | None = None
+) -> str:
     """Q, K, scores, scaled scores, weights and output of one head; the means stand for head 1."""
     layer, head = (1 if choice == "mean" else choice for choice in (view.layer, view.head))
-    src_ids, tgt_ids = translator.forced_ids(text, target)
+    src_ids, tgt_ids = translator.forced_ids(text, target, to=to)
     tgt_in_ids = [BOS_ID, *tgt_ids]
     numbers = head_numbers(
         translator.model,
@@ -84,11 +92,13 @@ def example_text(name: str) -> str:
     return render_example(name)
 
 
-def contrast_text(translator: Translator, path: Path, *, n_failures: int = 5) -> str:
+def contrast_text(
+    translator: Translator, path: Path, *, to: str | None = None, n_failures: int = 5
+) -> str:
     """Accuracy on a contrast set, and some of the sentences that the model gets wrong."""
 
     def log_probs(srcs: list[str], tgts: list[str]) -> list[float]:
-        return [pair.log_prob for pair in translator.score_pairs(srcs, tgts)]
+        return [pair.log_prob for pair in translator.score_pairs(srcs, tgts, to=to)]
 
     result = evaluate_contrast(log_probs, read_contrast(path))
     lines = [f"{100 * result.accuracy:.1f} % of {result.n} sentences prefer the right translation"]

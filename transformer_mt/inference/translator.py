@@ -15,10 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_mt.config import Config
-from transformer_mt.data.rules import normalise
+from transformer_mt.config_data import Languages
+from transformer_mt.data.normalise import Normaliser
+from transformer_mt.data.tags import language_tag
 from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.inference.attention_maps import AttentionMaps
+from transformer_mt.inference.direction import direction_of
 from transformer_mt.inference.search import Hypothesis, beam_search, greedy_search
 from transformer_mt.inference.segment import join_translations, split_text
 from transformer_mt.model.transformer import AttentionWeights, DecoderState, Transformer
@@ -57,14 +60,15 @@ class PairScore:
 class _Stepper:
     """The Transformer as a `search.StepModel`."""
 
-    def __init__(self, model: Transformer, src: Tensor) -> None:
+    def __init__(self, model: Transformer, src: Tensor, never_written: list[int]) -> None:
         self._model = model
+        self._never_written = never_written
         self._state: DecoderState = model.start(*model.encode(src))
 
     def step(self, tokens: Tensor) -> Tensor:
         hidden = self._model.decode(tokens[:, None], self._state, incremental=True)
         log_probs = self._model.project(hidden[:, 0]).float().log_softmax(dim=-1)  # (N, V)
-        log_probs[:, [PAD_ID, BOS_ID]] = -math.inf  # never written, but part of the sum of 1
+        log_probs[:, self._never_written] = -math.inf  # but they are part of the sum of 1
         return log_probs
 
     def select_rows(self, rows: Tensor) -> None:
@@ -83,6 +87,9 @@ class Translator:
         self.model = model
         self.src_tokenizer, self.tgt_tokenizer = tokenizers
         self.cfg = cfg
+        codes, script = (cfg.languages.src, cfg.languages.tgt), cfg.data.clean.chinese_script
+        self._normalise = {code: Normaliser(code, script) for code in codes}
+        self._one_line = {code: Normaliser(code, None) for code in codes}
 
     @classmethod
     def load(cls, model_dir: Path, *, precision: str = "auto") -> "Translator":
@@ -104,6 +111,7 @@ class Translator:
         self,
         texts: Sequence[str],
         *,
+        to: str | None = None,
         beam: int | None = None,
         length_penalty: float | None = None,
         max_length_ratio: float | None = None,
@@ -112,10 +120,12 @@ class Translator:
         """Translate each text; empty texts come back empty, too long ones are split and rejoined.
 
         Args:
+            to: the language to translate into; None: the model's, or with both directions the one
+                that each text is not in.
             beam: 1 is greedy search; None takes `decode.beam` of the configuration, and so on.
             n_best: how many alternatives to return, at most `beam`.
         Raises:
-            TmtError: `n_best` exceeds `beam`.
+            TmtError: `n_best` exceeds `beam`; see `direction_of`.
         """
         decode = self.cfg.decode
         beam = decode.beam if beam is None else beam
@@ -123,13 +133,24 @@ class Translator:
             raise TmtError(f"n-best {n_best} needs a beam of at least {n_best}, found {beam}")
         alpha = decode.length_penalty if length_penalty is None else length_penalty
         ratio = decode.max_length_ratio if max_length_ratio is None else max_length_ratio
-        pieces_of = [self._split(normalise(text)) for text in texts]
+        directions = [direction_of(text, self.cfg.languages, to) for text in texts]
+        pieces_of = [self._read(*entry) for entry in zip(texts, directions, strict=True)]
         flat = [ids for pieces in pieces_of for ids in pieces]
         hypotheses = iter(self._search(flat, beam, alpha, ratio, n_best))
         return [
-            self._join(text, [next(hypotheses) for _ in pieces])
-            for text, pieces in zip(texts, pieces_of, strict=True)
+            self._join(text, direction.tgt, [next(hypotheses) for _ in pieces])
+            for text, direction, pieces in zip(texts, directions, pieces_of, strict=True)
         ]
+
+    def _read(self, text: str, direction: Languages) -> list[list[int]]:
+        """Ids of a text as the encoder reads it, in one or more pieces, each with its tags."""
+        pieces = self._split(self._normalise[direction.src](text))
+        return [[*self._tags(direction), *ids] for ids in pieces]
+
+    def _tags(self, direction: Languages) -> list[int]:
+        if not direction.bidirectional:
+            return []
+        return [self.src_tokenizer.tags[language_tag(direction.tgt)]]
 
     def _split(self, text: str) -> list[list[int]]:
         """Token ids of the text, in as many pieces as the model's length limit asks for."""
@@ -146,29 +167,30 @@ class Translator:
         parts = [part.strip() for part in split_text(text, fits)]
         return [ids for ids in self.src_tokenizer.encode(parts) if ids]
 
-    def _join(self, source: str, pieces: list[list[Hypothesis]]) -> Translation:
+    def _join(self, source: str, tgt: str, pieces: list[list[Hypothesis]]) -> Translation:
         if not pieces:
             return Translation(source, "", 0.0, True, 1, [])
         best = [n_best[0] for n_best in pieces]
-        texts = self._decode(best)
+        texts = self._decode(best, tgt)
         alternatives = []
         if len(pieces) == 1:
             alternatives = [
                 Alternative(text, hypothesis.score)
-                for text, hypothesis in zip(self._decode(pieces[0]), pieces[0], strict=True)
+                for text, hypothesis in zip(self._decode(pieces[0], tgt), pieces[0], strict=True)
             ]
         return Translation(
             source,
-            join_translations(texts, self.cfg.languages.tgt),
+            join_translations(texts, tgt),
             sum(hypothesis.score for hypothesis in best),
             all(hypothesis.complete for hypothesis in best),
             len(pieces),
             alternatives,
         )
 
-    def _decode(self, hypotheses: list[Hypothesis]) -> list[str]:
+    def _decode(self, hypotheses: list[Hypothesis], tgt: str) -> list[str]:
         """One line each: the byte pieces of a model could also spell line ends."""
-        return list(map(normalise, self.tgt_tokenizer.decode([h.ids for h in hypotheses])))
+        texts = self.tgt_tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
+        return list(map(self._one_line[tgt], texts))
 
     @torch.inference_mode()
     def _search(
@@ -179,7 +201,7 @@ class Translator:
         for indices in _batches_by_length([len(ids) for ids in sentences], BATCH_TOKENS // beam):
             src = self.pad([[*sentences[i], EOS_ID] for i in indices])
             limits = [math.ceil(ratio * len(sentences[i])) + LENGTH_MARGIN for i in indices]
-            stepper = _Stepper(self.model, src)
+            stepper = _Stepper(self.model, src, self.tgt_tokenizer.silent_ids)
             if beam == 1:
                 best = greedy_search(
                     stepper, limits, bos_id=BOS_ID, eos_id=EOS_ID, alpha=alpha, device=self.device
@@ -201,10 +223,12 @@ class Translator:
         return results
 
     @torch.inference_mode()
-    def score_pairs(self, srcs: Sequence[str], tgts: Sequence[str]) -> list[PairScore]:
-        """Log-probability of each target given its source."""
-        src_ids = [[*ids, EOS_ID] for ids in self.src_tokenizer.encode(list(map(normalise, srcs)))]
-        tgt_ids = [[*ids, EOS_ID] for ids in self.tgt_tokenizer.encode(list(map(normalise, tgts)))]
+    def score_pairs(
+        self, srcs: Sequence[str], tgts: Sequence[str], *, to: str | None = None
+    ) -> list[PairScore]:
+        """Log-probability of each target given its source; `to` as for `translate`."""
+        pairs = [self._encode_pair(*pair, to) for pair in zip(srcs, tgts, strict=True)]
+        src_ids, tgt_ids = [src for src, _ in pairs], [[*tgt, EOS_ID] for _, tgt in pairs]
         lengths = [max(len(s), len(t)) for s, t in zip(src_ids, tgt_ids, strict=True)]
         results = [PairScore(0.0, 0)] * len(lengths)
         for indices in _batches_by_length(lengths, BATCH_TOKENS // 4):
@@ -220,16 +244,19 @@ class Translator:
         return results
 
     @torch.inference_mode()
-    def attention(self, text: str, target: str | None = None, *, top_k: int = 5) -> AttentionMaps:
+    def attention(
+        self, text: str, target: str | None = None, *, to: str | None = None, top_k: int = 5
+    ) -> AttentionMaps:
         """Attention of every layer and head in one teacher-forced pass.
 
         Args:
             target: what the decoder reads; None: the model's own translation.
+            to: as for `translate`.
             top_k: how many of the next pieces to keep at every step.
         Raises:
             TmtError: the text is empty, or too long for one piece.
         """
-        src_ids, tgt_ids = self.forced_ids(text, target)
+        src_ids, tgt_ids = self.forced_ids(text, target, to=to)
         weights = AttentionWeights()
         hidden = self.model(self.pad([src_ids]), self.pad([[BOS_ID, *tgt_ids]]), weights)
         probs, ids = self.model.project(hidden[0]).float().softmax(dim=-1).topk(top_k, dim=-1)
@@ -253,17 +280,20 @@ class Translator:
             top_words=top_words,
         )
 
-    def forced_ids(self, text: str, target: str | None) -> tuple[list[int], list[int]]:
+    def forced_ids(
+        self, text: str, target: str | None, *, to: str | None = None
+    ) -> tuple[list[int], list[int]]:
         """Ids of one sentence and of what the decoder is to read.
 
         Args:
             target: None: the model's own translation.
         Returns:
-            Source ids with EOS; target ids without BOS and EOS.
+            Source ids with tags and EOS; target ids without BOS and EOS.
         Raises:
             TmtError: the text is empty, or too long for one piece.
         """
-        pieces = self._split(normalise(text))
+        direction = direction_of(text, self.cfg.languages, to)
+        pieces = self._read(text, direction)
         if len(pieces) != 1:
             problem = "is empty" if not pieces else "is too long to explain in one picture"
             raise TmtError(f"the text {problem}; give one sentence")
@@ -274,8 +304,15 @@ class Translator:
             )
             tgt_ids = best.ids
         else:
-            tgt_ids = self.tgt_tokenizer.encode([normalise(target)])[0]
+            tgt_ids = self.tgt_tokenizer.encode([self._normalise[direction.tgt](target)])[0]
         return [*pieces[0], EOS_ID], tgt_ids
+
+    def _encode_pair(self, src: str, tgt: str, to: str | None) -> tuple[list[int], list[int]]:
+        """Ids as they are in training: source with tags and EOS; target without BOS and EOS."""
+        direction = direction_of(src, self.cfg.languages, to)
+        (src_ids,) = self.src_tokenizer.encode([self._normalise[direction.src](src)])
+        (tgt_ids,) = self.tgt_tokenizer.encode([self._normalise[direction.tgt](tgt)])
+        return [*self._tags(direction), *src_ids, EOS_ID], tgt_ids
 
     def pad(self, rows: list[list[int]]) -> Tensor:
         """(B, longest) int64 on the model's device, PAD_ID to the right."""

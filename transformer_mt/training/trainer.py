@@ -1,7 +1,7 @@
 """The training loop.
 
-Comes in: a model, the encoded training corpus, and a function that validates. Goes out: checkpoints
-and metrics. This file knows ids and updates; it knows no text, tokenizer or score.
+Comes in: a model, the encoded corpus of each epoch, and a function that validates. Goes out:
+checkpoints and metrics. This file knows ids and updates; it knows no text, tokenizer or score.
 """
 
 import math
@@ -16,6 +16,7 @@ import torch
 from transformer_mt.config import Config
 from transformer_mt.data.batching import EpochPlan, Indices, collate, plan_epoch
 from transformer_mt.data.dataset import EncodedCorpus
+from transformer_mt.data.mixing import epoch_rows, source_weights
 from transformer_mt.data.tokenizer import PAD_ID
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.transformer import Transformer
@@ -30,6 +31,7 @@ SAVE_EVERY_SECONDS = 600.0  # between validations, so that a crash costs minutes
 
 StopReason = Literal["max_updates", "max_minutes", "patience", "signal"]
 Validate = Callable[[], dict[str, float]]  # current weights → loss, bleu, chrf on dev
+CorpusOf = Callable[[int], EncodedCorpus]  # epoch → its corpus, with the same rows in each
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Trainer:
         self,
         cfg: Config,
         model: Transformer,
-        corpus: EncodedCorpus,
+        corpus_of: CorpusOf,
         store: CheckpointStore,
         *,
         dtype: torch.dtype,
@@ -53,14 +55,13 @@ class Trainer:
     ) -> None:
         self.cfg = cfg
         self.model = model
-        self.corpus = corpus
+        self.corpus_of = corpus_of
         self.store = store
         self.validate = validate
         self.device = model.output.weight.device
         self.optimizer = MasterAdam(model, cfg.train, dtype)
         self.output_loss = OutputLoss(cfg.train.label_smoothing, PAD_ID)
         self.progress = Progress()
-        self._lengths = corpus.src.lengths, corpus.tgt.lengths
         self._peak_lr = cfg.train.peak_lr(cfg.model.d_model)
 
     def resume(self, report: Callable[[str], None]) -> None:
@@ -78,12 +79,12 @@ class Trainer:
         meter = _Meter()
         skipped_in_a_row = 0
         reason: StopReason | None = None
-        for epoch, index, micro_batches in self._updates():
+        for epoch, index, batches in self._updates():
             if reason := self._reason_to_stop(stop):
                 break
             update = self.progress.update + 1
             lr = learning_rate(update, self._peak_lr, train.warmup_updates)
-            loss, norm, n_tokens = self._update(update, micro_batches, lr)
+            loss, norm, n_tokens = self._update(update, batches, lr)
 
             finite = math.isfinite(norm)
             skipped_in_a_row = 0 if finite else skipped_in_a_row + 1
@@ -97,7 +98,7 @@ class Trainer:
                 validated=False,
             )
             if not finite:
-                self._report_skipped(log, micro_batches, skipped_in_a_row)
+                self._report_skipped(log, batches, skipped_in_a_row)
             meter.add(loss, n_tokens)
             log.advance(update)
             if update % train.log_every == 0:
@@ -138,18 +139,24 @@ class Trainer:
         """(epoch, index in its plan, micro-batches), from where progress stands, without end."""
         epoch, first = self.progress.epoch, self.progress.next_in_epoch
         while True:
+            self.corpus = self.corpus_of(epoch)
             plan = self.plan(epoch)
+            self._updates_in_epoch = len(plan)
             for index in range(first, len(plan)):
                 yield epoch, index, plan.update(index)
             epoch, first = epoch + 1, 0
 
     def plan(self, epoch: int) -> EpochPlan:
-        train = self.cfg.train
+        """The updates of an epoch, whose corpus must be there."""
+        cfg, corpus = self.cfg, self.corpus
+        weights = source_weights(cfg.data)
         return plan_epoch(
-            *self._lengths,
-            max_tokens=train.max_tokens,
-            tokens_per_update=train.tokens_per_update,
-            seed=self.cfg.seed,
+            corpus.src.lengths,
+            corpus.tgt.lengths,
+            rows=epoch_rows(corpus.sources, weights, seed=cfg.seed, epoch=epoch),
+            max_tokens=cfg.train.max_tokens,
+            tokens_per_update=cfg.train.tokens_per_update,
+            seed=cfg.seed,
             epoch=epoch,
         )
 
@@ -198,14 +205,10 @@ class Trainer:
         left = minutes / self.progress.update * (train.max_updates - self.progress.update)
         if train.max_minutes is not None:
             left = min(left, max(0.0, train.max_minutes - minutes))
-        epoch = self.progress.epoch + self.progress.next_in_epoch / max(1, self._updates_per_epoch)
+        epoch = self.progress.epoch + self.progress.next_in_epoch / self._updates_in_epoch
         return {
             "lr": lr, "grad_norm": norm, "epoch": epoch, "minutes": minutes, "eta_minutes": left,
         }  # fmt: skip
-
-    @property
-    def _updates_per_epoch(self) -> int:
-        return round(int(self._lengths[1].sum()) / self.cfg.train.tokens_per_update)
 
     def _report_skipped(self, log: TrainingLog, batches: list[Indices], in_a_row: int) -> None:
         pairs = np.concatenate(batches)

@@ -1,0 +1,159 @@
+"""The training corpus of each epoch: always the same, or cut into sub-words anew.
+
+Comes in: the encoded corpus and the tokenizers. Goes out: a function from an epoch to its corpus,
+which has the same rows in every epoch. The corpus of an epoch is a pure function of (seed, epoch,
+row): a run that was stopped goes on with the same bytes. While an epoch is trained on, a process
+beside makes the next one. This file knows nothing of batches or models.
+"""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from transformer_mt.data.dataset import (
+    CHUNK,
+    EncodedCorpus,
+    Rows,
+    id_dtypes,
+    join_shards,
+    open_corpus,
+    pack_rows,
+    write_shard,
+)
+from transformer_mt.data.shards import _start_worker, run_shards
+from transformer_mt.data.subwords import SubwordSampler
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.files import fingerprint, remove, writing
+
+SHARD = 100_000  # rows that one process samples at a time
+
+CorpusOf = Callable[[int], EncodedCorpus]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How sub-words are drawn; see `SubwordSampler`."""
+
+    corpus_dir: Path  # the encoded corpus with the best sub-words
+    tokenizers: tuple[Tokenizer, Tokenizer]
+    kind: Literal["bpe", "unigram"]
+    strength: float  # 0: not at all
+    seed: int
+    max_length: int  # a sentence that would get longer keeps its best sub-words
+
+
+@contextmanager
+def epoch_corpora(
+    plain: EncodedCorpus, sampling: Sampling, directory: Path, *, workers: int, say: Say
+) -> Iterator[CorpusOf]:
+    """A function that gives the corpus of an epoch, for as long as the context lasts.
+
+    Args:
+        plain: what `sampling.corpus_dir` holds; with a strength of 0 every epoch has it as it is.
+        directory: where corpora of epochs go. The older ones are removed.
+        workers: processes for an epoch that training must wait for.
+    """
+    if not sampling.strength:
+        yield lambda epoch: plain
+        return
+    corpora = _SampledCorpora(plain, sampling, directory, workers, say)
+    try:
+        yield corpora.corpus
+    finally:
+        corpora.stop()
+
+
+class _SampledCorpora:
+    def __init__(
+        self, plain: EncodedCorpus, sampling: Sampling, directory: Path, workers: int, say: Say
+    ) -> None:
+        self._plain, self._sampling, self._workers, self._say = plain, sampling, workers, say
+        self._directory = directory / fingerprint(sampling.strength, sampling.seed)
+        for other in set(directory.glob("*")) - {self._directory}:
+            remove(other)  # drawn with other settings
+        self._ahead: multiprocessing.process.BaseProcess | None = None
+
+    def corpus(self, epoch: int) -> EncodedCorpus:
+        """The corpus of an epoch; the one after it is begun."""
+        if self._ahead is not None:
+            self._ahead.join()
+        place = self._directory / f"{epoch:06d}"
+        if not place.is_dir():
+            self._say(f"  epoch {epoch}: drawing sub-words")
+            sample_corpus(self._sampling, epoch, place, workers=self._workers)
+        following = self._directory / f"{epoch + 1:06d}"
+        for other in self._directory.glob("*"):
+            if not other.name.startswith((place.name, following.name)):
+                remove(other)
+        if not following.is_dir():
+            self._begin(epoch + 1, following)
+        return replace(open_corpus(place), sources=self._plain.sources)
+
+    def stop(self) -> None:
+        """End the process beside; what it has finished stays for the next start."""
+        if self._ahead is not None:
+            self._ahead.terminate()
+            self._ahead.join()
+
+    def _begin(self, epoch: int, place: Path) -> None:
+        context = multiprocessing.get_context("spawn")  # a fork would copy the state of torch
+        self._ahead = context.Process(target=_sample_beside, args=(self._sampling, epoch, place))
+        self._ahead.start()
+
+
+def sample_corpus(sampling: Sampling, epoch: int, out_dir: Path, *, workers: int) -> None:
+    """Write the corpus of an epoch; shards that were finished before are used."""
+    n_rows = len(open_corpus(sampling.corpus_dir))
+    shards_dir = out_dir.with_name(f"{out_dir.name}.shards")
+    jobs = (
+        (shards_dir / f"{start:010d}.npz", (sampling, epoch, start, min(start + SHARD, n_rows)))
+        for start in range(0, n_rows, SHARD)
+    )
+    paths = list(run_shards(jobs, _sample_shard, workers=workers))
+    with writing(out_dir) as directory:
+        directory.mkdir()
+        join_shards(paths, directory)
+    remove(shards_dir)
+
+
+def _sample_beside(sampling: Sampling, epoch: int, place: Path) -> None:
+    _start_worker()
+    os.nice(10)  # training comes first
+    sample_corpus(sampling, epoch, place, workers=1)
+
+
+def _sample_shard(job: tuple[Sampling, int, int, int], path: Path) -> None:
+    sampling, epoch, first, end = job
+    corpus = open_corpus(sampling.corpus_dir)
+    samplers = [SubwordSampler(t, sampling.kind, sampling.strength) for t in sampling.tokenizers]
+    # One seed for each sentence, from a generator of its own for each shard.
+    random = np.random.default_rng([sampling.seed, epoch, first])
+    seeds = random.integers(2**63, size=(end - first, 2))
+
+    def rows() -> Iterator[tuple[Rows, Rows]]:
+        for start in range(first, end, CHUNK):
+            chunk = range(start, min(start + CHUNK, end))
+            src, tgt = (
+                [
+                    _redraw(side.sentence(row), sampler, int(seeds[row - first, i]), sampling)
+                    for row in chunk
+                ]
+                for i, (side, sampler) in enumerate(
+                    zip((corpus.src, corpus.tgt), samplers, strict=True)
+                )
+            )
+            yield src, tgt
+
+    write_shard(path, pack_rows(rows(), id_dtypes(sampling.tokenizers)))
+
+
+def _redraw(row: list[int], sampler: SubwordSampler, seed: int, sampling: Sampling) -> list[int]:
+    drawn = sampler.sample(row, seed)
+    return row if len(drawn) > max(len(row), sampling.max_length) else drawn
