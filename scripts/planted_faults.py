@@ -35,7 +35,7 @@ from transformer_mt.data.deciding import FATES
 from transformer_mt.data.local import obtain_sources
 from transformer_mt.data.normalise import Normaliser
 from transformer_mt.errors import DataError
-from transformer_mt.preparation import clean_stage
+from transformer_mt.preparation import clean_stage, fingerprints
 
 KEPT = "train"
 NO_LOSS = (KEPT, "duplicate", "overlap")
@@ -80,7 +80,7 @@ def run_cleaning(directory: Path, codes: Pair) -> list[Fate]:
     cfg = build_config({"name": "planted", "languages": languages, "data": data}, "planted.yaml")
     say = partial(print, file=sys.stderr)
     local = obtain_sources(cfg, say)
-    clean_stage(cfg, local, directory / "clean", directory / "work", say)
+    clean_stage(local, fingerprints(local), directory / "clean", directory / "work", say)
     rules = [FATES[code] for code in np.load(directory / "clean" / "fates.npy").tolist()]
     left = zip(*(split_lines(directory / "clean" / f"train.{s}") for s in ("src", "tgt")),
                strict=True)  # fmt: skip

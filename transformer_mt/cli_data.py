@@ -92,12 +92,13 @@ def data_clean(
 ) -> None:
     """Run the cleaning of a configuration alone."""
     from transformer_mt.data.local import obtain_sources
-    from transformer_mt.preparation import clean_stage, read_report
+    from transformer_mt.preparation import clean_stage, fingerprints, read_report
 
     cfg = load_experiment(config, overrides, reverse=reverse, offline=offline)
     out_dir = out_dir.absolute()
     work_dir = out_dir.with_name(f"{out_dir.name}.work")
-    clean_stage(cfg, obtain_sources(cfg, say), out_dir, work_dir, say)
+    local = obtain_sources(cfg, say)
+    clean_stage(local, fingerprints(local), out_dir, work_dir, say)
     report = read_report(out_dir)
     print("\n".join(report.explain() if explain else report.summary()))
     say(f"page: {out_dir / 'report.html'}")
@@ -114,12 +115,13 @@ def data_prepare(
 ) -> None:
     """Do all that `train` does before training: download, clean, tokenizer, encode."""
     from transformer_mt.data.local import obtain_sources
-    from transformer_mt.preparation import prepare
+    from transformer_mt.preparation import fingerprints, prepare
     from transformer_mt.run_dir import Run
 
     cfg = load_experiment(config, overrides, reverse=reverse, offline=offline)
     run = Run(run_dir or Path("runs") / cfg.name)
-    prepare(cfg, obtain_sources(cfg, say), run, say)
+    local = obtain_sources(cfg, say)
+    prepare(local, fingerprints(local), run, say)
 
 
 @data_app.command("sample")
@@ -135,12 +137,13 @@ def data_sample(
     """Show what an epoch of training holds: how much of each source, and some pairs."""
     from transformer_mt.data.local import obtain_sources
     from transformer_mt.data.mixing import describe_epoch, sample_epoch
-    from transformer_mt.preparation import prepare
+    from transformer_mt.preparation import fingerprints, prepare
     from transformer_mt.run_dir import Run
 
     cfg = load_experiment(config, overrides, reverse=reverse)
     run = Run(run_dir or Path("runs") / cfg.name)
-    prepared = prepare(cfg, obtain_sources(cfg, say), run, say)
+    local = obtain_sources(cfg, say)
+    prepared = prepare(local, fingerprints(local), run, say)
     shares = describe_epoch(cfg, prepared.train, epoch)
     pairs = sample_epoch(cfg, prepared.train, prepared.tokenizers, epoch, examples)
     if as_json:

@@ -16,7 +16,7 @@ from transformer_mt.config import Config, load_config
 from transformer_mt.data.batching import collate, plan_epoch
 from transformer_mt.data.dataset import EncodedCorpus
 from transformer_mt.data.epochs import Sampling, epoch_corpora
-from transformer_mt.data.local import Local, obtain_sources
+from transformer_mt.data.local import obtain_sources
 from transformer_mt.data.shards import count_workers
 from transformer_mt.data.tokenizer import PAD_ID
 from transformer_mt.errors import TmtError
@@ -28,7 +28,7 @@ from transformer_mt.inference.translator import Translator
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.model_dir import build_model, load_weights, read_metadata, save_model_dir
 from transformer_mt.plots import write_curves
-from transformer_mt.preparation import Prepared, Say, fingerprints, prepare
+from transformer_mt.preparation import Fingerprints, Prepared, Say, fingerprints, prepare
 from transformer_mt.run_dir import Run
 from transformer_mt.runtime import (
     choose_device,
@@ -70,9 +70,10 @@ def train_experiment(cfg: Config, run: Run, *, fresh: bool, say: Say) -> Result:
             for path in (run.checkpoints_dir, run.metrics_path, run.model_dir):
                 remove(path)
         local = obtain_sources(cfg, say)
-        store = _store(cfg, local, run)
+        prints = fingerprints(local)
+        store = _store(cfg, prints, run)
         store.check_identity()  # before any stage replaces what the old run was made of
-        prepared = prepare(cfg, local, run, say)
+        prepared = prepare(local, prints, run, say)
         write_text(run.config_path, cfg.to_yaml())
         trainer, outcome = _train(cfg, run, prepared, store, say)
         if outcome.stopped_by == "signal":
@@ -80,12 +81,12 @@ def train_experiment(cfg: Config, run: Run, *, fresh: bool, say: Say) -> Result:
         return Result(run, outcome, _finish(cfg, run, prepared, trainer, outcome, say))
 
 
-def _store(cfg: Config, local: Local, run: Run) -> CheckpointStore:
+def _store(cfg: Config, prints: Fingerprints, run: Run) -> CheckpointStore:
     """The checkpoints of the run, which belong to one model, one corpus and one seed."""
     identity = {
         "model": cfg.model.model_dump(),
         "tokenizer": cfg.tokenizer.model_dump(exclude={"sampling"}),
-        "corpus": fingerprints(cfg, local)[2],
+        "corpus": prints.encoded,
         "seed": cfg.seed,
     }
     return CheckpointStore(run.checkpoints_dir, identity)

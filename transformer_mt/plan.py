@@ -34,6 +34,7 @@ class SourceSize:
     pairs: int
     src_characters: int
     tgt_characters: int
+    weight: float = 1.0  # times seen in an epoch
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class Plan:
         lines = [f"{self.name}: {self.parameters / 1e6:.1f} M parameters, {self.precision} on "
                  f"{self.device}"]  # fmt: skip
         for size in self.sources:
-            lines.append(f"  {size.role:<14} {size.pairs:>10,} pairs  {size.source}")
+            weight = f", weight {size.weight:g}" if size.weight != 1 else ""
+            lines.append(f"  {size.role:<14} {size.pairs:>10,} pairs  {size.source}{weight}")
         lines += [
             f"  one epoch      about {self.tgt_tokens_per_epoch:,} target tokens (estimated from "
             f"characters), {self.updates_per_epoch:,} updates",
@@ -89,9 +91,14 @@ def make_plan(cfg: Config) -> Plan:
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
 
     train_sources = [size for size in sources if size.role == "train"]
-    pairs = sum(size.pairs for size in train_sources)
-    tgt_tokens = _tokens(sum(s.tgt_characters for s in train_sources), cfg.languages.tgt) + pairs
-    src_tokens = _tokens(sum(s.src_characters for s in train_sources), cfg.languages.src) + pairs
+    pairs = sum(size.weight * size.pairs for size in train_sources)  # of an epoch
+    src_characters = sum(size.weight * size.src_characters for size in train_sources)
+    tgt_characters = sum(size.weight * size.tgt_characters for size in train_sources)
+    src_tokens = _tokens(src_characters, cfg.languages.src) + round(pairs)
+    tgt_tokens = _tokens(tgt_characters, cfg.languages.tgt) + round(pairs)
+    if cfg.languages.bidirectional:  # every pair both ways
+        src_tokens = tgt_tokens = src_tokens + tgt_tokens
+        pairs *= 2
     lengths = [max(2, round(tokens / pairs)) for tokens in (src_tokens, tgt_tokens)]
     n_sentences = max(1, train.max_tokens // max(lengths))
     speed = _measure_update(model.to(device), cfg, dtype, n_sentences, *lengths)
@@ -142,10 +149,11 @@ def _measure_source(cfg: Config, label: str, role: Role, source: Source) -> Sour
         pairs += 1
         src_characters += len(src)
         tgt_characters += len(tgt)
-    return SourceSize(label, str(source), pairs, src_characters, tgt_characters)
+    weight = 1.0 if source.weight is None else source.weight
+    return SourceSize(label, str(source), pairs, src_characters, tgt_characters, weight)
 
 
-def _tokens(n_characters: int, language: str) -> int:
+def _tokens(n_characters: float, language: str) -> int:
     return round(n_characters / _CHARACTERS_PER_TOKEN[is_unspaced(language)])
 
 

@@ -44,19 +44,29 @@ class Prepared:
     fingerprint: str
 
 
-def prepare(cfg: Config, local: Local, run: Run, say: Say) -> Prepared:
+@dataclass(frozen=True)
+class Fingerprints:
+    """Of all that each stage is made from; see `fingerprints`."""
+
+    clean: str
+    tokenizer: str
+    encoded: str
+
+
+def prepare(local: Local, prints: Fingerprints, run: Run, say: Say) -> Prepared:
     """Clean text, tokenizers, encoded corpus.
 
     Args:
-        local: from `obtain_sources(cfg)`.
+        local: from `obtain_sources`.
+        prints: from `fingerprints`.
     """
-    _, tokenizer_print, encoded_print = fingerprints(cfg, local)
-    if clean_stage(cfg, local, run.clean_dir, run.work_dir, say):
+    cfg = local.original
+    if clean_stage(local, prints, run.clean_dir, run.work_dir, say):
         for line in read_report(run.clean_dir).summary():
             say(f"  {line}")
     _stage(
         run.tokenizer_dir,
-        tokenizer_print,
+        prints.tokenizer,
         say,
         "tokenizer",
         lambda out: _train_tokenizers(cfg, run, out, say),
@@ -64,7 +74,7 @@ def prepare(cfg: Config, local: Local, run: Run, say: Say) -> Prepared:
     tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
     _stage(
         run.encoded_dir,
-        encoded_print,
+        prints.encoded,
         say,
         "encode",
         lambda out: _encode(cfg, run, tokenizers, out, say),
@@ -73,11 +83,13 @@ def prepare(cfg: Config, local: Local, run: Run, say: Say) -> Prepared:
         tokenizers,
         open_corpus(run.encoded_dir / "train"),
         open_corpus(run.encoded_dir / "dev"),
-        encoded_print,
+        prints.encoded,
     )
 
 
-def clean_stage(cfg: Config, local: Local, out_dir: Path, work_dir: Path, say: Say) -> bool:
+def clean_stage(
+    local: Local, prints: Fingerprints, out_dir: Path, work_dir: Path, say: Say
+) -> bool:
     """Fill `out_dir` with the clean corpus and its reports, unless it is there.
 
     A second process that wants the same waits for the first, and takes what that one made.
@@ -103,7 +115,7 @@ def clean_stage(cfg: Config, local: Local, out_dir: Path, work_dir: Path, say: S
     with locked(work_dir.with_name(f".{work_dir.name}.lock"), wait):
         for leftover in list(work_dir.rglob(".*.tmp")):  # of killed processes; we hold the lock
             remove(leftover)
-        return _stage(out_dir, fingerprints(cfg, local)[0], say, "data", make)
+        return _stage(out_dir, prints.clean, say, "data", make)
 
 
 def read_report(clean_dir: Path) -> CorpusReport:
@@ -111,8 +123,9 @@ def read_report(clean_dir: Path) -> CorpusReport:
     return CorpusReport.from_json((clean_dir / "report.json").read_text(encoding="utf-8"))
 
 
-def fingerprints(cfg: Config, local: Local) -> tuple[str, str, str]:
-    """Of the clean corpus, the tokenizers and the encoded corpus: all that each is made from."""
+def fingerprints(local: Local) -> Fingerprints:
+    """Of the clean corpus, the tokenizers and the encoded corpus. All local sources are read."""
+    cfg = local.original
     root = Path(cfg.data.root).expanduser()
     data = local.cfg.data
     sources = [*data.train, *data.dev, *data.test.values()]
@@ -127,7 +140,7 @@ def fingerprints(cfg: Config, local: Local) -> tuple[str, str, str]:
     tags = [source.tag for source in cfg.data.train]
     clean = fingerprint(__version__, cfg.languages.model_dump(), cfg.seed, settings, digests)
     tokenizer = fingerprint(clean, cfg.tokenizer.model_dump(exclude={"sampling"}), tags)
-    return clean, tokenizer, fingerprint(tokenizer, cfg.data.max_length)
+    return Fingerprints(clean, tokenizer, fingerprint(tokenizer, cfg.data.max_length))
 
 
 def _stage(

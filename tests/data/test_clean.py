@@ -17,7 +17,7 @@ from transformer_mt.data.local import obtain_sources
 from transformer_mt.data.report import CorpusReport
 from transformer_mt.data.rules import comparison_key
 from transformer_mt.errors import DataError, TmtError
-from transformer_mt.preparation import clean_stage, read_report
+from transformer_mt.preparation import clean_stage, fingerprints, read_report
 
 WORDS = [first + last for first in "ba do ke li mu no".split() for last in "rt st ng".split()] * 2
 WORDS = [f"{word}{ending}" for word, ending in zip(WORDS, "aeio" * 9, strict=True)]
@@ -66,7 +66,7 @@ def prepare(
 
 def run_cleaning(cfg: Config, out_dir: Path) -> CorpusReport:
     local = obtain_sources(cfg, print)
-    clean_stage(cfg, local, out_dir, out_dir.with_name("work"), print)
+    clean_stage(local, fingerprints(local), out_dir, out_dir.with_name("work"), print)
     return read_report(out_dir)
 
 

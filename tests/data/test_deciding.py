@@ -24,7 +24,7 @@ from transformer_mt.data.holdout import hold_out
 from transformer_mt.data.rules import SCORED_RULES, comparison_key
 from transformer_mt.data.scored import ScoredCorpus, ScoredPairs, hash_texts, mix, write_shard
 
-DEFAULT = CleanConfig()
+DEFAULT = CleanConfig(identical=40)
 
 
 def scored(

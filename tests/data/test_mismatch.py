@@ -74,6 +74,51 @@ def test_lines_without_evidence_go_with_their_neighbours() -> None:
     assert np.all(probability[500:510] < 0.01)
 
 
+def test_suspects_are_what_surrounds_a_possible_run() -> None:
+    evidence = np.full(3000, 6, dtype=np.float32)
+    evidence[1000:1030] = -3
+    evidence[0:8] = -3  # at the very start: nothing stands before it
+    found = np.flatnonzero(find_mismatches(evidence).suspects())
+    assert set(range(995, 1035)) <= set(found.tolist())
+    assert {0, 7, 12} <= set(found.tolist())
+    assert len(found) < 120
+    assert not find_mismatches(np.full(3000, 6, dtype=np.float32)).suspects().any()
+    assert len(find_mismatches(np.zeros(0, dtype=np.float32)).suspects()) == 0
+
+
+@pytest.mark.parametrize("direction", [0, 1])
+def test_a_shift_is_found_where_each_line_fits_well_by_itself(direction: int) -> None:
+    """Neighbours resemble each other, so that shifted lines fit, but those next to them better."""
+    n, bad = 5000, marked(5000, runs=[(2000, 8), (3000, 60)], alone=0)
+    evidence = drawn(n, bad, distance=4.0)
+    evidence[bad] = np.where(np.arange(bad.sum()) % 2, 3, -4)
+    found = find_mismatches(evidence)
+    alone = found.probability()[bad] > 0.5
+    gains = [np.full(n, NO_GAIN, dtype=np.float32) for _ in range(2)]
+    for index, gain in enumerate(gains):
+        right = bad & (index == direction)
+        gain[found.suspects()] = np.where(right, 3, -4)[found.suspects()]
+    dropped = found.probability(gains) > 0.5
+    assert np.all(dropped[bad])
+    assert not alone[:8].any()
+    assert not dropped[~bad].any()
+
+
+def test_no_gain_changes_nothing() -> None:
+    bad = marked(4000, runs=[(500, 50)], alone=60)
+    found = find_mismatches(drawn(4000, bad, distance=2.0))
+    nowhere = np.full(4000, NO_GAIN, dtype=np.float32)
+    np.testing.assert_allclose(found.probability([nowhere] * 2), found.probability(), atol=1e-3)
+
+
+def test_a_single_line_that_fits_its_neighbour_better_is_no_shift() -> None:
+    """Two sentences say nearly the same: the translation of either will do."""
+    found = find_mismatches(np.full(2000, 5, dtype=np.float32))
+    gain = np.full(2000, -4, dtype=np.float32)
+    gain[1000] = 6
+    assert found.probability([gain]).max() < 0.1
+
+
 def test_a_prior_replaces_the_estimate() -> None:
     evidence = np.full(1000, 5, dtype=np.float32)
     evidence[500] = -5

@@ -20,9 +20,9 @@ Pair = tuple[str, str]
 
 
 def broken(pair: Pair, languages: Languages = ZH_EN, **options: object) -> str | None:
-    """The first rule that drops a pair with the default thresholds."""
+    """The first rule that drops a pair with the default thresholds, and `variant` switched on."""
     scorer = PairScorer(languages, **options)  # type: ignore[arg-type]
-    clean = CleanConfig()
+    clean = CleanConfig(variant=0.5)
     for rule, score in zip(SCORED_RULES, scorer.scores(*pair), strict=True):
         threshold = getattr(clean, rule)
         if threshold is not False and score > threshold:

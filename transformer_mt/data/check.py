@@ -49,7 +49,8 @@ def check_files(
         return CorpusReport({"pairs": PartReport(0, 0)}, problems=problems, languages=languages)
     train = source.model_copy(update={"limit": n_pairs})  # up to where they can be read
     data = DataConfig(root=".", train=[train])
-    local = Local(Config(name="check", languages=languages, data=data), [str(source)], [[]])
+    cfg = Config(name="check", languages=languages, data=data)
+    local = Local(cfg, cfg, [[]])
     with TemporaryDirectory(prefix="tmt-check-") as folder:
         found = examine(local, work_dir=Path(folder), say=say, may_hold_out=False)
         report = describe(found)

@@ -26,7 +26,7 @@ from transformer_mt.data.dataset import (
     pack_rows,
     write_shard,
 )
-from transformer_mt.data.shards import _start_worker, run_shards
+from transformer_mt.data.shards import run_shards, start_worker
 from transformer_mt.data.subwords import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.files import fingerprint, remove, writing
@@ -124,7 +124,7 @@ def sample_corpus(sampling: Sampling, epoch: int, out_dir: Path, *, workers: int
 
 
 def _sample_beside(sampling: Sampling, epoch: int, place: Path) -> None:
-    _start_worker()
+    start_worker()
     os.nice(10)  # training comes first
     sample_corpus(sampling, epoch, place, workers=1)
 

@@ -19,11 +19,16 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Local:
-    """An experiment whose sources can be read."""
+    """An experiment whose sources lie on this machine."""
 
-    cfg: Config
-    names: list[str]  # of the training sources, as the user's configuration calls them
+    original: Config  # as the user wrote it
+    cfg: Config  # the same with sources that can be read
     origins: list[list[Origin]]  # of each training source; none for the user's own files
+
+    @property
+    def names(self) -> list[str]:
+        """Of the training sources, as the user's configuration calls them."""
+        return [str(source) for source in self.original.data.train]
 
 
 def obtain_source(cfg: Config, source: Source, role: Role, say: Say) -> Obtained:
@@ -58,7 +63,7 @@ def obtain_sources(cfg: Config, say: Say) -> Local:
         "test": {name: obtained.source for name, obtained in test.items()},
     }
     return Local(
+        cfg,
         cfg.model_copy(update={"data": data.model_copy(update=sources)}),
-        [str(source) for source in data.train],
         [obtained.origins for obtained in train],
     )

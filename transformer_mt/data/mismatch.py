@@ -57,10 +57,10 @@ class Mismatches:
     def suspects(self) -> NDArray[np.bool_]:
         """(n,) lines in and around what may be a run."""
         places = np.flatnonzero(self.in_run > _SUSPECT)
-        marks = np.zeros(len(self.in_run) + 1, dtype=np.int64)
+        marks = np.zeros(len(self.in_run) + 1, dtype=np.int32)
         np.add.at(marks, (places - _AROUND).clip(min=0), 1)
         np.add.at(marks, (places + _AROUND + 1).clip(max=len(self.in_run)), -1)
-        return np.cumsum(marks[:-1]) > 0
+        return np.cumsum(marks[:-1], dtype=np.int32) > 0
 
     def probability(self, gains: Sequence[Floats] = ()) -> Floats:
         """(n,) that a line is mismatched.

@@ -49,7 +49,7 @@ def run_shards(jobs: Iterable[Job[Args]], make: Make[Args], *, workers: int) -> 
             yield path
         return
     context = multiprocessing.get_context("spawn")  # a fork would copy locks that threads hold
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker) as pool:
         try:
             yield from _in_order(pool, everything, make, ahead=2 * workers)
         except BrokenProcessPool as error:
@@ -95,7 +95,7 @@ def _make_one(make: Make[Args], args: Args, path: Path) -> None:
         make(args, temporary)
 
 
-def _start_worker() -> None:
+def start_worker() -> None:
     """Leave Ctrl-C to the parent, and end with it, however it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

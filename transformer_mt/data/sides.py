@@ -43,4 +43,5 @@ def _sums(odds: Odds, units: Units, n_pairs: int) -> NDArray[np.float64]:
     """(n_pairs,) what the words, numbers and characters of each text say together."""
     plain = units.kinds != BIGRAM  # two characters together say what each of them says
     weights = odds[units.slots[plain]]
-    return np.bincount(units.texts[plain], weights=weights, minlength=n_pairs)
+    sums = np.bincount(units.texts[plain], weights=weights, minlength=n_pairs)
+    return sums.astype(np.float64)

@@ -117,8 +117,10 @@ def format_record(record: Mapping[str, Any]) -> str:
     head = "update" if record["event"] == "train" else "  dev "
     parts = [f"{head} {record['update']:7d}"]
     for key, value in record.items():
-        if key in _FORMATS and value is not None and math.isfinite(value):
-            label, form = _FORMATS[key]
+        name, _, direction = key.partition(".")  # bleu.zh-en, where one model does both
+        if name in _FORMATS and value is not None and math.isfinite(value):
+            label, form = _FORMATS[name]
+            label = f"{label} {direction}".rstrip()
             number, _, unit = form.partition(" ")
             parts.append(f"{label} {value:{number}}{' ' + unit if unit else ''}")
     return " · ".join(parts)
