@@ -30,10 +30,10 @@ import numpy as np
 from planting import SHARES, Planted, plant, to_traditional, write
 
 from transformer_mt.config import build_config
-from transformer_mt.data.corpus import Pair, split_lines
-from transformer_mt.data.deciding import FATES
-from transformer_mt.data.local import obtain_sources
-from transformer_mt.data.normalise import Normaliser
+from transformer_mt.data.cleaning.deciding import FATES
+from transformer_mt.data.cleaning.normalise import Normaliser
+from transformer_mt.data.formats.corpus import Pair, split_lines
+from transformer_mt.data.sources.local import obtain_sources
 from transformer_mt.errors import DataError
 from transformer_mt.preparation import clean_stage, fingerprints
 

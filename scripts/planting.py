@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from transformer_mt.data.corpus import Pair
-from transformer_mt.data.rules import comparison_key
+from transformer_mt.data.cleaning.rules import comparison_key
+from transformer_mt.data.formats.corpus import Pair
 from transformer_mt.languages import is_chinese
 
 SHARES = {

@@ -7,8 +7,8 @@ import argparse
 import random
 from pathlib import Path
 
-from transformer_mt.data.clean import read_clean
-from transformer_mt.data.corpus import split_lines
+from transformer_mt.data.cleaning.clean import read_clean
+from transformer_mt.data.formats.corpus import split_lines
 from transformer_mt.run_dir import Run
 
 

@@ -20,7 +20,8 @@ import typer
 
 from transformer_mt.cli import app
 from transformer_mt.config import Config, build_config, load_config
-from transformer_mt.data import candidates, rules
+from transformer_mt.data import candidates
+from transformer_mt.data.cleaning import rules
 from transformer_mt.data.demo import build_demo
 from transformer_mt.data.tokenizer import PAD_ID
 from transformer_mt.model.transformer import Transformer, resolve_tying

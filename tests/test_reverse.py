@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from transformer_mt.config import Config
-from transformer_mt.data.corpus import read_pairs
-from transformer_mt.data.local import obtain_sources
+from transformer_mt.data.formats.corpus import read_pairs
+from transformer_mt.data.sources.local import obtain_sources
 
 
 def with_sources(cfg: Config, root: Path, sources: list[object], **test: object) -> Config:

@@ -236,7 +236,7 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
 ) -> None:
     """Print the log-probability (nats) of each target given its source, and its tokens."""
-    from transformer_mt.data.corpus import split_lines
+    from transformer_mt.data.formats.corpus import split_lines
 
     srcs, tgts = list(split_lines(src_path)), list(split_lines(tgt_path))
     if len(srcs) != len(tgts):

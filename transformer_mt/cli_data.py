@@ -50,8 +50,8 @@ def data_check(
 ) -> None:
     """Report what cleaning would do to two files, and what is wrong with them; exit 1 if any."""
     from transformer_mt.config_data import Languages, Source
-    from transformer_mt.data.check import check_files
-    from transformer_mt.data.report_page import write_page
+    from transformer_mt.data.cleaning.check import check_files
+    from transformer_mt.data.reports.report_page import write_page
     from transformer_mt.languages import canonical_code
 
     languages = Languages(src=canonical_code(src), tgt=canonical_code(tgt))
@@ -72,7 +72,7 @@ def data_download(
     config: ConfigPath, overrides: Overrides = None, reverse: Reverse = False
 ) -> None:
     """Get every source of a configuration that is named and not in the cache yet."""
-    from transformer_mt.data.local import obtain_sources
+    from transformer_mt.data.sources.local import obtain_sources
 
     cfg = load_experiment(config, overrides, reverse=reverse)
     local = obtain_sources(cfg, say)
@@ -91,7 +91,7 @@ def data_clean(
     explain: Explain = False,
 ) -> None:
     """Run the cleaning of a configuration alone."""
-    from transformer_mt.data.local import obtain_sources
+    from transformer_mt.data.sources.local import obtain_sources
     from transformer_mt.preparation import clean_stage, fingerprints, read_report
 
     cfg = load_experiment(config, overrides, reverse=reverse, offline=offline)
@@ -114,7 +114,7 @@ def data_prepare(
     offline: Offline = False,
 ) -> None:
     """Do all that `train` does before training: download, clean, tokenizer, encode."""
-    from transformer_mt.data.local import obtain_sources
+    from transformer_mt.data.sources.local import obtain_sources
     from transformer_mt.preparation import fingerprints, prepare
     from transformer_mt.run_dir import Run
 
@@ -135,8 +135,8 @@ def data_sample(
     as_json: AsJson = False,
 ) -> None:
     """Show what an epoch of training holds: how much of each source, and some pairs."""
-    from transformer_mt.data.local import obtain_sources
     from transformer_mt.data.mixing import describe_epoch, sample_epoch
+    from transformer_mt.data.sources.local import obtain_sources
     from transformer_mt.preparation import fingerprints, prepare
     from transformer_mt.run_dir import Run
 
@@ -231,7 +231,7 @@ def tokenizer_train(
 ) -> None:
     """Train a SentencePiece model."""
     from transformer_mt.config import TokenizerConfig
-    from transformer_mt.data.corpus import split_lines
+    from transformer_mt.data.formats.corpus import split_lines
     from transformer_mt.data.tokenizer import train_tokenizer
     from transformer_mt.languages import canonical_code
 

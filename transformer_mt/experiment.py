@@ -16,8 +16,8 @@ from transformer_mt.config import Config, load_config
 from transformer_mt.data.batching import collate, plan_epoch
 from transformer_mt.data.dataset import EncodedCorpus
 from transformer_mt.data.epochs import Sampling, epoch_corpora
-from transformer_mt.data.local import obtain_sources
 from transformer_mt.data.shards import count_workers
+from transformer_mt.data.sources.local import obtain_sources
 from transformer_mt.data.tokenizer import PAD_ID
 from transformer_mt.errors import TmtError
 from transformer_mt.files import fingerprint, remove, write_text

@@ -13,8 +13,8 @@ import torch
 
 from transformer_mt.config import Config
 from transformer_mt.config_data import Source
-from transformer_mt.data.corpus import Role, read_pairs
-from transformer_mt.data.local import obtain_source
+from transformer_mt.data.formats.corpus import Role, read_pairs
+from transformer_mt.data.sources.local import obtain_source
 from transformer_mt.data.tokenizer import BOS_ID, PAD_ID
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.languages import is_unspaced

@@ -16,12 +16,12 @@ import numpy as np
 
 from transformer_mt import __version__
 from transformer_mt.config import Config
-from transformer_mt.data.clean import prepare_corpus, read_clean
-from transformer_mt.data.corpus import source_files, split_lines
+from transformer_mt.data.cleaning.clean import prepare_corpus, read_clean
 from transformer_mt.data.dataset import EncodedCorpus, encode_corpus, open_corpus
-from transformer_mt.data.local import Local
-from transformer_mt.data.report import CorpusReport
+from transformer_mt.data.formats.corpus import source_files, split_lines
+from transformer_mt.data.reports.report import CorpusReport
 from transformer_mt.data.shards import count_workers
+from transformer_mt.data.sources.local import Local
 from transformer_mt.data.tags import tag_pieces, tagging
 from transformer_mt.data.tokenizer import Tokenizer, train_tokenizer
 from transformer_mt.errors import DataError

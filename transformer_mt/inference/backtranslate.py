@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config_data import Languages
-from transformer_mt.data.corpus import split_lines
+from transformer_mt.data.formats.corpus import split_lines
 from transformer_mt.data.shards import run_shards
 from transformer_mt.errors import DataError
 from transformer_mt.files import fingerprint, remove, sha256, write_json, writing

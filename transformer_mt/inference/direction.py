@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from transformer_mt.config_data import Languages
-from transformer_mt.data.chinese import script_of
+from transformer_mt.data.cleaning.chinese import script_of
 from transformer_mt.errors import TmtError
 from transformer_mt.languages import canonical_code, is_chinese
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from transformer_mt.config import load_config
 from transformer_mt.config_data import Languages
-from transformer_mt.data.clean import read_clean, test_names
-from transformer_mt.data.corpus import split_lines
+from transformer_mt.data.cleaning.clean import read_clean, test_names
+from transformer_mt.data.formats.corpus import split_lines
 from transformer_mt.errors import DataError
 from transformer_mt.inference.direction import (
     both_directions,

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from transformer_mt.config import Config
 from transformer_mt.config_data import Languages
-from transformer_mt.data.normalise import Normaliser
+from transformer_mt.data.cleaning.normalise import Normaliser
 from transformer_mt.data.tags import language_tag
 from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError

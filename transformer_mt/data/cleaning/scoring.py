@@ -1,0 +1,161 @@
+"""Sources → scored shards, by several processes; what was scored before is not scored again.
+
+Comes in: local sources of a configuration. Goes out: one folder per source with its shards, kept
+under a fingerprint of all that they were made from. This file knows the rules' scores, and none of
+their thresholds.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from transformer_mt.config import Config
+from transformer_mt.config_data import CleanConfig, Languages, Source
+from transformer_mt.data.cleaning.normalise import Normaliser
+from transformer_mt.data.cleaning.rules import SCORED_RULES, PairScorer, comparison_key
+from transformer_mt.data.cleaning.scored import ScoredPairs, write_shard
+from transformer_mt.data.findings.watch import SourceWatch
+from transformer_mt.data.formats.corpus import Pair, read_pairs, source_files
+from transformer_mt.data.shards import count_workers, run_shards
+from transformer_mt.files import fingerprint, remove, sha256, write_json
+
+SHARD_PAIRS = 50_000
+_FORM = 1  # of the shards; another number makes all of them anew
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ScoredSource:
+    """What is known of a source once all of it is scored."""
+
+    name: str
+    made_from: str  # fingerprint
+    sizes: list[int]  # pairs of each shard
+    problems: list[str]  # of the source as a whole, for people
+
+    @property
+    def n_pairs(self) -> int:
+        return sum(self.sizes)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What a worker needs to make one shard."""
+
+    languages: Languages
+    clean: CleanConfig
+    first_line: int
+    pairs: list[Pair]
+
+
+def score_sources(cfg: Config, names: list[str], work_dir: Path, say: Say) -> list[ScoredSource]:
+    """Make the shards of every source that are not there yet.
+
+    Args:
+        cfg: its training sources are local.
+        names: what to call the sources.
+        work_dir: gets a folder for each source; those of sources not used any more are removed.
+    Raises:
+        DataError: see `read_pairs` and `run_shards`.
+    """
+    prints = source_prints(cfg)
+    if work_dir.exists():
+        for folder in work_dir.iterdir():
+            if folder.name not in prints:
+                remove(folder)
+    return [
+        _score_source(cfg, source, name, work_dir / made_from, say)
+        for source, name, made_from in zip(cfg.data.train, names, prints, strict=True)
+    ]
+
+
+def shards_of(work_dir: Path, source: ScoredSource) -> list[tuple[Path, int]]:
+    """Path and number of pairs of each shard."""
+    folder = work_dir / source.made_from
+    return [(_shard_path(folder, index), size) for index, size in enumerate(source.sizes)]
+
+
+def source_prints(cfg: Config) -> list[str]:
+    """For each training source the fingerprint of all that its shards are made from."""
+    data = cfg.data
+    use = {"weight", "tag", "clean"}  # what is done with the pairs afterwards
+    scores = [_FORM, SHARD_PAIRS, list(SCORED_RULES), data.clean.chinese_script]
+    prints = []
+    for source in data.train:
+        how = {key: value for key, value in source.model_dump().items() if key not in use}
+        files = source_files(source, cfg.languages, Path(data.root).expanduser())
+        digests = [[path.name, sha256(path)] for path in files]
+        if digests:  # the text decides, wherever it lies
+            how = {key: how[key] for key in how.keys() & {"limit", "direction", "tsv", "jsonl"}}
+        wants_language = data.clean_of(source).language is not False
+        languages = cfg.languages.model_dump()
+        prints.append(fingerprint(scores, languages, how, digests, wants_language))
+    return prints
+
+
+def _score_source(cfg: Config, source: Source, name: str, folder: Path, say: Say) -> ScoredSource:
+    done_path = folder / "done.json"
+    if done_path.is_file():
+        known = json.loads(done_path.read_text(encoding="utf-8"))
+        return ScoredSource(**{**known, "name": name})
+    folder.mkdir(parents=True, exist_ok=True)
+    watch = SourceWatch(name, cfg.languages)
+    sizes: list[int] = []
+
+    def jobs() -> Iterator[tuple[Path, _Part]]:
+        root = Path(cfg.data.root).expanduser()
+        offline = cfg.data.offline
+        raw = read_pairs(source, cfg.languages, root=root, role="train", offline=offline)
+        pairs = watch.observe(raw)
+        clean = cfg.data.clean_of(source)
+        while part := list(islice(pairs, SHARD_PAIRS)):
+            first_line = sum(sizes) + 1
+            sizes.append(len(part))
+            path = _shard_path(folder, len(sizes) - 1)
+            yield path, _Part(cfg.languages, clean, first_line, part)
+
+    started = time.monotonic()
+    workers = count_workers(cfg.data.workers)
+    for _ in run_shards(jobs(), score_part, workers=workers):
+        pass
+    scored = ScoredSource(name, folder.name, sizes, watch.problems())
+    write_json(done_path, asdict(scored))
+    seconds = time.monotonic() - started
+    if len(sizes) > 1:
+        say(f"  {name}: {scored.n_pairs:,} pairs scored, {scored.n_pairs / seconds:,.0f} pairs/s")
+    return scored
+
+
+def score_part(part: _Part, path: Path) -> None:
+    """Normalise and score the pairs of one shard, and write it."""
+    normalisers, scorer = _tools(part.languages, part.clean)
+    srcs, tgts = (
+        [normalise(pair[side]) for pair in part.pairs] for side, normalise in enumerate(normalisers)
+    )
+    pairs = list(zip(srcs, tgts, strict=True))
+    rows = np.array([scorer.scores(src, tgt) for src, tgt in pairs], dtype=np.float32)
+    scores = {rule: rows[:, column] for column, rule in enumerate(SCORED_RULES)}
+    keys = [(comparison_key(src), comparison_key(tgt)) for src, tgt in pairs]
+    lines = list(range(part.first_line, part.first_line + len(pairs)))
+    write_shard(ScoredPairs(lines, pairs, keys, scores), path)
+
+
+@lru_cache(maxsize=1)
+def _tools(
+    languages: Languages, clean: CleanConfig
+) -> tuple[tuple[Normaliser, Normaliser], PairScorer]:
+    script = clean.chinese_script
+    normalisers = Normaliser(languages.src, script), Normaliser(languages.tgt, script)
+    identify = clean.language is not False
+    return normalisers, PairScorer(languages, chinese_script=script, identify=identify)
+
+
+def _shard_path(folder: Path, index: int) -> Path:
+    return folder / f"{index:05d}.arrow"

@@ -1,0 +1,1 @@
+"""What happened to a corpus, for programs and for people."""

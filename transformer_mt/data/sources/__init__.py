@@ -1,0 +1,1 @@
+"""Where text comes from: corpora by name, downloads, archives, the Hugging Face hub."""
