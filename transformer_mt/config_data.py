@@ -68,7 +68,7 @@ class CleanConfig(Section):
     """What text is brought to one form, and the thresholds of the rules that drop training pairs.
 
     Every rule gives each pair a score, larger is worse; a pair whose score is above the threshold
-    is dropped. `false` switches a rule off. See `data/cleaning/rules.py` for what the scores measure.
+    is dropped. `false` switches a rule off. What the scores measure: `data/cleaning/rules.py`.
     """
 
     model_config = ConfigDict(validate_default=True)  # so that 2000 is a number like any other

@@ -7,9 +7,10 @@ redoes everything after it. This file knows nothing of models.
 """
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -19,18 +20,29 @@ from transformer_mt.config import Config
 from transformer_mt.data.cleaning.clean import prepare_corpus, read_clean
 from transformer_mt.data.dataset import EncodedCorpus, encode_corpus, open_corpus
 from transformer_mt.data.formats.corpus import source_files, split_lines
+from transformer_mt.data.reports.profile import vocabulary_report
 from transformer_mt.data.reports.report import CorpusReport
+from transformer_mt.data.reports.report_page import write_page
 from transformer_mt.data.shards import count_workers
 from transformer_mt.data.sources.local import Local
 from transformer_mt.data.tags import tag_pieces, tagging
 from transformer_mt.data.tokenizer import Tokenizer, train_tokenizer
 from transformer_mt.errors import DataError
-from transformer_mt.files import fingerprint, locked, remove, sha256, write_json, writing
+from transformer_mt.files import (
+    fingerprint,
+    locked,
+    remove,
+    sha256,
+    write_json,
+    write_text,
+    writing,
+)
 from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
 from transformer_mt.run_dir import Run
 
 Say = Callable[[str], None]
 
+_N_LINES_COVERED = 200_000  # of train, spread over it: which words dev has in common with it
 _MARKER = "stage.json"  # in the directory of a finished stage: what it was made from
 
 
@@ -61,24 +73,23 @@ def prepare(local: Local, prints: Fingerprints, run: Run, say: Say) -> Prepared:
         prints: from `fingerprints`.
     """
     cfg = local.original
-    if clean_stage(local, prints, run.clean_dir, run.work_dir, say):
-        for line in read_report(run.clean_dir).summary():
-            say(f"  {line}")
-    _stage(
-        run.tokenizer_dir,
-        prints.tokenizer,
-        say,
-        "tokenizer",
-        lambda out: _train_tokenizers(cfg, run, out, say),
-    )
-    tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
-    _stage(
-        run.encoded_dir,
-        prints.encoded,
-        say,
-        "encode",
-        lambda out: _encode(cfg, run, tokenizers, out, say),
-    )
+
+    def learn(out_dir: Path) -> None:
+        _train_tokenizers(cfg, run, out_dir, say)
+        _report_vocabularies(cfg, run, load_tokenizers(out_dir, joint=cfg.tokenizer.joint))
+        say(f"  report: {run.report_path}")
+
+    with _alone(run.clean_dir.parent, say):
+        if clean_stage(local, prints, run.clean_dir, run.work_dir, say):
+            for line in read_report(run.clean_dir).summary():
+                say(f"  {line}")
+        _stage(run.tokenizer_dir, prints.tokenizer, say, "tokenizer", learn)
+        tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
+
+        def encode(out_dir: Path) -> None:
+            _encode(cfg, run, tokenizers, out_dir, say)
+
+        _stage(run.encoded_dir, prints.encoded, say, "encode", encode)
     return Prepared(
         tokenizers,
         open_corpus(run.encoded_dir / "train"),
@@ -106,16 +117,24 @@ def clean_stage(
             f"{out_dir}: exists and was not written by tmt; name a directory that is new or empty"
         )
 
-    def wait() -> None:
-        say(f"[data] another process is preparing {out_dir}; waiting for it")
-
     def make(temporary: Path) -> None:
         prepare_corpus(local, temporary, work_dir=work_dir, say=say)
 
-    with locked(work_dir.with_name(f".{work_dir.name}.lock"), wait):
-        for leftover in list(work_dir.rglob(".*.tmp")):  # of killed processes; we hold the lock
-            remove(leftover)
+    with _alone(work_dir, say):
         return _stage(out_dir, prints.clean, say, "data", make)
+
+
+@contextmanager
+def _alone(directory: Path, say: Say) -> Iterator[None]:
+    """Wait until no other process works in `directory`, and remove what killed ones left there."""
+
+    def wait() -> None:
+        say(f"[data] another process is at work in {directory}; waiting for it")
+
+    with locked(directory.with_name(f".{directory.name}.lock"), wait):
+        for leftover in list(directory.rglob(".*.tmp")):
+            remove(leftover)
+        yield
 
 
 def read_report(clean_dir: Path) -> CorpusReport:
@@ -184,6 +203,21 @@ def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
             f"{100 * tokenizer.unknown_rate(dev_texts):.3f} % unknown, "
             f"{100 * tokenizer.byte_rate(dev_texts):.3f} % bytes"
         )
+
+
+def _report_vocabularies(cfg: Config, run: Run, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+    """Write the report of the corpus again, now with how the vocabularies cover it."""
+    report = read_report(run.clean_dir)
+    step = max(1, report.parts["train"].kept // _N_LINES_COVERED)
+    dev = read_clean(run.clean_dir, "dev")
+    codes = (cfg.languages.src, cfg.languages.tgt)
+    vocabulary = {}
+    for side, name, code in zip((0, 1), ("src", "tgt"), codes, strict=True):
+        lines = islice(split_lines(run.clean_dir / f"train.{name}"), 0, None, step)
+        vocabulary[name] = vocabulary_report(tokenizers[side], list(lines), dev[side], code)
+    report = replace(report, vocabulary=vocabulary)
+    write_text(run.report_path.with_suffix(".json"), report.to_json())
+    write_page(report, run.report_path)
 
 
 def _encode(

@@ -15,6 +15,7 @@ class Run:
         self.directory = directory
         self.config_path = directory / "config.yaml"
         self.clean_dir = directory / "data" / "clean"
+        self.report_path = directory / "data" / "report.html"
         self.work_dir = directory / "data" / "work"
         self.tokenizer_dir = directory / "data" / "tokenizer"
         self.encoded_dir = directory / "data" / "encoded"
