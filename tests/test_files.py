@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from safetensors.torch import save_file
 from transformer_mt.errors import TmtError
 from transformer_mt.files import (
     fingerprint,
+    locked,
     remove,
     sha256,
     write_json,
@@ -164,3 +167,34 @@ def test_fingerprint_is_of_the_values() -> None:
     assert fingerprint({"a": 1, "b": [2.5, "x"]}) == fingerprint({"b": [2.5, "x"], "a": 1})
     different = [("a",), ("b",), ("a", "b"), (["a", "b"],), ({"a": 1},), ({"a": "1"},), (None,)]
     assert len({fingerprint(*parts) for parts in different}) == len(different)
+
+
+def test_a_lock_is_held_by_one_and_the_other_is_told(tmp_path: Path) -> None:
+    path, said = tmp_path / "deep" / "x.lock", []
+    code = (
+        "import sys; from pathlib import Path; from transformer_mt.files import locked\n"
+        "with locked(Path(sys.argv[1]), lambda: None):\n"
+        "    print('mine', flush=True); sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdin and other.stdout and other.stdout.readline() == "mine\n"
+
+    def end_the_other() -> None:
+        said.append("busy")
+        other.kill()  # however it ends
+
+    with locked(path, end_the_other):
+        assert said == ["busy"]
+    other.wait()
+    with locked(path, end_the_other):
+        assert said == ["busy"], "nobody has it now"
+
+
+def test_a_lock_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(TmtError, match=r"cannot be written: .*; go elsewhere$"),
+        locked(tmp_path / "file" / "x.lock", lambda: None, remedy="; go elsewhere"),
+    ):
+        pass

@@ -6,6 +6,7 @@ the newest checkpoint, a finished model is left alone.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from transformer_mt.data.shards import count_workers
 from transformer_mt.data.sources.local import obtain_sources
 from transformer_mt.data.tokenizer import PAD_ID
 from transformer_mt.errors import TmtError
-from transformer_mt.files import fingerprint, remove, write_text
+from transformer_mt.files import fingerprint, locked, remove, write_text
 from transformer_mt.inference.direction import both_directions
 from transformer_mt.inference.evaluation import EvaluationSet, read_dev_sets, read_test_sets
 from transformer_mt.inference.metrics import Score, Scorer
@@ -321,26 +322,12 @@ def average_run(run: Run, out_dir: Path, n_last: int) -> list[int]:
     return updates
 
 
-class _only_process_in:
-    """Holds the lock of a run directory; it goes with the process, however that ends."""
+def _only_process_in(directory: Path) -> AbstractContextManager[None]:
+    """Hold the lock of a run directory, or raise a TmtError if another process has it."""
 
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / ".lock"
+    def refuse() -> None:
+        raise TmtError(
+            f"{directory}: another tmt train is at work here; wait for it, or use another --run-dir"
+        )
 
-    def __enter__(self) -> None:
-        self._file = self._path.open("w")
-        try:
-            import fcntl
-        except ModuleNotFoundError:  # no such locks on this system
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._file.close()
-            raise TmtError(
-                f"{self._path.parent}: another tmt train is at work here; wait for it, or use "
-                "another --run-dir"
-            ) from error
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+    return locked(directory / ".lock", refuse)

@@ -75,14 +75,21 @@ def _describe_failure(path: Path, temporary: Path, error: Exception, number: int
 
 
 @contextmanager
-def locked(path: Path, busy: Callable[[], None]) -> Iterator[None]:
+def locked(path: Path, busy: Callable[[], None], *, remedy: str = "") -> Iterator[None]:
     """Hold the lock file `path`; it goes with the process, however that ends.
 
     Args:
         busy: called when another process holds it. If it returns, this one waits.
+        remedy: what a user can do where the place cannot be written.
+    Raises:
+        TmtError: the place cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError as error:
+        raise TmtError(f"{path.parent}: cannot be written: {error.strerror}{remedy}") from error
+    with file:
         try:
             import fcntl
         except ModuleNotFoundError:  # no such locks on this system

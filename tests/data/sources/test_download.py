@@ -16,7 +16,7 @@ from loopback import Reply, Server, running
 
 from transformer_mt.data.sources.download import default_cache, fetch
 from transformer_mt.data.sources.transfer import Patience, Unavailable
-from transformer_mt.errors import DataError
+from transformer_mt.errors import DataError, TmtError
 
 BODY = random.Random(3).randbytes(300_000)
 OTHER = random.Random(4).randbytes(300_000)
@@ -324,7 +324,7 @@ def test_no_room_is_known_before(server: Server, tmp_path: Path) -> None:
 
 def test_a_cache_that_cannot_be_written(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"cannot be written: Not a directory; set data\.cache"):
+    with pytest.raises(TmtError, match=r"cannot be written: Not a directory; set data\.cache"):
         fetch(server.serve("/a", BODY), tmp_path / "file" / "cache")
 
 

@@ -10,8 +10,7 @@ when), `.part` with `.part.json` (what has arrived so far) and `.lock`.
 
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -27,7 +26,7 @@ from transformer_mt.data.sources.transfer import (
     transfer,
 )
 from transformer_mt.errors import DataError
-from transformer_mt.files import remove, write_json
+from transformer_mt.files import locked, remove, write_json
 from transformer_mt.files import sha256 as digest_of
 
 _ADDRESS_CHARACTERS = "%/:=&?~+!$,;'@()*[]"  # these keep their meaning in a URL
@@ -82,38 +81,14 @@ def fetch(
             f"{url}: not in the cache {cache_dir}, and data.offline forbids the network; run once "
             "with --set data.offline=false, or copy the cache of a machine that has it"
         )
-    with locked(place.lock, f"waiting for another process that is getting {url}", say):
+    with alone(place.lock, f"waiting for another process that is getting {url}", say):
         return place.cached() or _download(place, sha256, patience, say)
 
 
-@contextmanager
-def locked(path: Path, waiting: str, say: Say | None) -> Iterator[None]:
-    """Be the only process in here; the lock goes with the process, however that ends.
-
-    Raises:
-        DataError: the cache cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w")
-    except OSError as error:
-        raise DataError(
-            f"{path.parent}: cannot be written: {error.strerror}; set data.cache to a directory "
-            "of your own"
-        ) from error
-    with file:
-        try:
-            import fcntl
-        except ModuleNotFoundError:  # no such locks on this system
-            yield
-            return
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if say:
-                say(waiting)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def alone(path: Path, waiting: str, say: Say | None) -> AbstractContextManager[None]:
+    """Hold a lock in the cache; while another process has it, say what is waited for, and wait."""
+    remedy = "; set data.cache to a directory of your own"
+    return locked(path, lambda: say(waiting) if say else None, remedy=remedy)
 
 
 class _Place:

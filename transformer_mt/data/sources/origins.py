@@ -11,7 +11,7 @@ from typing import Any
 
 from transformer_mt.config_data import SOURCE_KINDS, Languages, Source, split_direction
 from transformer_mt.data.sources.archives import unpack
-from transformer_mt.data.sources.download import Download, locked
+from transformer_mt.data.sources.download import Download, alone
 from transformer_mt.data.sources.transfer import Say
 from transformer_mt.errors import DataError
 from transformer_mt.files import remove
@@ -71,7 +71,7 @@ def unpacked(download: Download, cache_dir: Path, say: Say | None) -> Path:
     directory = cache_dir / "unpacked" / download.sha256[:32]
     waiting = f"waiting for another process that is unpacking {download.path.name}"
     if not directory.is_dir():
-        with locked(directory.with_suffix(".lock"), waiting, say):
+        with alone(directory.with_suffix(".lock"), waiting, say):
             if not directory.is_dir():
                 for rest in directory.parent.glob(f".{directory.name}.*"):
                     remove(rest)  # of a process that was killed

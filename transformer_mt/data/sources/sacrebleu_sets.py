@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config_data import Languages, Source, split_direction
-from transformer_mt.data.sources.download import Download, fetch, locked
+from transformer_mt.data.sources.download import Download, alone, fetch
 from transformer_mt.data.sources.origins import Obtained, local, origin, source_order
 from transformer_mt.data.sources.transfer import Say
 from transformer_mt.errors import DataError
@@ -36,7 +36,7 @@ def obtain_test_set(
     name = f"{dataset.name.replace('/', '_')}.{pair}.{version}"
     directory = cache_dir / "sacrebleu" / name
     waiting = f"waiting for another process that is extracting {source}"
-    with locked(directory.with_name(f"{name}.lock"), waiting, say):
+    with alone(directory.with_name(f"{name}.lock"), waiting, say):
         if not directory.is_dir():
             for rest in directory.parent.glob(f".{name}.*"):
                 remove(rest)  # of a process that was killed
