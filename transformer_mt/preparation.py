@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +23,10 @@ from transformer_mt.data.formats.corpus import source_files, split_lines
 from transformer_mt.data.reports.profile import vocabulary_report
 from transformer_mt.data.reports.report import CorpusReport
 from transformer_mt.data.reports.report_page import write_page
-from transformer_mt.data.shards import count_workers
+from transformer_mt.data.shards import count_workers, run_apart
 from transformer_mt.data.sources.local import Local
 from transformer_mt.data.tags import tag_pieces, tagging
-from transformer_mt.data.tokenizer import Tokenizer, train_tokenizer
+from transformer_mt.data.tokenizer import Tokenizer, TokenizerTask, train_on_files
 from transformer_mt.errors import DataError
 from transformer_mt.files import (
     fingerprint,
@@ -42,6 +42,7 @@ from transformer_mt.run_dir import Run
 
 Say = Callable[[str], None]
 
+_MUCH_TEXT = 20_000_000  # bytes; learning a vocabulary of more takes a gigabyte
 _N_LINES_COVERED = 200_000  # of train, spread over it: which words dev has in common with it
 _MARKER = "stage.json"  # in the directory of a finished stage: what it was made from
 
@@ -189,15 +190,14 @@ def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
     else:
         jobs = [(i, [texts[i]], dev[i], [codes[i]], [] if i else tags) for i in (0, 1)]
     for side, files, dev_texts, languages, side_tags in jobs:
-        tokenizer = train_tokenizer(
-            chain.from_iterable(map(split_lines, files)),
-            paths[side],
-            cfg.tokenizer,
-            languages,
-            side=side,
-            seed=cfg.seed,
-            tags=side_tags,
+        task = TokenizerTask(
+            files, paths[side], cfg.tokenizer, languages, cfg.seed, side, side_tags
         )
+        if sum(path.stat().st_size for path in files) > _MUCH_TEXT:
+            run_apart(train_on_files, task)
+        else:
+            train_on_files(task)
+        tokenizer = Tokenizer.load(paths[side])
         say(
             f"  {' + '.join(languages)}: {tokenizer.vocab_size} pieces; on dev "
             f"{100 * tokenizer.unknown_rate(dev_texts):.3f} % unknown, "

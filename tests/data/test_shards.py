@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt.data.shards import count_workers, run_shards
+from transformer_mt.data.shards import count_workers, run_apart, run_shards
 from transformer_mt.errors import DataError
 
 
@@ -120,3 +120,19 @@ def is_running(pid: int) -> bool:
 def test_counts_of_workers() -> None:
     assert count_workers(3) == 3
     assert count_workers("auto") >= 1
+
+
+def whoami(ending: str) -> str:
+    if ending == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if ending == "wrong":
+        raise DataError("wrong")
+    return f"{os.getpid()}"
+
+
+def test_a_function_in_a_process_of_its_own() -> None:
+    assert int(run_apart(whoami, "well")) != os.getpid()
+    with pytest.raises(DataError, match="wrong"):
+        run_apart(whoami, "wrong")
+    with pytest.raises(DataError, match="for want of memory"):
+        run_apart(whoami, "killed")

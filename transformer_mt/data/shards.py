@@ -21,6 +21,7 @@ from transformer_mt.errors import DataError
 from transformer_mt.files import writing
 
 Args = TypeVar("Args")
+Result = TypeVar("Result")
 Make = Callable[[Args, Path], None]
 Job = tuple[Path, Args]
 
@@ -59,6 +60,22 @@ def run_shards(jobs: Iterable[Job[Args]], make: Make[Args], *, workers: int) -> 
             ) from error
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def run_apart(function: Callable[[Args], Result], args: Args) -> Result:
+    """The value of a function of a module, computed in a process whose memory goes with it.
+
+    Raises:
+        DataError: the process died; everything that `function` raises.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=start_worker) as pool:
+        try:
+            return pool.submit(function, args).result()
+        except BrokenProcessPool as error:
+            raise DataError(
+                "a process was killed, most likely for want of memory; what is done stays done"
+            ) from error
 
 
 def count_workers(configured: int | str) -> int:

@@ -11,13 +11,16 @@ import logging
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
 
 from transformer_mt.config import TokenizerConfig
+from transformer_mt.data.formats.streams import split_lines
 from transformer_mt.errors import TokenizerError
 from transformer_mt.files import writing
 from transformer_mt.languages import is_unspaced
@@ -183,6 +186,32 @@ def train_tokenizer(
     with writing(out_path) as temporary:
         temporary.write_bytes(model.getvalue())
     return tokenizer
+
+
+@dataclass(frozen=True)
+class TokenizerTask:
+    """The arguments of `train_tokenizer`, with the text in files."""
+
+    text_paths: list[Path]
+    out_path: Path
+    cfg: TokenizerConfig
+    languages: list[str]
+    seed: int
+    side: int
+    tags: list[str]
+
+
+def train_on_files(task: TokenizerTask) -> None:
+    """`train_tokenizer` as a function for another process, whose memory goes with it."""
+    train_tokenizer(
+        chain.from_iterable(map(split_lines, task.text_paths)),
+        task.out_path,
+        task.cfg,
+        task.languages,
+        seed=task.seed,
+        side=task.side,
+        tags=task.tags,
+    )
 
 
 def _options(

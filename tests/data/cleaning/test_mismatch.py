@@ -170,3 +170,18 @@ def test_posteriors_are_those_of_all_paths_written_out() -> None:
     np.testing.assert_allclose(
         mismatch_probability(evidence, prior=runs + alone), mismatched / total, rtol=1e-3
     )
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are worked on in blocks, each with a run-up; where the cuts are must not matter."""
+    evidence = np.random.default_rng(4).normal(4, 2, 9000).astype(np.float32)
+    evidence[2990:3050] = -2  # across the edge of a block
+    evidence[[100, 7000]] = -6
+    gain = np.where(evidence < 0, 3, -3).astype(np.float32)
+    whole = find_mismatches(evidence)
+    monkeypatch.setattr(mismatch, "_BLOCK", 3000)
+    cut = find_mismatches(evidence)
+    assert cut.runs == pytest.approx(whole.runs, rel=1e-3)
+    assert cut.probability() == pytest.approx(whole.probability(), abs=1e-3)
+    assert cut.probability([gain]) == pytest.approx(whole.probability([gain]), abs=1e-3)
+    assert (whole.probability()[2995:3045] > 0.9).all()

@@ -20,7 +20,7 @@ from transformer_mt.data.cleaning.deciding import TRAIN, Fates
 from transformer_mt.data.cleaning.lexical import SAMPLE, LexicalModel
 from transformer_mt.data.cleaning.mismatch import NO_GAIN, find_mismatches
 from transformer_mt.data.cleaning.scored import ScoredCorpus, Shard
-from transformer_mt.data.shards import count_workers, run_shards
+from transformer_mt.data.shards import count_workers, run_apart, run_shards
 from transformer_mt.files import fingerprint, remove, writing
 
 Say = Callable[[str], None]
@@ -51,8 +51,12 @@ def learn_mismatch(
             if other.name != made_of:
                 remove(other)
     model_path = folder / "model.npz"
-    if not model_path.exists() and not _learn(cfg, corpus, rows, model_path):
-        return None
+    lesson = _Lesson(corpus, rows, cfg.seed, model_path)
+    if not model_path.exists():
+        # Much text takes much memory, which a process of its own gives back.
+        learned = run_apart(_learn, lesson) if len(rows) > _STRETCH * 20 else _learn(lesson)
+        if not learned:
+            return None
     judge = _Judge(corpus, fate, model_path, count_workers(cfg.data.workers))
     return judge.by_source(judge.evidence())
 
@@ -170,12 +174,23 @@ def _stretches(fate: Fates) -> NDArray[np.int64]:
     return rows[fate[rows] == TRAIN]
 
 
-def _learn(cfg: Config, corpus: ScoredCorpus, rows: NDArray[np.int64], path: Path) -> bool:
-    """Write a model learned from some rows, in order; False: there is too little text."""
+@dataclass(frozen=True)
+class _Lesson:
+    """What a model is learned from, and where it is written."""
+
+    corpus: ScoredCorpus
+    rows: NDArray[np.int64]  # in order
+    seed: int
+    path: Path
+
+
+def _learn(lesson: _Lesson) -> bool:
+    """Write a model learned from some rows; False: there is too little text."""
+    rows = lesson.rows
     srcs: list[str] = []
     tgts: list[str] = []
     keys = [np.zeros(0, dtype=np.uint64)]
-    for shard, (pair_hash,) in corpus.each("pair_hash"):
+    for shard, (pair_hash,) in lesson.corpus.each("pair_hash"):
         first, end = np.searchsorted(rows, (shard.start, shard.start + shard.size))
         inside = rows[first:end] - shard.start
         if len(inside):
@@ -183,9 +198,9 @@ def _learn(cfg: Config, corpus: ScoredCorpus, rows: NDArray[np.int64], path: Pat
             pairs = shard.pairs(inside)
             srcs += [src for src, _ in pairs]
             tgts += [tgt for _, tgt in pairs]
-    model = LexicalModel.learn(srcs, tgts, np.concatenate(keys), seed=cfg.seed)
+    model = LexicalModel.learn(srcs, tgts, np.concatenate(keys), seed=lesson.seed)
     if model is None:
         return False
-    with writing(path) as temporary:
+    with writing(lesson.path) as temporary:
         model.save(temporary)
     return True

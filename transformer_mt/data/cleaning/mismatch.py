@@ -12,7 +12,7 @@ as odds. The lines are cut into chunks that are worked on side by side, each wit
 neighbours, after which the chain has forgotten where it started.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,7 @@ _MAX_EVIDENCE = 8.0  # no pair says more than this, whatever its words
 _FIRST_GUESS, _LEAST, _MOST = 0.005, 1e-6, 0.4  # share of lines of either kind
 _ROUNDS = 8
 _CHUNK, _RUN_UP = 1024, 256  # lines
+_BLOCK = 1024 * _CHUNK
 _SUSPECT = 1e-3  # probability of a run from which on neighbours are worth a look
 _AROUND = 12  # lines before and after suspicious ones that are looked at, too
 _MAX_GAIN = 6.0  # no line says more for a shift than this
@@ -71,8 +72,10 @@ class Mismatches:
         """
         good = 1 - self.in_run - self.alone
         for gain in gains:
-            ratio = np.exp(gain.clip(-_MAX_GAIN, _MAX_GAIN)).astype(np.float32)
-            good /= 1 + _run_odds(ratio, self.runs / len(gains))
+            for block in _blocks(len(gain)):
+                seen = gain[block.seen].clip(-_MAX_GAIN, _MAX_GAIN)
+                odds = _run_odds(np.exp(seen), self.runs / len(gains))
+                good[block.rows] /= 1 + odds[block.inner]
         return 1 - good
 
 
@@ -86,20 +89,47 @@ def find_mismatches(evidence: Floats, prior: float | None = None) -> Mismatches:
     """
     if not len(evidence):
         return Mismatches(np.zeros(0, np.float32), np.zeros(0, np.float32), _LEAST)
-    # How much better each line is explained by a mismatch.
-    likelihood = np.exp(-np.clip(evidence, -_MAX_EVIDENCE, _MAX_EVIDENCE)).astype(np.float32)
     if prior is not None:
         shares = _Shares(runs=prior / 2, alone=prior / 2)
     else:
         shares = _Shares(runs=_FIRST_GUESS, alone=_FIRST_GUESS)
         for _ in range(_ROUNDS):
-            means = (float(part.mean(dtype=np.float64)) for part in _posteriors(likelihood, shares))
-            shares = _Shares(*(min(max(mean, _LEAST), _MOST) for mean in means))
-    return Mismatches(*_posteriors(likelihood, shares), shares.runs)
+            sums = np.zeros(2)
+            for block in _blocks(len(evidence)):
+                parts = _posteriors(evidence[block.seen], shares)
+                sums += [part[block.inner].sum(dtype=np.float64) for part in parts]
+            shares = _Shares(*np.clip(sums / len(evidence), _LEAST, _MOST).tolist())
+    in_run, alone = np.empty_like(evidence), np.empty_like(evidence)
+    for block in _blocks(len(evidence)):
+        parts = _posteriors(evidence[block.seen], shares)
+        in_run[block.rows], alone[block.rows] = (part[block.inner] for part in parts)
+    return Mismatches(in_run, alone, shares.runs)
 
 
-def _posteriors(likelihood: Floats, shares: _Shares) -> tuple[Floats, Floats]:
+@dataclass(frozen=True)
+class _Block:
+    """Lines that are worked on at a time, so that memory does not grow with the corpus."""
+
+    rows: slice
+    seen: slice  # these lines, and a run-up into their neighbours on both sides
+
+    @property
+    def inner(self) -> slice:
+        """`rows`, counted from the first line that is seen."""
+        first = self.rows.start - self.seen.start
+        return slice(first, first + self.rows.stop - self.rows.start)
+
+
+def _blocks(n: int) -> Iterator[_Block]:
+    for start in range(0, n, _BLOCK):
+        end = min(start + _BLOCK, n)
+        yield _Block(slice(start, end), slice(max(0, start - _CHUNK), min(n, end + _CHUNK)))
+
+
+def _posteriors(evidence: Floats, shares: _Shares) -> tuple[Floats, Floats]:
     """(n,) probability of a mismatch within a run, and of one alone; both given all lines."""
+    # How much better each line is explained by a mismatch.
+    likelihood = np.exp(-np.clip(evidence, -_MAX_EVIDENCE, _MAX_EVIDENCE)).astype(np.float32)
     aligned = 1 - shares.alone + shares.alone * likelihood
     run = _FITTING_IN_RUN + (1 - _FITTING_IN_RUN) * likelihood
     odds = _run_odds(run / aligned, shares.runs)
