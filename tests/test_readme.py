@@ -20,8 +20,8 @@ import typer
 
 from transformer_mt.cli import app
 from transformer_mt.config import Config, build_config, load_config
-from transformer_mt.data import candidates
-from transformer_mt.data.cleaning import rules
+from transformer_mt.config_data import CleanConfig
+from transformer_mt.data.cleaning.deciding import ALL_RULES, RATIO_SMOOTHING
 from transformer_mt.data.demo import build_demo
 from transformer_mt.data.tokenizer import PAD_ID
 from transformer_mt.model.transformer import Transformer, resolve_tying
@@ -37,7 +37,9 @@ SMALL = [
 ]  # fmt: skip
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_SETTING = re.compile(r"(?:data|tokenizer|model|train|decode)\.[a-z_]+(?:=.*)?")
+_SETTING = re.compile(
+    r"(?:languages|data|tokenizer|model|train|decode)(?:\.[a-z_0-9]+)+(?:=.*)?"
+)
 _OWN_PATH = re.compile(r"(?:configs|docs|scripts|tests|transformer_mt)/[\w./*-]*")
 
 
@@ -161,9 +163,10 @@ def test_settings_exist_and_fit_together(page: str) -> None:
         found = [span for span in re.findall(r"`([^`]+)`", line) if _SETTING.fullmatch(span)]
         load_config(ROOT / "configs/base.yaml", [setting for setting in found if "=" in setting])
         for setting in found:
-            section, _, key = setting.partition("=")[0].partition(".")
-            fields = Config.model_fields[section].annotation
-            assert fields is not None and key in fields.model_fields, setting
+            section: Any = Config
+            for key in setting.partition("=")[0].split("."):
+                assert key in section.model_fields, setting
+                section = section.model_fields[key].annotation
 
 
 def test_both_languages_say_the_same() -> None:
@@ -215,7 +218,7 @@ def test_layout_names_every_module(page: str) -> None:
         first, *others = re.split(r" {2,}", line.strip())[0].split(", ")
         folder = ROOT / package / Path(first).parent
         for name in [Path(first).name, *others]:
-            files = set(folder.glob(name))
+            files = {path for path in folder.glob(name) if not path.name.startswith("__")}
             assert files, f"{folder.relative_to(ROOT)}/{name} does not exist"
             named |= files
     modules = {path for path in (ROOT / package).rglob("*.py") if not path.name.startswith("__")}
@@ -223,17 +226,18 @@ def test_layout_names_every_module(page: str) -> None:
     assert all((ROOT / name).is_dir() for name in folders.split("   ")[0].split())
 
 
-def test_the_data_page_has_every_rule_with_its_limit() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", text_of("docs/data.md"), re.MULTILINE)
-    assert [rule for rule, _ in rows] == [*rules.PAIR_RULES, *candidates.CORPUS_RULES]
-    drops = dict(rows)
-    for rule, limits in {
-        "too_long": [rules.MAX_CHARACTERS],
-        "no_words": [rules.MIN_WORDLESS],
-        "identical": [rules.MIN_IDENTICAL],
-        "length_ratio": [int(candidates.MAX_RATIO), candidates.RATIO_SMOOTHING],
-    }.items():
-        assert [int(number) for number in re.findall(r"\d+", drops[rule])] == limits
+def test_the_data_page_has_every_rule_with_its_threshold() -> None:
+    page = text_of("docs/data.md")
+    table = page.partition("\n| rule | ")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \| `(\S+)` \| (.+) \|$", table, re.MULTILINE)
+    assert [rule for rule, *_ in rows] == list(ALL_RULES)
+    defaults = CleanConfig().model_dump()
+    for rule, _, threshold, _ in rows:
+        written = parse_yaml(threshold, rule)
+        assert written == defaults[rule], rule
+        assert isinstance(written, bool) == isinstance(defaults[rule], bool), rule  # 0 == False
+    (reason,) = [why for rule, *_, why in rows if rule == "length_ratio"]
+    assert f"{RATIO_SMOOTHING} characters" in reason
 
 
 def test_ten_lines_and_five_commands_go_from_two_files_to_a_score(tmp_path: Path) -> None:
