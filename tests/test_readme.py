@@ -37,9 +37,7 @@ SMALL = [
 ]  # fmt: skip
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_SETTING = re.compile(
-    r"(?:languages|data|tokenizer|model|train|decode)(?:\.[a-z_0-9]+)+(?:=.*)?"
-)
+_SETTING = re.compile(r"(?:languages|data|tokenizer|model|train|decode)(?:\.[a-z_0-9]+)+(?:=.*)?")
 _OWN_PATH = re.compile(r"(?:configs|docs|scripts|tests|transformer_mt)/[\w./*-]*")
 
 
