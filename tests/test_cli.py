@@ -83,14 +83,14 @@ def test_synthetic_corpora_name_the_line_of_the_next_configuration(trained: Path
     (trained / "mono.zh").write_text(text, encoding="utf-8")
     words = ["-m", "runs/smoke", "--mono", "mono.zh"]
     said = tmt("data", "backtranslate", *words, "-o", "bt/web", cwd=trained)
-    assert said.stdout == "- {path: bt/web, tag: bt}\n"
+    assert said.stdout == f"- {{path: {trained}/bt/web, tag: bt}}\n"
     sides = [(trained / f"bt/web.{code}").read_text("utf-8").split("\n") for code in ("zh", "en")]
     assert 20 < len(sides[0]) == len(sides[1]) <= 31
     before = (trained / "bt/web.en").stat().st_mtime_ns
     tmt("data", "backtranslate", *words, "-o", "bt/web", cwd=trained)
     assert (trained / "bt/web.en").stat().st_mtime_ns == before, "nothing is done twice"
     said = tmt("data", "distill", *words, "-o", "distilled", "--beam", "2", cwd=trained)
-    assert said.stdout == "- {path: distilled}\n"
+    assert said.stdout == f"- {{path: {trained}/distilled}}\n"
 
 
 def test_eval_bleu_passes_its_threshold_and_fails_above_it(trained: Path) -> None:

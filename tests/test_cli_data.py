@@ -99,5 +99,8 @@ def test_offline_says_what_is_missing(folder: Path) -> None:
     named = ["--set", "data.train=['https://127.0.0.1:9/corpus.tsv']"]
     cache = ["--set", f"data.cache={folder / 'cache'}"]
     said = tmt(folder, *words, *named, *cache, code=2)
-    assert "offline" in said.stderr and "https://127.0.0.1:9/corpus.tsv" in said.stderr
+    assert (
+        "tmt data download CONFIG" in said.stderr
+        and "https://127.0.0.1:9/corpus.tsv" in said.stderr
+    )
     assert tmt(folder, "plan", "small.yaml", *named, *cache, code=2).stdout == ""

@@ -72,10 +72,11 @@ def data_download(
     config: ConfigPath, overrides: Overrides = None, reverse: Reverse = False
 ) -> None:
     """Get every source of a configuration that is named and not in the cache yet."""
-    from transformer_mt.data.sources.local import obtain_sources
+    from transformer_mt.data.sources.local import obtain_datasets, obtain_sources
 
     cfg = load_experiment(config, overrides, reverse=reverse)
     local = obtain_sources(cfg, say)
+    obtain_datasets(cfg)
     for name, origins in zip(local.names, local.origins, strict=True):
         for origin in origins:
             print(f"{name}\t{origin.size}\t{origin.sha256}\t{origin.url}")

@@ -90,7 +90,7 @@ def test_the_line_for_the_next_configuration_is_a_source(tag: str | None) -> Non
     corpus = SyntheticCorpus("bt/news", "zh-en", 1, 0, 0, "")
     (tree,) = parse_yaml(corpus.source_line(tag), "line")
     source = Source.model_validate(tree)
-    assert (source.path, source.tag) == ("bt/news", tag)
+    assert (source.path, source.tag) == (str(Path("bt/news").absolute()), tag)
 
 
 def test_a_killed_process_goes_on_where_it_stopped(

@@ -39,7 +39,8 @@ class SyntheticCorpus:
 
     def source_line(self, tag: str | None) -> str:
         """The line of `data.train` that names this corpus in the next configuration."""
-        return f"- {{path: {self.prefix}, tag: {tag}}}" if tag else f"- {{path: {self.prefix}}}"
+        path = Path(self.prefix).absolute()  # wherever data.root is
+        return f"- {{path: {path}, tag: {tag}}}" if tag else f"- {{path: {path}}}"
 
 
 def translate_corpus(

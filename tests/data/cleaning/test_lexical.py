@@ -133,6 +133,18 @@ def test_evidence_does_not_depend_on_the_other_pairs(toy: Toy) -> None:
     np.testing.assert_allclose(alone, together[100:101], atol=1e-4)
 
 
+def test_few_words_prove_less_than_many(toy: Toy) -> None:
+    """A proverb shares no word with its translation; a long text that shares none is a stranger."""
+    srcs, tgts, keys, model = toy
+    order = sorted(range(len(srcs)), key=lambda row: len(srcs[row].split()))
+    short, long = ([texts[row] for row in order] for texts in (srcs, tgts))
+    strangers = model.evidence(short, long[1:] + long[:1], keys)
+    n_words = np.array([len(text.split()) for text in short])
+    assert strangers[n_words == 4].min() >= -5
+    assert np.median(strangers[n_words == 14]) < -6
+    assert strangers.min() >= -10
+
+
 @pytest.mark.parametrize(
     ("src", "tgt", "why"),
     [

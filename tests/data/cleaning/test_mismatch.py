@@ -64,6 +64,15 @@ def test_lines_alone_are_found_and_their_share_is_learned() -> None:
     assert np.mean(probability[~bad] > 0.5) < 0.002
 
 
+def test_one_line_that_cannot_be_right_is_found_in_a_clean_corpus() -> None:
+    evidence = np.full(50_000, 6, dtype=np.float32)
+    evidence[[1000, 2000]] = -12, -7
+    probability = mismatch_probability(evidence)
+    assert probability[1000] > 0.5
+    assert probability[2000] < 0.1
+    assert np.all(np.delete(probability, [1000, 2000]) < 1e-3)
+
+
 def test_lines_without_evidence_go_with_their_neighbours() -> None:
     evidence = np.full(2000, 6, dtype=np.float32)
     evidence[1000:1050] = -4

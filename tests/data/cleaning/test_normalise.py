@@ -21,15 +21,18 @@ BLOCKS = [
 ]  # fmt: skip
 
 
+ENTITIES = ["&", ";", "amp", "&quot;", "&amp;", "&#65306;", "&#xfeff;", "&#769;", "&nbsp;", "#3"]
+
+
 def random_texts(n: int) -> list[str]:
     generator = random.Random(7)
-    return [
-        "".join(
-            chr(generator.randint(*generator.choice(BLOCKS)))
-            for _ in range(generator.randrange(30))
-        )
-        for _ in range(n)
-    ]
+
+    def piece() -> str:
+        if generator.random() < 0.2:
+            return generator.choice(ENTITIES)
+        return chr(generator.randint(*generator.choice(BLOCKS)))
+
+    return ["".join(piece() for _ in range(generator.randrange(30))) for _ in range(n)]
 
 
 def corpus_lines() -> list[str]:
@@ -61,6 +64,11 @@ def corpus_lines() -> list[str]:
         ("zh", "他说 “好” —— 真的", "他说 “好” —— 真的", "spaces at quotes and dashes stay"),
         ("zh-Hant", "軟體 開發", "軟體開發", "both scripts are Chinese"),
         ("ja", "これは 本", "これは 本", "Japanese keeps its spaces"),
+        ("zh", "包含 &quot;cpu&quot; 和&nbsp;&#39;a&#39;", "包含 \"cpu\" 和 'a'", "entities"),
+        ("en", "&ldquo;a&rdquo;&mdash;&lt;b&gt;&#8203;", '"a"—<b>', "their characters, normalised"),
+        ("en", "Q&amp;A, &amp;amp;lt;", "Q&A, <", "entities that were escaped again"),
+        ("zh", "&ｌｔ; &am\u200bp; &gt\u037e", "< & >", "entities that come out of other steps"),
+        ("en", "int *p = &map; AT&T; &name; &#0;", "int *p = &map; AT&T; &name; &#0;", "code"),
         ("zh", " \u200b\u3000", "", "nothing visible"),
     ],
 )

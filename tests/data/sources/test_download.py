@@ -300,7 +300,7 @@ def test_offline_says_how_to_get_it(server: Server, tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as caught:
         fetch(url, tmp_path, offline=True)
     assert f"{url}: not in the cache {tmp_path}" in str(caught.value)
-    assert "--set data.offline=false" in str(caught.value)
+    assert "tmt data download CONFIG" in str(caught.value)
     assert server.requests == []
 
 

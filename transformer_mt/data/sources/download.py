@@ -78,8 +78,8 @@ def fetch(
         return found
     if offline:
         raise Unavailable(
-            f"{url}: not in the cache {cache_dir}, and data.offline forbids the network; run once "
-            "with --set data.offline=false, or copy the cache of a machine that has it"
+            f"{url}: not in the cache {cache_dir}, and the network is not to be used; get it with "
+            "tmt data download CONFIG, or copy the cache of a machine that has it"
         )
     with alone(place.lock, f"waiting for another process that is getting {url}", say):
         return place.cached() or _download(place, sha256, patience, say)

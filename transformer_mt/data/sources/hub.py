@@ -56,8 +56,8 @@ def _load(source: Source, folder: Path, split: str, offline: bool) -> Any:
             cause += f" (and there is no folder {folder})"
         if offline:
             cause += (
-                "; data.offline forbids the network: run once with --set data.offline=false, or "
-                "copy the Hugging Face cache of a machine that has it"
+                "; the network is not to be used: get it with tmt data download CONFIG, or copy "
+                "the Hugging Face cache of a machine that has it"
             )
         raise DataError(f"{source}: cannot load the split {split!r}: {cause}") from error
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from transformer_mt.config import Config
 from transformer_mt.config_data import Source
-from transformer_mt.data.formats.corpus import Role
+from transformer_mt.data.formats.corpus import Role, read_pairs
 from transformer_mt.data.sources.download import default_cache
 from transformer_mt.data.sources.named import Obtained, Origin, obtain
 
@@ -67,3 +67,20 @@ def obtain_sources(cfg: Config, say: Say) -> Local:
         cfg.model_copy(update={"data": data.model_copy(update=sources)}),
         [obtained.origins for obtained in train],
     )
+
+
+def obtain_datasets(cfg: Config) -> None:
+    """Bring the Hugging Face datasets of an experiment into the cache of that library.
+
+    Raises:
+        DataError: one cannot be had.
+    """
+    data = cfg.data
+    root = Path(data.root).expanduser()
+    sources: list[tuple[Role, list[Source]]] = [
+        ("train", data.train), ("dev", data.dev), ("test", list(data.test.values()))
+    ]  # fmt: skip
+    for role, named in sources:
+        for source in named:
+            if source.hf is not None:
+                next(read_pairs(source, cfg.languages, root=root, role=role), None)

@@ -102,10 +102,13 @@ def _obtain_opus(
         files = in_order(_opus_sides(source, directory, pair, languages), source, languages)
         found = origin(str(source), download, licence_in(directory))
         return Obtained(local(source, files=files), [found])
-    raise DataError(
-        f"{source}: no such corpus for {languages.pair} in this version; names are spelt as on "
-        "opus.nlpl.eu, large and small letters count. Tried:\n  " + "\n  ".join(problems)
+    what = (
+        f"no such corpus for {languages.pair} in this version; names are spelt as on "
+        "opus.nlpl.eu, large and small letters count"
     )
+    if offline:
+        what = "not in the cache"
+    raise DataError(f"{source}: {what}. Tried:\n  " + "\n  ".join(problems))
 
 
 def _opus_pairs(languages: Languages) -> Iterator[_Pair]:
