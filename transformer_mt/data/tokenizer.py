@@ -29,7 +29,7 @@ PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
 
 # More text hardly changes the pieces, but takes memory: Chinese up to 90 bytes per character.
-MAX_CHARACTERS = 15_000_000
+MAX_CHARACTERS = 12_000_000
 MAX_SENTENCE_BYTES = 16_384
 # The scores of a unigram model depend on it, so it must not follow the number of cores.
 _THREADS = 4

@@ -151,7 +151,7 @@ def test_opus_that_does_not_have_it(server: Server, tmp_path: Path) -> None:
     server.serve("/api/", b"<html>maintenance</html>")
     with pytest.raises(DataError, match="answer of another form: '<html>maintenance"):
         get(tmp_path, opus="news")
-    with pytest.raises(DataError, match="opus:.*: not in the cache. Tried:"):
+    with pytest.raises(DataError, match=r"opus:.*: not in the cache\. Tried:"):
         get(tmp_path, opus="news/v16", offline=True)
 
 
