@@ -28,7 +28,7 @@ Floats = NDArray[np.float32]
 
 SHIFTS = (1, -1)  # lines
 _STRETCH = 1000  # rows
-_FORM = 2  # of the files; another number makes all of them anew
+_FORM = 3  # of the files; another number makes all of them anew
 
 
 def learn_mismatch(

@@ -37,6 +37,7 @@ _LENGTH_SMOOTHING = 5  # characters added to both sides before their ratio is ta
 _MAX_DEVIATION = 6.0  # of a length ratio from the usual one, in usual deviations
 _COPIES, _SIZE = (6, 7), 8  # columns of `Table.signs`
 _TELLING = 1.0  # nats of copies, where no word is in the table
+_FREEST, _FREEST_PER_UNIT = 3.0, 0.5  # nats that a free translation loses; for each unit besides
 _WITH_SIZE = (0, 3, *_COPIES)  # columns whose weight may change with the number of units
 _END_MARKS = (("?", "？"), ("!", "！"))
 _FIT_ROUNDS, _NEWTON_STEPS, _RIDGE = 4, 12, 1.0
@@ -139,8 +140,10 @@ class LexicalModel:
 
     def _log_odds(self, signs: Doubles) -> Doubles:
         log_odds = _with_constant((signs - self.center) / self.scale) @ self.weights
+        # Proverbs share no word with their translations, but no long text consists of proverbs.
+        freest = -(_FREEST + _FREEST_PER_UNIT * np.expm1(signs[:, _SIZE]))
         known = (signs[:, _SIZE] > 0) | (signs[:, _COPIES].sum(1) > _TELLING)
-        return np.where(known, log_odds, 0.0)
+        return np.where(known, np.maximum(log_odds, freest), 0.0)
 
     def save(self, path: Path) -> None:
         """Write the model as one `.npz` file: arrays only, the same bytes for the same model."""

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from functools import partial
+from html import unescape
 from typing import Literal
 
 from transformer_mt.data.cleaning.chinese import HAN, SIMPLIFIED
@@ -22,6 +23,11 @@ ChineseScript = Literal["simplified", "traditional"]
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b\u200e\u200f"
     "\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+
+# What is left of web pages. Other names stay: `&map;` and `&sub;` are entities, and code as well.
+_ENTITY = re.compile(
+    "&(?:amp|lt|gt|quot|apos|nbsp|[mn]dash|hellip|[lr][sd]quo|#[0-9]{2,6}|#[xX][0-9a-fA-F]{2,5});"
 )
 
 _WIDE = re.compile("[０-９Ａ-Ｚａ-ｚ]+")  # a fixed distance from their ASCII forms
@@ -41,9 +47,10 @@ _CURLY = re.compile(f"[{''.join(_STRAIGHT)}]")
 class Normaliser:
     """text → text for one language: NFC, no invisible characters, single spaces, none at the ends.
 
-    English: curly quotes become straight. Chinese: full-width letters and digits become ASCII,
-    while punctuation stays full-width; spaces between Chinese characters go; the characters are
-    converted to `chinese_script`, if one is given.
+    Common HTML entities become the characters that they stand for. English: curly quotes become
+    straight. Chinese: full-width letters and digits become ASCII, while punctuation stays
+    full-width; spaces between Chinese characters go; the characters are converted to
+    `chinese_script`, if one is given.
 
     Raises:
         ConfigError: `chinese_script` is given, and the package that converts is not installed.
@@ -60,6 +67,12 @@ class Normaliser:
         return Normaliser, (self.language, self.chinese_script)  # a converter cannot be pickled
 
     def __call__(self, text: str) -> str:
+        text = self._one_form(text)
+        while "&" in text and _ENTITY.search(text):  # again, since &amp;quot; was escaped twice
+            text = self._one_form(_ENTITY.sub(lambda entity: unescape(entity[0]), text))
+        return text
+
+    def _one_form(self, text: str) -> str:
         if text.isascii():
             # split() knows every white space and line end of Unicode: U+3000, U+2028, tabs …
             return " ".join((text if text.isprintable() else _INVISIBLE.sub("", text)).split())

@@ -26,7 +26,7 @@ from transformer_mt.data.shards import count_workers, run_shards
 from transformer_mt.files import fingerprint, remove, sha256, write_json
 
 SHARD_PAIRS = 50_000
-_FORM = 1  # of the shards; another number makes all of them anew
+_FORM = 2  # of the shards; another number makes all of them anew
 
 Say = Callable[[str], None]
 
