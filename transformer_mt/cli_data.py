@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,10 @@ from transformer_mt.cli_common import (
     say,
 )
 from transformer_mt.errors import DataError, TmtError
+
+if TYPE_CHECKING:
+    from transformer_mt.config import Config
+    from transformer_mt.preparation import Prepared
 
 Explain = Annotated[
     bool, typer.Option(help="for each rule the pairs on both sides of its threshold")
@@ -103,7 +107,7 @@ def data_clean(
     report = read_report(out_dir)
     print("\n".join(report.explain() if explain else report.summary()))
     say(f"page: {out_dir / 'report.html'}")
-    say(f"{work_dir} keeps the scores, so that other thresholds take less time; delete it at will")
+    say(f"{work_dir} keeps the scores; delete it when the thresholds are settled")
 
 
 @data_app.command("prepare")
@@ -115,14 +119,7 @@ def data_prepare(
     offline: Offline = False,
 ) -> None:
     """Do all that `train` does before training: download, clean, tokenizer, encode."""
-    from transformer_mt.data.sources.local import obtain_sources
-    from transformer_mt.preparation import fingerprints, prepare
-    from transformer_mt.run_dir import Run
-
-    cfg = load_experiment(config, overrides, reverse=reverse, offline=offline)
-    run = Run(run_dir or Path("runs") / cfg.name)
-    local = obtain_sources(cfg, say)
-    prepare(local, fingerprints(local), run, say)
+    _prepare(load_experiment(config, overrides, reverse=reverse, offline=offline), run_dir)
 
 
 @data_app.command("sample")
@@ -137,14 +134,9 @@ def data_sample(
 ) -> None:
     """Show what an epoch of training holds: how much of each source, and some pairs."""
     from transformer_mt.data.mixing import describe_epoch, sample_epoch
-    from transformer_mt.data.sources.local import obtain_sources
-    from transformer_mt.preparation import fingerprints, prepare
-    from transformer_mt.run_dir import Run
 
     cfg = load_experiment(config, overrides, reverse=reverse)
-    run = Run(run_dir or Path("runs") / cfg.name)
-    local = obtain_sources(cfg, say)
-    prepared = prepare(local, fingerprints(local), run, say)
+    prepared = _prepare(cfg, run_dir)
     shares = describe_epoch(cfg, prepared.train, epoch)
     pairs = sample_epoch(cfg, prepared.train, prepared.tokenizers, epoch, examples)
     if as_json:
@@ -187,6 +179,16 @@ def data_distill(
 ) -> None:
     """Translate source text by a teacher, for a smaller or faster model to learn from."""
     _translate_corpus(mono, prefix, model, to, beam, None, as_json)
+
+
+def _prepare(cfg: "Config", run_dir: Path | None) -> "Prepared":
+    """Everything before training that is not done yet."""
+    from transformer_mt.data.sources.local import obtain_sources
+    from transformer_mt.preparation import fingerprints, prepare
+    from transformer_mt.run_dir import Run
+
+    local = obtain_sources(cfg, say)
+    return prepare(local, fingerprints(local), Run(run_dir or Path("runs") / cfg.name), say)
 
 
 def _translate_corpus(

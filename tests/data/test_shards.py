@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -102,7 +102,7 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
     assert not (tmp_path / "1").exists()
 
 
-def wait_for(condition) -> None:  # type: ignore[no-untyped-def]
+def wait_for(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline
