@@ -32,7 +32,8 @@ from transformer_mt.cli_common import (
     write_lines,
 )
 from transformer_mt.cli_data import data_app, tokenizer_app
-from transformer_mt.errors import DataError, TmtError
+from transformer_mt.errors import DataError, LostProcess, TmtError
+from transformer_mt.launch import LOST, count_processes, end_with_launcher, is_launched, launch
 
 Into = Annotated[
     str | None,
@@ -57,6 +58,7 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # NumPy's products are small, and its threads spin, too.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    end_with_launcher()
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
@@ -65,7 +67,7 @@ def main() -> None:
         if debug:
             raise
         say(f"tmt: {error}")
-        sys.exit(2)
+        sys.exit(LOST if isinstance(error, LostProcess) else 2)
     except BrokenPipeError:  # the reader of our output has gone, e.g. `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -93,14 +95,26 @@ def train(
     fresh: Annotated[
         bool, typer.Option(help="forget checkpoints, metrics and model first")
     ] = False,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="that share the work; default: one per GPU, or per core of a CPU"),
+    ] = None,
 ) -> None:
     """Do everything from raw text to a scored model that is not done yet; again: resume."""
     cfg = load_experiment(config, overrides, reverse=reverse, offline=offline)
+    if not is_launched():
+        n_processes = processes or count_processes()
+        if n_processes > 1:
+            raise typer.Exit(launch(n_processes, sys.argv[1:]))
+    from transformer_mt.distributed import joined_ranks
     from transformer_mt.experiment import train_experiment
     from transformer_mt.run_dir import Run
 
     run = Run(run_dir or Path("runs") / cfg.name)
-    result = train_experiment(cfg, run, fresh=fresh, say=say)
+    with joined_ranks() as ranks:
+        result = train_experiment(cfg, run, fresh=fresh, say=say, ranks=ranks)
+    if not ranks.is_main:
+        return
     if result.metadata is None:
         say(
             f"stopped after update {result.outcome.progress.update}, everything is saved; "

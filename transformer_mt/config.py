@@ -91,6 +91,7 @@ class TrainConfig(Section):
     max_minutes: Annotated[float, Field(gt=0)] | None = None
     lr: Annotated[float, Field(gt=0)] | Literal["paper"] = "paper"  # peak; see optim.learning_rate
     warmup_updates: NonNegative = 4000
+    cooldown_updates: NonNegative = 0  # the last of max_updates, in which lr falls to 0
     adam_betas: Annotated[list[Share], Field(min_length=2, max_length=2)] = Field(
         default=[0.9, 0.98]
     )
@@ -103,6 +104,9 @@ class TrainConfig(Section):
     log_every: Positive = 100
     keep_last: Positive = 5
     average: NonNegative = 5  # the last n checkpoints; 0 switches averaging off
+    # With several processes: each keeps a part of Adam's state; what they send each other.
+    shard_optimizer: bool = False
+    reduce_dtype: Literal["fp32", "bf16"] = "fp32"
     tensorboard: bool = False  # needs the extra: pip install 'transformer-mt[track]'
 
     @model_validator(mode="after")
@@ -111,6 +115,11 @@ class TrainConfig(Section):
             raise ValueError(
                 f"average {self.average} checkpoints needs keep_last ≥ {self.average}, "
                 f"found {self.keep_last}"
+            )
+        if self.cooldown_updates > self.max_updates:
+            raise ValueError(
+                f"cooldown_updates {self.cooldown_updates} are the last of max_updates, "
+                f"which are {self.max_updates}"
             )
         return self
 

@@ -31,3 +31,7 @@ class CheckpointError(TmtError):
 
 class TrainingError(TmtError):
     """Training cannot go on."""
+
+
+class LostProcess(TrainingError):
+    """Another process of a training is gone: not the cause, which that process has told."""

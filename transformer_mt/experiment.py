@@ -3,13 +3,16 @@
 Comes in: a configuration and a run directory. Goes out: the model directory and its scores. What is
 there already is not made again: prepared data is kept (`preparation.py`), training goes on after
 the newest checkpoint, a finished model is left alone.
+
+Several processes do all of this side by side. Whoever comes first prepares, all train, translate
+and score their share, and the first one writes.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -20,7 +23,8 @@ from transformer_mt.data.epochs import Sampling, epoch_corpora
 from transformer_mt.data.shards import count_workers
 from transformer_mt.data.sources.local import obtain_sources
 from transformer_mt.data.tokenizer import PAD_ID
-from transformer_mt.errors import TmtError
+from transformer_mt.distributed import ALONE, Ranks
+from transformer_mt.errors import TmtError, TrainingError
 from transformer_mt.files import fingerprint, locked, remove, write_text
 from transformer_mt.inference.direction import both_directions
 from transformer_mt.inference.evaluation import EvaluationSet, read_dev_sets, read_test_sets
@@ -40,9 +44,11 @@ from transformer_mt.runtime import (
     stop_on_signals,
 )
 from transformer_mt.training.checkpoint import CheckpointStore
-from transformer_mt.training.log import TrainingLog
+from transformer_mt.training.log import SilentLog, TrainingLog
 from transformer_mt.training.loss import OutputLoss
 from transformer_mt.training.trainer import Outcome, Trainer
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -54,32 +60,53 @@ class Result:
     metadata: dict[str, Any] | None
 
 
-def train_experiment(cfg: Config, run: Run, *, fresh: bool, say: Say) -> Result:
+def train_experiment(
+    cfg: Config, run: Run, *, fresh: bool, say: Say, ranks: Ranks = ALONE
+) -> Result:
     """Do everything that is missing, in order; see the module's docstring.
 
     Args:
         fresh: forget checkpoints, metrics and model first; prepared data stays.
+        ranks: the processes that do this together; each must call it.
     Raises:
         TmtError: what a user can mend; nothing that was finished before is lost.
     """
     keep_memory()
+    if not ranks.is_main:
+        say = _keep_quiet
     run.directory.mkdir(parents=True, exist_ok=True)
-    with _only_process_in(run.directory):
-        for leftover in list(run.directory.rglob(".*.tmp")):  # of a process that was killed
-            remove(leftover)
-        if fresh:
+    with _only_training_in(run.directory, ranks):
+        if ranks.is_main:
+            for leftover in list(run.directory.rglob(".*.tmp")):  # of a process that was killed
+                remove(leftover)
+        if fresh and ranks.is_main:
             for path in (run.checkpoints_dir, run.metrics_path, run.model_dir):
                 remove(path)
-        local = obtain_sources(cfg, say)
-        prints = fingerprints(local)
-        store = _store(cfg, prints, run)
-        store.check_identity()  # before any stage replaces what the old run was made of
-        prepared = prepare(local, prints, run, say)
-        write_text(run.config_path, cfg.to_yaml())
-        trainer, outcome = _train(cfg, run, prepared, store, say)
+        prepared, store = ranks.in_turn(lambda: _prepare(cfg, run, ranks, say))
+        if len({*ranks.gather(store.identity["corpus"])}) > 1:
+            raise TrainingError(
+                f"{run.directory}: the processes have prepared different data; see that all "
+                "machines have the same sources and the same version of tmt"
+            )
+        trainer, outcome = _train(cfg, run, prepared, store, ranks, say)
         if outcome.stopped_by == "signal":
             return Result(run, outcome, None)
         return Result(run, outcome, _finish(cfg, run, prepared, trainer, outcome, say))
+
+
+def _prepare(cfg: Config, run: Run, ranks: Ranks, say: Say) -> tuple[Prepared, CheckpointStore]:
+    local = obtain_sources(cfg, say)
+    prints = fingerprints(local)
+    store = _store(cfg, prints, run)
+    store.check_identity()  # before any stage replaces what the old run was made of
+    prepared = prepare(local, prints, run, say)
+    if ranks.is_main:
+        write_text(run.config_path, cfg.to_yaml())
+    return prepared, store
+
+
+def _keep_quiet(message: str) -> None:
+    pass
 
 
 def _store(cfg: Config, prints: Fingerprints, run: Run) -> CheckpointStore:
@@ -94,7 +121,7 @@ def _store(cfg: Config, prints: Fingerprints, run: Run) -> CheckpointStore:
 
 
 def _train(
-    cfg: Config, run: Run, prepared: Prepared, store: CheckpointStore, say: Say
+    cfg: Config, run: Run, prepared: Prepared, store: CheckpointStore, ranks: Ranks, say: Say
 ) -> tuple[Trainer, Outcome]:
     device = choose_device()
     dtype = choose_precision(cfg.train.precision, device)
@@ -110,11 +137,27 @@ def _train(
     )
     epochs_dir = run.encoded_dir / "epochs"
     workers = count_workers(cfg.data.workers)
-    with epoch_corpora(prepared.train, sampling, epochs_dir, workers=workers, say=say) as corpus_of:
-        validate = _validation(cfg, run, prepared, model)
-        trainer = Trainer(cfg, model, corpus_of, store, dtype=dtype, validate=validate)
+    with epoch_corpora(
+        prepared.train,
+        sampling,
+        epochs_dir,
+        workers=workers,
+        say=say,
+        draws=ranks.local_rank == 0,
+        meet=lambda: ranks.gather(None),
+    ) as corpus_of:
+        validate = _validation(cfg, run, prepared, model, ranks)
+        trainer = Trainer(cfg, model, corpus_of, store, dtype=dtype, validate=validate, ranks=ranks)
         trainer.resume(say)
         _announce(cfg, prepared, model, device, dtype, trainer, say)
+        outcome = _run_logged(cfg, run, trainer)
+    return trainer, outcome
+
+
+def _run_logged(cfg: Config, run: Run, trainer: Trainer) -> Outcome:
+    with stop_on_signals() as stop:
+        if not trainer.ranks.is_main:
+            return trainer.run(SilentLog(), stop)
         tensorboard_dir = run.directory / "tensorboard" if cfg.train.tensorboard else None
         log = TrainingLog(
             run.metrics_path,
@@ -122,11 +165,11 @@ def _train(
             max_updates=cfg.train.max_updates,
             tensorboard_dir=tensorboard_dir,
         )
-        with log, stop_on_signals() as stop:
+        with log:
             outcome = trainer.run(log, stop)
     if log.records:
         write_curves(log.records, run.curves_path)
-    return trainer, outcome
+    return outcome
 
 
 def _announce(
@@ -140,7 +183,8 @@ def _announce(
 ) -> None:
     n_parameters = sum(p.numel() for p in model.parameters())
     precision = str(dtype).removeprefix("torch.")
-    say(f"[train] {n_parameters / 1e6:.1f} M parameters · {device} · {precision}")
+    together = f" · {trainer.ranks.size} processes" if trainer.ranks.size > 1 else ""
+    say(f"[train] {n_parameters / 1e6:.1f} M parameters · {device} · {precision}{together}")
     uniform, unigram = baseline_losses(prepared.train, prepared.tokenizers[1].vocab_size)
     say(f"  loss of a uniform guess {uniform:.2f}, of word frequencies alone {unigram:.2f}")
     say(
@@ -166,7 +210,7 @@ def baseline_losses(corpus: EncodedCorpus, vocab_size: int) -> tuple[float, floa
 
 
 def _validation(
-    cfg: Config, run: Run, prepared: Prepared, model: Transformer
+    cfg: Config, run: Run, prepared: Prepared, model: Transformer, ranks: Ranks
 ) -> Callable[[], dict[str, float]]:
     """A function that scores the current weights on dev: loss, BLEU and chrF, greedily.
 
@@ -176,8 +220,8 @@ def _validation(
     dev_sets = read_dev_sets(run.clean_dir, cfg.languages)
 
     def validate() -> dict[str, float]:
-        values = {"loss": dev_loss(model, prepared.dev, cfg.train.max_tokens)}
-        scores = [_score(translator, dev, beam=1)[0] for dev in dev_sets]
+        values = {"loss": dev_loss(model, prepared.dev, cfg.train.max_tokens, ranks)}
+        scores = [_score(translator, dev, ranks, beam=1)[0] for dev in dev_sets]
         for metric in ("bleu", "chrf"):
             values[metric] = sum(score[metric].score for score in scores) / len(scores)
         if len(dev_sets) > 1:
@@ -190,7 +234,9 @@ def _validation(
 
 
 @torch.no_grad()
-def dev_loss(model: Transformer, dev: EncodedCorpus, max_tokens: int) -> float:
+def dev_loss(
+    model: Transformer, dev: EncodedCorpus, max_tokens: int, ranks: Ranks = ALONE
+) -> float:
     """Cross-entropy without smoothing, in nats per target token."""
     model.eval()
     plan = plan_epoch(
@@ -203,31 +249,31 @@ def dev_loss(model: Transformer, dev: EncodedCorpus, max_tokens: int) -> float:
     )
     output_loss = OutputLoss(0.0, PAD_ID)
     nll, n_tokens = 0.0, 0
-    for indices in plan.batches():
+    for indices in ranks.share(list(plan.batches())):
         batch = collate(dev, indices).to(model.output.weight.device)
         sums = output_loss(model(batch.src, batch.tgt_in), model.output.weight, batch.tgt_out)
         nll += sums.nll.item()
         n_tokens += sums.n_tokens
-    return nll / n_tokens
+    nll, n = ranks.sum(torch.tensor([nll, n_tokens], dtype=torch.float64)).tolist()
+    return nll / n
 
 
 def _finish(
     cfg: Config, run: Run, prepared: Prepared, trainer: Trainer, outcome: Outcome, say: Say
 ) -> dict[str, Any]:
     """Choose the weights, score them on every test set, write the model directory."""
-    progress = outcome.progress
+    progress, ranks = outcome.progress, trainer.ranks
     finished = fingerprint(
         trainer.store.identity, progress.update, cfg.decode.model_dump(), cfg.train.average
     )
-    if (run.model_dir / "metadata.json").is_file():
-        metadata = read_metadata(run.model_dir)
-        if metadata["finished"] == finished:
-            return metadata
+    metadata = _metadata_if(finished, run) if ranks.is_main else None
+    if (metadata := ranks.told_by_main(metadata)) is not None:
+        return metadata
     weights, chosen = _choose_weights(cfg, trainer, say)
     load_weights(trainer.model, weights)
     translator = Translator(trainer.model.eval(), prepared.tokenizers, cfg)
     scores = {
-        test.name: score_test(translator, run, test)
+        test.name: score_test(translator, run, test, ranks)
         for test in read_test_sets(run.clean_dir, cfg.languages)
     }
     metadata = {
@@ -239,6 +285,8 @@ def _finish(
             "minutes": round(progress.seconds / 60, 2),
             "stopped_by": outcome.stopped_by,
             "skipped_updates": progress.skipped,
+            "split_batches": progress.split,
+            "processes": ranks.size,
             "peak_memory_mib": round(peak_memory_mib()),
             "weights": chosen,
         },
@@ -253,19 +301,31 @@ def _finish(
             for name, by_metric in scores.items()
         },
     }
-    save_model_dir(run.model_dir, cfg, weights, run.tokenizer_dir, metadata)
-    return read_metadata(run.model_dir)
+    if ranks.is_main:
+        save_model_dir(run.model_dir, cfg, weights, run.tokenizer_dir, metadata)
+        metadata = read_metadata(run.model_dir)
+    return metadata
+
+
+def _metadata_if(finished: str, run: Run) -> dict[str, Any] | None:
+    """What the model directory says, if it was made by this very training."""
+    if (run.model_dir / "metadata.json").is_file():
+        metadata = read_metadata(run.model_dir)
+        if metadata["finished"] == finished:
+            return metadata
+    return None
 
 
 def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[dict[str, torch.Tensor], str]:
     """Of the best checkpoint and the mean of the last ones, what is better on dev."""
     progress, store, metric = trainer.progress, trainer.store, cfg.train.metric
+    ranks = trainer.ranks
     best = f"best on dev, update {progress.best_update}"
     shown = abs(progress.best_metric)
-    if cfg.train.average < 2 or len(store.validated_updates()) < 2:
+    if cfg.train.average < 2 or ranks.told_by_main(len(store.validated_updates())) < 2:
         say(f"[choose] dev {metric} {shown:.2f}: {best}")
-        return store.weights(progress.best_update), best
-    weights, updates = store.average(cfg.train.average)
+        return _of_main(ranks, lambda: store.weights(progress.best_update)), best
+    weights, updates = _of_main(ranks, lambda: store.average(cfg.train.average))
     load_weights(trainer.model, weights)
     trainer.model.eval()
     averaged = trainer.validate()[metric]
@@ -276,21 +336,33 @@ def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[dict[str, 
         f"[choose] dev {metric}: {averaged:.2f} {average}; {shown:.2f} {best}. "
         f"Taking the {'mean' if better else 'best'}"
     )
-    return (weights, average) if better else (store.weights(progress.best_update), best)
+    if better:
+        return weights, average
+    return _of_main(ranks, lambda: store.weights(progress.best_update)), best
 
 
-def score_test(translator: Translator, run: Run, test: EvaluationSet) -> dict[str, Score]:
+def _of_main(ranks: Ranks, read: Callable[[], T]) -> T:
+    """What rank 0 reads from its disk, for all. Whole weights go once through the wire."""
+    return ranks.told_by_main(read() if ranks.is_main else cast(T, None))
+
+
+def score_test(
+    translator: Translator, run: Run, test: EvaluationSet, ranks: Ranks = ALONE
+) -> dict[str, Score]:
     """Translate a test set of the run with the configured beam, keep the output, score it."""
-    scores, hyps = _score(translator, test)
-    write_text(run.translations_dir / f"{test.name}.txt", "".join(f"{hyp}\n" for hyp in hyps))
+    scores, hyps = _score(translator, test, ranks)
+    if ranks.is_main:
+        write_text(run.translations_dir / f"{test.name}.txt", "".join(f"{hyp}\n" for hyp in hyps))
     return scores
 
 
 def _score(
-    translator: Translator, test: EvaluationSet, *, beam: int | None = None
+    translator: Translator, test: EvaluationSet, ranks: Ranks, *, beam: int | None = None
 ) -> tuple[dict[str, Score], list[str]]:
-    """BLEU and chrF of a set, and its translations."""
-    hyps = [found.text for found in translator.translate(test.srcs, to=test.tgt, beam=beam)]
+    """BLEU and chrF of a set, and its translations; each process translates its share."""
+    share = ranks.share(test.srcs)
+    own = [found.text for found in translator.translate(share, to=test.tgt, beam=beam)]
+    hyps = ranks.join_shares(own)
     return Scorer(test.tgt).score(hyps, test.refs, ("bleu", "chrf")), hyps
 
 
@@ -322,8 +394,10 @@ def average_run(run: Run, out_dir: Path, n_last: int) -> list[int]:
     return updates
 
 
-def _only_process_in(directory: Path) -> AbstractContextManager[None]:
-    """Hold the lock of a run directory, or raise a TmtError if another process has it."""
+def _only_training_in(directory: Path, ranks: Ranks) -> AbstractContextManager[None]:
+    """Hold the lock of a run directory, or raise a TmtError if another training has it."""
+    if not ranks.is_main:
+        return nullcontext()
 
     def refuse() -> None:
         raise TmtError(

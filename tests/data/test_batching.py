@@ -6,7 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transformer_mt.data.batching import EpochPlan, Indices, collate, padding_share, plan_epoch
+from transformer_mt.data.batching import (
+    EpochPlan,
+    Indices,
+    collate,
+    deal,
+    padding_share,
+    plan_epoch,
+)
 from transformer_mt.data.dataset import EncodedCorpus, EncodedSide
 from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
@@ -179,3 +186,38 @@ def test_a_batch_moves_as_a_whole() -> None:
     moved = batch.to(batch.src.device)
     for name in ("src", "tgt_in", "tgt_out"):
         assert getattr(moved, name).equal(getattr(batch, name))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 64])
+def test_dealing_gives_every_sentence_to_one_process(size: int) -> None:
+    random = np.random.default_rng(size)
+    for n_batches in (1, 2, 3, 5, 8, 13):
+        batches = [random.permutation(1000)[: random.integers(1, 40)] for _ in range(n_batches)]
+        dealt = [part for rank in range(size) for part in deal(batches, rank, size)]
+        for b, batch in enumerate(batches):
+            found = np.concatenate([part.indices for part in dealt if part.batch == b])
+            assert sorted(found) == sorted(batch), (n_batches, b)
+        assert len({(part.batch, part.part) for part in dealt}) == len(dealt)
+
+
+def test_dealing_to_one_process_changes_nothing() -> None:
+    batches = [np.arange(3), np.arange(5)]
+    dealt = deal(batches, 0, 1)
+    assert [(d.batch, d.part) for d in dealt] == [(0, 0), (1, 0)]
+    assert all(d.indices is batch for d, batch in zip(dealt, batches, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("n_batches", "size", "longest", "why"),
+    [
+        (4, 2, 20, "two whole batches each"),
+        (3, 2, 15, "one whole and half of the third"),
+        (1, 4, 3, "a quarter of 10 sentences, rounded up"),
+        (5, 4, 13, "one whole and a quarter of the fifth"),
+        (3, 8, 5, "eight for three batches: no batch has fewer than two"),
+    ],
+)
+def test_no_process_has_much_more_to_do(n_batches: int, size: int, longest: int, why: str) -> None:
+    batches = [np.arange(10) + 10 * b for b in range(n_batches)]
+    shares = [sum(len(p.indices) for p in deal(batches, r, size)) for r in range(size)]
+    assert max(shares) == longest, why

@@ -485,3 +485,55 @@ def test_records_tell_what_happened(tmp_path: Path) -> None:
     assert train[0]["loss"] > train[1]["loss"]
     assert train[0]["tgt_tokens_per_s"] > 0
     assert train[1]["eta_minutes"] == 0
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("full"), MemoryError()])
+def test_a_batch_that_does_not_fit_is_done_in_halves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The same updates come out, whether memory ends in the forward or in the backward pass."""
+    cfg = make_config(dropout=0.0, max_updates=6)
+    whole = Session(tmp_path / "whole", cfg)
+    whole.run()
+    split = Session(tmp_path / "split", cfg)
+    forward = split.model.forward
+
+    class Full(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *_: Tensor) -> None:
+            raise error
+
+    n_calls = 0
+
+    def limited(src: Tensor, tgt_in: Tensor) -> Tensor:
+        nonlocal n_calls
+        n_calls += 1
+        if len(src) <= 12 or not split.model.training:
+            return forward(src, tgt_in)
+        if n_calls % 2:
+            raise error
+        return Full.apply(forward(src, tgt_in))  # type: ignore[no-any-return, no-untyped-call]
+
+    monkeypatch.setattr(split.model, "forward", limited)
+    outcome = split.run()
+    assert n_calls > 12 and outcome.progress.split > 6
+    assert "did not fit into memory; done in halves" in split.output.getvalue()
+    for ours, theirs in zip(split.records(), whole.records(), strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(tmp_path, make_config())
+
+    def broken(*_: Tensor) -> Tensor:
+        raise RuntimeError("shapes do not fit")
+
+    monkeypatch.setattr(session.model, "forward", broken)
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        session.run()

@@ -7,6 +7,7 @@ here and not by the hardware; this file knows nothing of models or devices.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -120,6 +121,37 @@ def _cut(src: Indices, tgt: Indices, max_tokens: int, max_tgt_tokens: int) -> In
         fits = (longest * n_rows <= max_tokens) & (np.cumsum(tgt[window]) <= max_tgt_tokens)
         starts.append(start + max(1, int(fits.sum())))  # both bounds only ever grow
     return np.asarray(starts, dtype=np.int64)
+
+
+class Dealt(NamedTuple):
+    """A micro-batch, or a part of one, that a process does."""
+
+    batch: int  # its place in the update
+    part: int  # 0 if it is whole
+    indices: Indices
+
+
+def deal(batches: list[Indices], rank: int, size: int) -> list[Dealt]:
+    """What one of several processes does of an update.
+
+    Whole rounds of micro-batches are dealt in turn. What is left, fewer than there are processes,
+    is cut by sentences, so that all have something to do. Together they do the same sentences as
+    one process would.
+
+    Returns:
+        Micro-batches; a small update may leave some processes without one.
+    """
+    n_whole = len(batches) // size * size
+    dealt = [Dealt(b, 0, batches[b]) for b in range(rank, n_whole, size)]
+    n_left = len(batches) - n_whole
+    if n_left:
+        owners = [n_whole + k * n_left // size for k in range(size)]  # process → its batch
+        batch = owners[rank]
+        part = rank - owners.index(batch)
+        indices = batches[batch][part :: owners.count(batch)]
+        if len(indices):
+            dealt.append(Dealt(batch, part, indices))
+    return dealt
 
 
 def collate(corpus: EncodedCorpus, indices: Indices) -> Batch:

@@ -51,7 +51,14 @@ class Sampling:
 
 @contextmanager
 def epoch_corpora(
-    plain: EncodedCorpus, sampling: Sampling, directory: Path, *, workers: int, say: Say
+    plain: EncodedCorpus,
+    sampling: Sampling,
+    directory: Path,
+    *,
+    workers: int,
+    say: Say,
+    draws: bool = True,
+    meet: Callable[[], object] = lambda: None,
 ) -> Iterator[CorpusOf]:
     """A function that gives the corpus of an epoch, for as long as the context lasts.
 
@@ -59,13 +66,23 @@ def epoch_corpora(
         plain: what `sampling.corpus_dir` holds; with a strength of 0 every epoch has it as it is.
         directory: where corpora of epochs go. The older ones are removed.
         workers: processes for an epoch that training must wait for.
+        draws: of several processes on one disk, only one is to draw; the others read.
+        meet: called when this process has drawn an epoch, or wants to read it; returns when all
+            have called it.
     """
     if not sampling.strength:
         yield lambda epoch: plain
         return
     corpora = _SampledCorpora(plain, sampling, directory, workers, say)
+
+    def corpus_of(epoch: int) -> EncodedCorpus:
+        if draws:
+            corpora.prepare(epoch)
+        meet()
+        return corpora.open(epoch)
+
     try:
-        yield corpora.corpus
+        yield corpus_of
     finally:
         corpora.stop()
 
@@ -76,12 +93,17 @@ class _SampledCorpora:
     ) -> None:
         self._plain, self._sampling, self._workers, self._say = plain, sampling, workers, say
         self._directory = directory / fingerprint(sampling.strength, sampling.seed)
-        for other in set(directory.glob("*")) - {self._directory}:
-            remove(other)  # drawn with other settings
         self._ahead: multiprocessing.process.BaseProcess | None = None
 
-    def corpus(self, epoch: int) -> EncodedCorpus:
-        """The corpus of an epoch; the one after it is begun."""
+    def open(self, epoch: int) -> EncodedCorpus:
+        """The corpus of an epoch, which is there."""
+        place = self._directory / f"{epoch:06d}"
+        return replace(open_corpus(place), sources=self._plain.sources)
+
+    def prepare(self, epoch: int) -> None:
+        """See that the corpus of an epoch is there; begin the one after it."""
+        for other in set(self._directory.parent.glob("*")) - {self._directory}:
+            remove(other)  # drawn with other settings
         if self._ahead is not None:
             self._ahead.join()
         place = self._directory / f"{epoch:06d}"
@@ -94,7 +116,6 @@ class _SampledCorpora:
                 remove(other)
         if not following.is_dir():
             self._begin(epoch + 1, following)
-        return replace(open_corpus(place), sources=self._plain.sources)
 
     def stop(self) -> None:
         """End the process beside; what it has finished stays for the next start."""

@@ -32,6 +32,7 @@ class Progress:
     next_in_epoch: int = 0  # index of the next update in the epoch's plan
     seconds: float = 0.0  # of training, over all starts
     skipped: int = 0  # updates left out because their gradient was not finite
+    split: int = 0  # micro-batches that did not fit into memory and were done in halves
     best_update: int = 0  # validation with the best metric; 0: none yet
     best_metric: float = 0.0
     validations_without_gain: int = 0

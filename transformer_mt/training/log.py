@@ -7,13 +7,36 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from transformer_mt.errors import TrainingError
 from transformer_mt.files import write_text
+
+
+class Log(Protocol):
+    """What the training loop tells."""
+
+    def say(self, message: str) -> None: ...
+
+    def advance(self, update: int) -> None: ...
+
+    def record(self, event: str, update: int, values: Mapping[str, float]) -> None: ...
+
+
+class SilentLog:
+    """Of processes beside the first, which tells for all."""
+
+    def say(self, message: str) -> None:
+        pass
+
+    def advance(self, update: int) -> None:
+        pass
+
+    def record(self, event: str, update: int, values: Mapping[str, float]) -> None:
+        pass
 
 
 class TrainingLog:

@@ -1,7 +1,9 @@
 """The training loop.
 
 Comes in: a model, the encoded corpus of each epoch, and a function that validates. Goes out:
-checkpoints and metrics. This file knows ids and updates; it knows no text, tokenizer or score.
+checkpoints and metrics. Several processes go through the loop side by side: the plan of updates is
+the same for all, each does its share of every update, and what ends training is agreed upon. This
+file knows ids and updates; it knows no text, tokenizer or score.
 """
 
 import math
@@ -14,16 +16,18 @@ import numpy as np
 import torch
 
 from transformer_mt.config import Config
-from transformer_mt.data.batching import EpochPlan, Indices, collate, plan_epoch
+from transformer_mt.data.batching import EpochPlan, Indices, collate, deal, plan_epoch
 from transformer_mt.data.dataset import EncodedCorpus
 from transformer_mt.data.mixing import epoch_rows, source_weights
 from transformer_mt.data.tokenizer import PAD_ID
+from transformer_mt.distributed import ALONE, Ranks
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.runtime import StopRequest, release_memory, seed_all
 from transformer_mt.training.checkpoint import CheckpointStore, Progress
-from transformer_mt.training.log import TrainingLog
+from transformer_mt.training.log import Log
 from transformer_mt.training.loss import OutputLoss
+from transformer_mt.training.memory import halves, is_out_of_memory
 from transformer_mt.training.optim import MasterAdam, learning_rate
 
 MAX_SKIPPED_IN_A_ROW = 20
@@ -52,38 +56,50 @@ class Trainer:
         *,
         dtype: torch.dtype,
         validate: Validate,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.cfg = cfg
+        self.ranks = ranks
         self.model = model
         self.corpus_of = corpus_of
         self.store = store
         self.validate = validate
         self.device = model.output.weight.device
-        self.optimizer = MasterAdam(model, cfg.train, dtype)
+        self.optimizer = MasterAdam(model, cfg.train, dtype, ranks)
         self.output_loss = OutputLoss(cfg.train.label_smoothing, PAD_ID)
         self.progress = Progress()
+        self._n_split = 0  # micro-batches done in halves by this process, since the last `_agree`
         self._peak_lr = cfg.train.peak_lr(cfg.model.d_model)
 
     def resume(self, report: Callable[[str], None]) -> None:
         """Continue from the newest intact checkpoint, if there is one."""
-        checkpoint = self.store.load_newest(report)
-        if checkpoint is not None:
-            self.optimizer.load(checkpoint.weights, checkpoint.optimizer)
-            self.progress = checkpoint.progress
+        checkpoint = self.store.load_newest(report) if self.ranks.is_main else None
+        found = None if checkpoint is None else checkpoint.progress
+        if (progress := self.ranks.told_by_main(found)) is not None:
+            weights = {} if checkpoint is None else checkpoint.weights
+            self.optimizer.load(weights, {} if checkpoint is None else checkpoint.optimizer)
+            self.progress = progress
 
-    def run(self, log: TrainingLog, stop: StopRequest) -> Outcome:
+    def run(self, log: Log, stop: StopRequest) -> Outcome:
         """Train until something in the configuration, or a signal, says stop."""
         train = self.cfg.train
         started = time.monotonic() - self.progress.seconds
-        last_save = time.monotonic()
-        meter = _Meter()
+        last_save = self.progress.seconds
+        meter = _Meter(self.ranks)
         skipped_in_a_row = 0
         reason: StopReason | None = None
         for epoch, index, batches in self._updates():
-            if reason := self._reason_to_stop(stop):
+            stop_asked, seconds = self._agree(stop, log)
+            if reason := self._reason_to_stop(stop_asked, seconds):
                 break
             update = self.progress.update + 1
-            lr = learning_rate(update, self._peak_lr, train.warmup_updates)
+            lr = learning_rate(
+                update,
+                self._peak_lr,
+                train.warmup_updates,
+                cooldown=train.cooldown_updates,
+                last_step=train.max_updates,
+            )
             loss, norm, n_tokens = self._update(update, batches, lr)
 
             finite = math.isfinite(norm)
@@ -106,10 +122,10 @@ class Trainer:
             if update % train.validate_every == 0 or update == train.max_updates:
                 self._validate(log)
                 meter.restart_clock()
-                last_save = time.monotonic()
-            elif time.monotonic() - last_save > SAVE_EVERY_SECONDS:
+                last_save = seconds
+            elif seconds - last_save > SAVE_EVERY_SECONDS:
                 self._save()
-                last_save = time.monotonic()
+                last_save = seconds
         if not self.progress.validated and self.progress.update:
             if reason == "signal":
                 self._save()
@@ -118,22 +134,60 @@ class Trainer:
         assert reason is not None  # the plan of updates has no end
         return Outcome(self.progress, reason)
 
-    def _update(
-        self, update: int, micro_batches: list[Indices], lr: float
-    ) -> tuple[float, float, int]:
-        """One optimizer step: (nll in nats, gradient norm, target tokens)."""
-        seed_all(self.cfg.seed, update)  # dropout is a function of the update: resume stays exact
+    def _update(self, update: int, batches: list[Indices], lr: float) -> tuple[float, float, int]:
+        """One optimizer step: (nll in nats of this process, gradient norm, target tokens)."""
         self.model.train()
-        nll, n_tokens = 0.0, 0
-        for indices in micro_batches:
+        offsets = self.corpus.tgt.offsets
+        n_tokens = sum(int((offsets[b + 1] - offsets[b]).sum()) for b in batches)
+        dealt = deal(batches, self.ranks.rank, self.ranks.size)
+        nll = 0.0
+        for batch, part, indices in dealt:
+            # Dropout is a function of the update and the batch: resume stays exact, and a whole
+            # batch has the same whichever process does it.
+            seed_all(self.cfg.seed, update, batch, part)
+            if batch == dealt[-1].batch:
+                self.optimizer.expect_last()
+            nll += self._backward(indices)
+        return nll, self.optimizer.step(lr, n_tokens), n_tokens
+
+    def _backward(self, indices: Indices) -> float:
+        """Add the gradients of one micro-batch; in halves, if it does not fit into memory."""
+        try:
             batch = collate(self.corpus, indices).to(self.device)
             hidden = self.model(batch.src, batch.tgt_in)
             sums = self.output_loss(hidden, self.model.output.weight, batch.tgt_out)
             (sums.loss * self.optimizer.loss_scale).backward()
             self.optimizer.accumulate()
-            nll += sums.nll.item()
-            n_tokens += sums.n_tokens
-        return nll, self.optimizer.step(lr, n_tokens), n_tokens
+            return sums.nll.item()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        # Outside of the handler: its traceback would keep the tensors that are too many.
+        parts = halves(indices, self.corpus)
+        self.optimizer.discard()
+        release_memory()
+        self._n_split += 1
+        return sum(self._backward(half) for half in parts)
+
+    def _agree(self, stop: StopRequest, log: Log) -> tuple[bool, float]:
+        """What all processes have to say between two updates.
+
+        Returns:
+            Was any of them asked to stop; seconds of training, by the clock of the first one.
+        """
+        seconds = self.progress.seconds if self.ranks.is_main else 0.0
+        told = [float(bool(stop)), seconds, float(self._n_split)]
+        self._n_split = 0
+        stopping, seconds, n_split = self.ranks.sum(
+            torch.tensor(told, dtype=torch.float64)
+        ).tolist()
+        if n_split:
+            self.progress = replace(self.progress, split=self.progress.split + int(n_split))
+            log.say(
+                f"update {self.progress.update}: {n_split:.0f} micro-batches did not fit into "
+                "memory; done in halves. A smaller train.max_tokens is faster than that"
+            )
+        return stopping > 0, seconds
 
     def _updates(self) -> Iterator[tuple[int, int, list[Indices]]]:
         """(epoch, index in its plan, micro-batches), from where progress stands, without end."""
@@ -160,7 +214,7 @@ class Trainer:
             epoch=epoch,
         )
 
-    def _validate(self, log: TrainingLog) -> None:
+    def _validate(self, log: Log) -> None:
         """Score the weights on dev, remember the best, save a checkpoint."""
         train = self.cfg.train
         self.model.eval()
@@ -180,20 +234,17 @@ class Trainer:
         release_memory()
 
     def _save(self) -> None:
-        self.store.save(
-            self.progress,
-            self.optimizer.weights(),
-            self.optimizer.state(),
-            keep_last=self.cfg.train.keep_last,
-        )
+        weights, state = self.optimizer.weights(), self.optimizer.state()  # all take part in these
+        if self.ranks.is_main:
+            self.store.save(self.progress, weights, state, keep_last=self.cfg.train.keep_last)
 
-    def _reason_to_stop(self, stop: StopRequest) -> StopReason | None:
+    def _reason_to_stop(self, stop_asked: bool, seconds: float) -> StopReason | None:
         train, progress = self.cfg.train, self.progress
-        if stop:
+        if stop_asked:
             return "signal"
         if progress.update >= train.max_updates:
             return "max_updates"
-        if train.max_minutes is not None and progress.seconds >= 60 * train.max_minutes:
+        if train.max_minutes is not None and seconds >= 60 * train.max_minutes:
             return "max_minutes"
         if train.patience is not None and progress.validations_without_gain >= train.patience:
             return "patience"
@@ -210,7 +261,7 @@ class Trainer:
             "lr": lr, "grad_norm": norm, "epoch": epoch, "minutes": minutes, "eta_minutes": left,
         }  # fmt: skip
 
-    def _report_skipped(self, log: TrainingLog, batches: list[Indices], in_a_row: int) -> None:
+    def _report_skipped(self, log: Log, batches: list[Indices], in_a_row: int) -> None:
         pairs = np.concatenate(batches)
         named = ", ".join(map(str, pairs[:5]))
         update = self.progress.update
@@ -228,13 +279,15 @@ class Trainer:
 
 
 class _Meter:
-    """Loss and speed since the last log line."""
+    """Loss and speed of all processes since the last log line."""
 
-    def __init__(self) -> None:
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
         self._nll, self._tokens = 0.0, 0
         self.restart_clock()
 
     def add(self, nll: float, n_tokens: int) -> None:
+        """Args: nll: of this process. n_tokens: of all."""
         self._nll += nll
         self._tokens += n_tokens
         self._timed_tokens += n_tokens
@@ -245,7 +298,8 @@ class _Meter:
 
     def take(self) -> dict[str, float]:
         """Mean loss in nats per token, perplexity and real target tokens per second."""
-        loss = self._nll / max(1, self._tokens)
+        nll = self._ranks.sum(torch.tensor(self._nll, dtype=torch.float64)).item()
+        loss = nll / max(1, self._tokens)
         speed = self._timed_tokens / max(1e-9, time.monotonic() - self._since)
         self._nll, self._tokens = 0.0, 0
         self.restart_clock()

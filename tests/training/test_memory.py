@@ -1,0 +1,343 @@
+"""Memory: errors are recognised, what does not fit is split, and what is chosen fits."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from transformer_mt.config import ModelConfig, TrainConfig
+from transformer_mt.data.dataset import EncodedCorpus, EncodedSide
+from transformer_mt.errors import TrainingError
+from transformer_mt.model.transformer import Transformer
+from transformer_mt.training import memory
+from transformer_mt.training.memory import (
+    CPU_MAX_TOKENS,
+    CPU_SHARE,
+    StepMemory,
+    available_memory_bytes,
+    choose_max_tokens,
+    halves,
+    is_out_of_memory,
+    largest_that_fits,
+    peak_of_step,
+)
+
+MIB = 1 << 20
+VOCAB = 1000
+
+
+def make_model(d_model: int = 64) -> Transformer:
+    cfg = ModelConfig(
+        d_model=d_model, heads=4, ffn=2 * d_model, encoder_layers=2, decoder_layers=2,
+        tie_embeddings="all",
+    )  # fmt: skip
+    return Transformer(cfg, VOCAB, VOCAB)
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("cause", "expected", "why"),
+        [
+            (lambda: torch.empty(10**15), True, "the CPU allocator"),
+            (lambda: np.empty(10**15), True, "numpy's own kind of MemoryError"),
+            (lambda: bytearray(10**15), True, "Python"),
+            (lambda: torch.empty(2**62, dtype=torch.int64), False, "no such size: a bug"),
+            (lambda: torch.ones(3) @ torch.ones(4), False, "shapes: a bug"),
+            (lambda: open("/nowhere/at/all"), False, "a file"),
+        ],
+    )
+    def test_real_errors(self, cause: Any, expected: bool, why: str) -> None:
+        with pytest.raises(BaseException) as raised:
+            cause()
+        assert is_out_of_memory(raised.value) is expected, why
+
+    @pytest.mark.parametrize(
+        ("error", "expected"),
+        [
+            (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+            (RuntimeError("ran out of memory of patience"), False),
+            (KeyboardInterrupt(), False),
+        ],
+    )
+    def test_made_errors(self, error: BaseException, expected: bool) -> None:
+        assert is_out_of_memory(error) is expected
+
+
+def corpus_of_lengths(src: list[int], tgt: list[int]) -> EncodedCorpus:
+    sides = (
+        EncodedSide(np.zeros(sum(lengths), dtype=np.uint16), np.cumsum([0, *lengths]))
+        for lengths in (src, tgt)
+    )
+    return EncodedCorpus(*sides)
+
+
+class TestHalves:
+    @pytest.mark.parametrize("n", [2, 3, 8, 101])
+    def test_together_they_are_the_batch_in_its_order(self, n: int) -> None:
+        indices = np.random.default_rng(n).permutation(n)
+        parts = halves(indices, corpus_of_lengths([3] * n, [4] * n))
+        assert np.concatenate(parts).tolist() == indices.tolist()
+        assert sorted(map(len, parts)) == [n // 2, n - n // 2]
+
+    def test_one_sentence_is_told_with_its_lengths(self) -> None:
+        corpus = corpus_of_lengths([3, 170, 5], [4, 190, 6])
+        with pytest.raises(TrainingError, match=r"pair 1 .*170 source and 190 target .*below 190"):
+            halves(np.array([1]), corpus)
+
+
+class TestLargestThatFits:
+    @pytest.mark.parametrize("most", [256, 3072, 25024])
+    @pytest.mark.parametrize("bound", [0, 127, 128, 200, 1000, 3000, 24000, 10**6])
+    def test_it_fits_and_little_more_would(self, bound: int, most: int) -> None:
+        tried = []
+
+        def fits(n_tokens: int) -> bool:
+            assert n_tokens % 64 == 0 and 128 <= n_tokens <= most
+            tried.append(n_tokens)
+            return n_tokens <= bound
+
+        found = largest_that_fits(fits, 128, most)
+        if bound < 128:
+            assert found == 0
+        else:
+            assert found <= bound
+            assert found >= min(most, 0.9 * bound - 64)
+        assert len(tried) == len(set(tried)) <= 16, "each costs a step of training"
+
+    def test_a_single_size(self) -> None:
+        assert largest_that_fits(lambda n: True, 192, 192) == 192
+        assert largest_that_fits(lambda n: False, 192, 192) == 0
+
+
+def run_python(code: str) -> str:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_sizes_are_tried_until_memory_really_ends() -> None:
+    """In a process whose address space is limited: the errors are those of the allocator."""
+    pytest.importorskip("resource")
+    code = f"""
+import resource, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import torch
+from test_memory import MIB, make_model
+from transformer_mt.config import TrainConfig
+from transformer_mt.training.memory import _Sizes, _Step, is_out_of_memory, largest_by_trying
+
+model, cfg = make_model(), TrainConfig()
+step = _Step(_Sizes.of(model), cfg, torch.float32, torch.device("cpu"))
+step.run(2, 32)  # threads and libraries take address space once
+used = 1024 * int(next(x for x in open("/proc/self/status") if x.startswith("VmSize")).split()[1])
+before = torch.random.get_rng_state()
+found = []
+for left in (1, 100, 200):
+    resource.setrlimit(resource.RLIMIT_AS, (used + left * MIB, resource.RLIM_INFINITY))
+    found.append(largest_by_trying(model, cfg, torch.float32, longest=32, most=25024))
+assert torch.equal(before, torch.random.get_rng_state())
+step.run(found[-1] // 32, 32)
+try:
+    step.run(2 * found[-1] // 32, 32)
+except RuntimeError as error:
+    assert is_out_of_memory(error)
+else:
+    raise SystemExit("twice as much would have fitted")
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+found.append(largest_by_trying(model, cfg, torch.float32, longest=32, most=1024))
+print(*found)
+"""
+    none, some, more, unlimited = map(int, run_python(code).split())
+    assert none == 0
+    assert 0 < some < more < 25024
+    assert unlimited == 1024
+
+
+def saved_bytes(model: Transformer, n_sentences: int, src_length: int, tgt_length: int) -> int:
+    """Of the tensors that forward keeps for backward."""
+    storages: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        hidden = model(
+            torch.randint(4, VOCAB, (n_sentences, src_length)),
+            torch.randint(4, VOCAB, (n_sentences, tgt_length)),
+        )
+    assert hidden.requires_grad  # what it keeps lives until here
+    return sum(storages.values())
+
+
+def test_long_sentences_on_both_sides_are_the_worst_shape() -> None:
+    model, longest = make_model(), 128
+    worst = saved_bytes(model, 1024 // longest, longest, longest)
+    for src, tgt in [(1, 1), (16, 16), (64, 64), (128, 32), (32, 128), (1, 128), (128, 1)]:
+        assert saved_bytes(model, 1024 // max(src, tgt), src, tgt) < worst, (src, tgt)
+
+
+class TestStepMemory:
+    def test_the_largest_that_fits_fits(self) -> None:
+        line = StepMemory(fixed=300.0 * MIB, per_token=0.1 * MIB)
+        for n_bytes in (301 * MIB, 310 * MIB, 1000 * MIB):
+            n_tokens = line.tokens_within(n_bytes)
+            assert n_tokens % 64 == 0
+            assert line.of(n_tokens) <= n_bytes < line.of(n_tokens + 64)
+        assert line.tokens_within(200 * MIB) == 0
+
+    def test_the_prediction_comes_true(self) -> None:
+        model, cfg, length, n_tokens = make_model(), TrainConfig(), 32, 4096
+        predicted = peak_of_step(model, cfg, torch.float32, length=length)
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            sizes = memory._Sizes.of(model)
+            shape = (n_tokens // length, length)
+            task = (sizes, cfg, torch.float32, torch.get_num_threads(), [shape])
+            (measured,) = pool.submit(memory._measure_peaks, *task).result()
+        growth = measured - predicted.fixed
+        assert growth > 0.2 * measured, "else the test would not see the tokens"
+        assert predicted.of(n_tokens) == pytest.approx(measured, rel=0.25)
+
+
+class TestChoice:
+    """With a line of 100 MiB and 1 MiB per token."""
+
+    @pytest.fixture(autouse=True)
+    def _line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        line = StepMemory(100.0 * MIB, 1.0 * MIB)
+        monkeypatch.setattr(memory, "peak_of_step", lambda *args, **kwargs: line)
+
+    def choose(
+        self, monkeypatch: pytest.MonkeyPatch, budget_mib: int, longest: int, **settings: int
+    ) -> int:
+        n_bytes = int(budget_mib * MIB / CPU_SHARE)
+        monkeypatch.setattr(memory, "available_memory_bytes", lambda: n_bytes)
+        n_processes = settings.pop("n_processes", 1)
+        cfg = TrainConfig(**settings)
+        return choose_max_tokens(
+            make_model(), cfg, torch.float32, longest=longest, n_processes=n_processes
+        )
+
+    @pytest.mark.parametrize(
+        ("budget_mib", "longest", "settings", "expected", "why"),
+        [
+            (10**6, 100, {}, CPU_MAX_TOKENS, "more would not be faster"),
+            (10**6, 100, {"tokens_per_update": 3000}, 3008, "an update has no more"),
+            (10**6, 5000, {}, 5056, "a sentence is not cut"),
+            (1200, 100, {}, 1088, "what fits, in steps of 64"),
+            (2400, 100, {"n_processes": 2}, 1088, "memory is shared"),
+            (228, 100, {}, 128, "just one sentence"),
+        ],
+    )
+    def test_table(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        budget_mib: int,
+        longest: int,
+        settings: dict[str, int],
+        expected: int,
+        why: str,
+    ) -> None:
+        assert self.choose(monkeypatch, budget_mib, longest, **settings) == expected, why
+
+    def test_not_even_one_sentence(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        message = r"a sentence of 100 tokens.*does not fit into 200 MiB, which is 50%.*max_length"
+        with pytest.raises(TrainingError, match=message):
+            self.choose(monkeypatch, 200, 100)
+
+
+def test_the_whole_choice_on_this_machine() -> None:
+    model = make_model()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    chosen = choose_max_tokens(model, TrainConfig(tokens_per_update=500), torch.float32, longest=20)
+    assert chosen == 512
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+
+
+def write_tree(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n", encoding="utf-8")
+
+
+V2, V1 = "sys/fs/cgroup", "sys/fs/cgroup/memory"
+
+
+def group(directory: str, limit: str, usage: int, cache: int = 0) -> dict[str, str]:
+    """The files of one control group, in MiB."""
+    in_bytes = limit if limit == "max" else str(int(limit) * MIB)
+    if directory.startswith(V1):
+        names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    else:
+        names = ("memory.max", "memory.current", "inactive_file")
+    return {
+        f"{directory}/{names[0]}": in_bytes,
+        f"{directory}/{names[1]}": str(usage * MIB),
+        f"{directory}/memory.stat": f"anon 5\n{names[2]} {cache * MIB}",
+    }
+
+
+class TestAvailableMemory:
+    @pytest.mark.parametrize(
+        ("membership", "groups", "expected_mib", "why"),
+        [
+            ("", {}, 8000, "no control groups"),
+            ("0::/", {}, 8000, "the root group has no limit"),
+            ("0::/a", group(f"{V2}/a", "max", 100), 8000, "unlimited"),
+            ("0::/a", group(f"{V2}/a", "1000", 300), 700, "what is left"),
+            ("0::/a", group(f"{V2}/a", "1000", 900, 500), 600, "file cache makes way"),
+            ("0::/a", group(f"{V2}/a", "20000", 300), 8000, "the machine has less"),
+            ("0::/a", group(f"{V2}/a", "1000", 1200), 0, "over the limit"),
+            (
+                "0::/a/b",
+                group(f"{V2}/a", "1000", 300) | group(f"{V2}/a/b", "max", 100),
+                700,
+                "the group around it",
+            ),
+            ("0::/", group(V2, "1000", 300), 700, "in a container"),
+            ("3:cpu,memory:/a", group(f"{V1}/a", "1000", 300, 100), 800, "version 1"),
+            ("3:memory:/docker/0af", group(V1, "1000", 300), 700, "version 1 in a container"),
+            ("3:cpu:/a", group(f"{V1}/a", "1000", 300), 8000, "another controller"),
+            (
+                "3:memory:/a\n0::/",
+                group(f"{V1}/a", str((2**63 - 4096) // MIB), 300),
+                8000,
+                "version 1 without a limit",
+            ),
+        ],
+    )
+    def test_table(
+        self, tmp_path: Path, membership: str, groups: dict[str, str], expected_mib: int, why: str
+    ) -> None:
+        write_tree(
+            tmp_path,
+            {
+                "proc/meminfo": f"MemTotal: 9999999 kB\nMemAvailable: {8000 << 10} kB",
+                "proc/self/cgroup": membership,
+                **groups,
+            },
+        )
+        if not membership:
+            (tmp_path / "proc/self/cgroup").unlink()
+        assert available_memory_bytes(tmp_path) == expected_mib * MIB, why
+
+    def test_elsewhere_something_is_known(self, tmp_path: Path) -> None:
+        assert available_memory_bytes(tmp_path) > 64 * MIB
+
+    def test_this_machine(self) -> None:
+        if "SC_PHYS_PAGES" not in os.sysconf_names:
+            pytest.skip("the system does not say how much memory it has")
+        everything = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        assert 64 * MIB < available_memory_bytes() <= everything

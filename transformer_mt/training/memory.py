@@ -1,0 +1,337 @@
+"""How much memory a micro-batch takes, how large it may be, and what to do when it was too large.
+
+Comes in: a model, the training section of a configuration, the device's memory. Goes out: the
+number that `train.max_tokens: auto` stands for, predicted peaks, and halves of a micro-batch that
+did not fit. This file knows no text, no plan of updates and no run directory.
+"""
+
+import gc
+import math
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from transformer_mt.config import ModelConfig, TrainConfig
+from transformer_mt.data.batching import Indices
+from transformer_mt.data.dataset import EncodedCorpus
+from transformer_mt.data.tokenizer import BOS_ID, PAD_ID
+from transformer_mt.errors import TrainingError
+from transformer_mt.model.attention import EXPLICIT_MAX_CELLS
+from transformer_mt.model.transformer import Transformer
+from transformer_mt.runtime import keep_memory, peak_memory_mib, release_memory
+from transformer_mt.training.loss import OutputLoss
+from transformer_mt.training.optim import MasterAdam
+
+# More tokens at once make training on a CPU no faster. CPU time per target token of one thread
+# (AVX2, fp32, sentences of 16 tokens, 8000 pieces), lowest of 5 and of 3 rounds, in µs:
+#   tokens       512   1024   2048   4096   8192
+#   tiny         313    301    294    294    295
+#   3+3 × 256    790    749    722    689    766
+CPU_MAX_TOKENS = 4096
+
+GRANULE = 64  # sizes are multiples of it
+CUDA_MARGIN = 0.1  # a size counts as fitting if one larger by this share fits
+# Of the memory that is available on a CPU. The rest is for a heap that varying shapes fragment,
+# validation and checkpoints, and for whoever else uses the machine.
+CPU_SHARE = 0.5
+
+_PROBED_TOKENS = 256  # of the smaller of two steps that are measured on a CPU
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Does this error say that memory, of a GPU or of the machine, could not be had?"""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "DefaultCPUAllocator: can't allocate" in str(error)
+
+
+def halves(indices: Indices, corpus: EncodedCorpus) -> list[Indices]:
+    """A micro-batch that did not fit into memory as two, which keep its order.
+
+    Args:
+        indices: (n,) sentences of the corpus.
+    Raises:
+        TrainingError: it is a single sentence.
+    """
+    if len(indices) > 1:
+        return np.array_split(indices, 2)
+    row = int(indices[0])
+    src, tgt = (int(side.offsets[row + 1] - side.offsets[row]) for side in (corpus.src, corpus.tgt))
+    raise TrainingError(
+        f"pair {row} of the encoded corpus does not fit into memory, even alone: {src} source and "
+        f"{tgt} target tokens. Set data.max_length below {max(src, tgt)}, make the model smaller, "
+        "or end other programs that use memory"
+    )
+
+
+def choose_max_tokens(
+    model: Transformer,
+    cfg: TrainConfig,
+    dtype: torch.dtype,
+    *,
+    longest: int,
+    n_processes: int = 1,
+) -> int:
+    """The largest micro-batch that is of use and fits, of its worst shape.
+
+    On a GPU sizes are tried out. On a CPU, where a process that takes too much is killed without an
+    error, small ones are measured in a process of their own, which takes some seconds. The result
+    depends on the memory that is free right now: a run that is resumed must keep its first one.
+
+    Args:
+        model: where training will have it; left as it is.
+        dtype: what training computes in.
+        longest: tokens of the longest sentence of either side.
+        n_processes: that will train on this machine and share its memory; GPUs are not shared.
+    Returns:
+        Sentences × longest side, a multiple of 64; not less than the longest sentence, and not
+        much more than an update has.
+    Raises:
+        TrainingError: a single sentence of the longest kind does not fit.
+    """
+    least = _round_up(longest)
+    if model.output.weight.device.type != "cpu":
+        most = max(least, _round_up(cfg.tokens_per_update))
+        chosen = largest_by_trying(model, cfg, dtype, longest=longest, most=most)
+        available = "the memory of the GPU"
+    else:
+        most = max(least, min(CPU_MAX_TOKENS, _round_up(cfg.tokens_per_update)))
+        budget = CPU_SHARE * available_memory_bytes() / n_processes
+        chosen = min(most, peak_of_step(model, cfg, dtype, length=longest).tokens_within(budget))
+        available = (
+            f"{budget / 2**20:,.0f} MiB, which is {CPU_SHARE:.0%} of the available memory divided "
+            f"by {n_processes} processes"
+        )
+    if chosen < least:
+        raise TrainingError(
+            f"train.max_tokens: auto: a sentence of {longest} tokens, the longest of the corpus, "
+            f"does not fit into {available}. Lower data.max_length, make the model smaller, end "
+            "other programs that use memory, or set train.max_tokens to a number to try anyway"
+        )
+    return chosen
+
+
+def largest_by_trying(
+    model: Transformer, cfg: TrainConfig, dtype: torch.dtype, *, longest: int, most: int
+) -> int:
+    """The largest micro-batch of the longest sentences that a copy of the model trains on.
+
+    Returns:
+        A multiple of 64 up to `most`, with some margin; 0: not even one sentence fits.
+    """
+    device = model.output.weight.device
+    sizes = _Sizes.of(model)
+
+    def fits(n_tokens: int) -> bool:
+        n_sentences = math.ceil((1 + CUDA_MARGIN) * n_tokens / longest)
+        try:
+            _Step(sizes, cfg, dtype, device).run(n_sentences, longest)
+            fitted = True
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            fitted = False
+        gc.collect()  # what failed half-way is gone only now that its traceback is
+        release_memory()
+        return fitted
+
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        return largest_that_fits(fits, _round_up(longest), most)
+
+
+def largest_that_fits(fits: Callable[[int], bool], least: int, most: int) -> int:
+    """Try the most; else double from the least until it does not fit, and bisect to a tenth.
+
+    Args:
+        fits: of a size; once False, also False for all larger sizes.
+        least, most: multiples of 64.
+    Returns:
+        A multiple of 64 that fits; 0 if `least` does not.
+    """
+    if fits(most):
+        return most
+    if least == most or not fits(least):
+        return 0
+    good, bad = least, most
+    while bad - good > max(GRANULE, good // 10):
+        size = min(2 * good, (good + bad) // 2 // GRANULE * GRANULE)
+        good, bad = (size, bad) if fits(size) else (good, size)
+    return good
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """The largest resident size of a process that trains on a CPU: grows in a line with tokens."""
+
+    fixed: float  # bytes: the program, weights, gradient, Adam's moments
+    per_token: float  # bytes for each token of max_tokens
+
+    def of(self, max_tokens: int) -> int:
+        """Bytes."""
+        return round(self.fixed + self.per_token * max_tokens)
+
+    def tokens_within(self, n_bytes: float) -> int:
+        """The largest multiple of 64 that fits; 0 if none does."""
+        return max(0, int((n_bytes - self.fixed) / self.per_token)) // GRANULE * GRANULE
+
+
+def peak_of_step(
+    model: Transformer, cfg: TrainConfig, dtype: torch.dtype, *, length: int
+) -> StepMemory:
+    """What training on micro-batches of sentences of one length takes on a CPU.
+
+    Measured on two small micro-batches, in a process of its own. Long sentences are the worst:
+    each token has a score for every other of its sentence. Where the scores are no longer stored,
+    the longest sentences for which they still are.
+
+    Args:
+        length: of all sentences, on both sides.
+    Raises:
+        TrainingError: the process was killed.
+    """
+    length = min(length, int(EXPLICIT_MAX_CELLS**0.5))
+    n_sentences = -(-_PROBED_TOKENS // length)
+    shapes = [(n_sentences, length), (2 * n_sentences, length)]
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        task = (_Sizes.of(model), cfg, dtype, torch.get_num_threads(), shapes)
+        try:
+            small, large = pool.submit(_measure_peaks, *task).result()
+        except BrokenProcessPool as error:
+            raise TrainingError(
+                f"a process that trained on {2 * n_sentences} sentences of {length} tokens was "
+                "killed, most likely for want of memory: lower data.max_length, make the model "
+                "smaller, or end other programs that use memory"
+            ) from error
+    per_token = max(1.0, (large - small) / (n_sentences * length))
+    return StepMemory(max(0.0, small - per_token * n_sentences * length), per_token)
+
+
+def _measure_peaks(
+    sizes: "_Sizes",
+    cfg: TrainConfig,
+    dtype: torch.dtype,
+    n_threads: int,
+    shapes: list[tuple[int, int]],
+) -> list[int]:
+    """Largest resident size of this fresh process after a step of each shape, smallest first."""
+    keep_memory()
+    torch.set_num_threads(n_threads)
+    step = _Step(sizes, cfg, dtype, torch.device("cpu"))
+    step.run(*shapes[0])  # the optimizer's memory is taken when it is first written to
+    peaks = []
+    for shape in shapes:
+        step.run(*shape)
+        peaks.append(_resident_peak())
+    return peaks
+
+
+def _resident_peak() -> int:
+    """Of this process alone; what `getrusage` says may be the peak of the one that started it."""
+    for line in _lines(Path("/proc/self/status")):
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    return int(peak_memory_mib() * 2**20)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """What a model is built from; small enough to be sent to another process."""
+
+    cfg: ModelConfig
+    src_vocab: int
+    tgt_vocab: int
+
+    @classmethod
+    def of(cls, model: Transformer) -> "_Sizes":
+        src, tgt = model.encoder_embedding.tokens, model.decoder_embedding.tokens
+        return cls(model.cfg, src.num_embeddings, tgt.num_embeddings)
+
+
+class _Step:
+    """Updates of a fresh model as the trainer does them, on random sentences."""
+
+    def __init__(
+        self, sizes: _Sizes, cfg: TrainConfig, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self._model = Transformer(sizes.cfg, sizes.src_vocab, sizes.tgt_vocab, pad_id=PAD_ID)
+        self._model.to(device).train()
+        self._optimizer = MasterAdam(self._model, cfg, dtype)
+        self._output_loss = OutputLoss(cfg.label_smoothing, PAD_ID)
+        self._sizes, self._device = sizes, device
+
+    def run(self, n_sentences: int, length: int) -> None:
+        """One update of one micro-batch without padding."""
+        shape = (n_sentences, length)
+        src, tgt = (
+            torch.randint(BOS_ID, vocab_size, shape, device=self._device)
+            for vocab_size in (self._sizes.src_vocab, self._sizes.tgt_vocab)
+        )
+        hidden = self._model(src, tgt)
+        loss = self._output_loss(hidden, self._model.output.weight, tgt).loss
+        loss.backward()
+        self._optimizer.accumulate()
+        self._optimizer.step(0.0, n_sentences * length)
+
+
+def available_memory_bytes(root: Path = Path("/")) -> int:
+    """Memory that this process may still take without driving anything out of memory.
+
+    On Linux what the kernel calls available, or what is left to the control groups (version 1 or 2)
+    that the process is in, if that is less. Elsewhere the free pages, or half of all pages, where
+    the system tells; else 2 GiB.
+
+    Args:
+        root: where `proc` and `sys` are.
+    """
+    for line in _lines(root / "proc/meminfo"):
+        if line.startswith("MemAvailable:"):
+            return max(0, min([int(line.split()[1]) << 10, *_left_to_cgroups(root)]))
+    known = getattr(os, "sysconf_names", {})
+    if "SC_AVPHYS_PAGES" in known:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if "SC_PHYS_PAGES" in known:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return 2 << 30
+
+
+def _left_to_cgroups(root: Path) -> Iterator[int]:
+    """Bytes left to each control group with a limit that the process is in.
+
+    File cache that is not in use counts as left: the kernel gives it up first.
+    """
+    mounted = root / "sys/fs/cgroup"
+    for line in _lines(root / "proc/self/cgroup"):
+        _, controllers, group = line.split(":", 2)
+        if not controllers:  # version 2
+            top, limit, usage, cache = mounted, "memory.max", "memory.current", "inactive_file"
+        elif "memory" in controllers.split(","):
+            top, cache = mounted / "memory", "total_inactive_file"
+            limit, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        innermost = top / group.lstrip("/")
+        # In a container the path may be the host's, and the top be the container's own group.
+        for directory in [innermost, *innermost.parents]:
+            if not directory.is_relative_to(top):
+                break
+            bounds = _lines(directory / limit)
+            if bounds and bounds[0] != "max":
+                stat = dict(entry.split() for entry in _lines(directory / "memory.stat"))
+                used = int(_lines(directory / usage)[0]) - int(stat.get(cache, 0))
+                yield int(bounds[0]) - used
+
+
+def _round_up(n_tokens: int) -> int:
+    return -(-n_tokens // GRANULE) * GRANULE
+
+
+def _lines(path: Path) -> list[str]:
+    """Of a text file; none if it is not there."""
+    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
