@@ -22,7 +22,7 @@ format: .venv/ready
 	$(BIN)/ruff format .
 
 bench: .venv/ready
-	$(BIN)/python scripts/bench_train.py
+	$(BIN)/tmt bench train
 
 clean:
 	rm -rf .venv

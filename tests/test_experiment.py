@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from transformer_mt.config import Config, build_config
+from transformer_mt.config import Config, build_config, load_config
 from transformer_mt.experiment import train_experiment
 from transformer_mt.run_dir import Run
 
@@ -101,3 +101,21 @@ def test_a_run_in_two_parts_is_the_run_in_one(
     trained = [[r for r in records(r_) if r["event"] == "train"] for r_ in (run, whole)]
     assert trained[0][-1] == trained[1][-1]
     assert trained[1][-1]["epoch"] > 1
+
+
+def test_auto_is_a_number_that_the_run_keeps(corpus_dir: Path, tmp_path: Path) -> None:
+    """It decides what an update holds: taken up again, the run must not choose another one."""
+    run, said = Run(tmp_path), []
+    cfg = configured(corpus_dir, max_tokens="auto", max_updates=4)
+    train_experiment(cfg, run, fresh=False, say=said.append)
+    (told,) = [line for line in said if "max_tokens: auto is" in line]
+    chosen = json.loads(run.max_tokens_path.read_text(encoding="utf-8"))["max_tokens"]
+    assert f"auto is {chosen} here" in told and chosen >= 500
+    other = json.loads(run.max_tokens_path.read_text(encoding="utf-8")) | {"max_tokens": 64}
+    run.max_tokens_path.write_text(json.dumps(other), encoding="utf-8")
+    cfg = configured(corpus_dir, max_tokens="auto", max_updates=6)
+    train_experiment(cfg, run, fresh=False, say=said.append)
+    assert "[train] max_tokens: auto is 64 here" in said
+    assert load_config(run.model_dir / "config.yaml").train.max_tokens == 64
+    train_experiment(cfg, run, fresh=True, say=said.append)
+    assert said.count(told) == 2, "--fresh chooses anew"

@@ -269,7 +269,7 @@ def average(
     last: Annotated[int, typer.Option(min=1, help="how many of the last checkpoints")] = 5,
 ) -> None:
     """Write a model directory whose weights are the mean of a run's last checkpoints."""
-    from transformer_mt.experiment import average_run
+    from transformer_mt.finishing import average_run
     from transformer_mt.run_dir import Run
 
     updates = average_run(Run(run_dir), out_dir, last)

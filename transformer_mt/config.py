@@ -85,7 +85,9 @@ class ModelConfig(Section):
 
 class TrainConfig(Section):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    max_tokens: Positive = 4096  # of one micro-batch: sentences × longest side, padding counted
+    # Of one micro-batch: sentences × longest side, padding counted; auto: the most that is of use
+    # and fits into memory, chosen when training begins.
+    max_tokens: Positive | Literal["auto"] = 4096
     tokens_per_update: Positive = 25000  # real target tokens of one update
     max_updates: Positive = 100000
     max_minutes: Annotated[float, Field(gt=0)] | None = None
@@ -122,6 +124,12 @@ class TrainConfig(Section):
                 f"which are {self.max_updates}"
             )
         return self
+
+    @property
+    def batch_tokens(self) -> int:
+        """`max_tokens` as a number, which whoever begins a training has put in place of `auto`."""
+        assert self.max_tokens != "auto", "not resolved"
+        return self.max_tokens
 
     def peak_lr(self, d_model: int) -> float:
         """The highest learning rate of the schedule, reached after `warmup_updates`.

@@ -8,7 +8,6 @@ import platform
 import re
 import shutil
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -17,6 +16,7 @@ from typing import Any, Literal
 
 import torch
 
+from transformer_mt.flops import product_gflops
 from transformer_mt.runtime import choose_device, choose_precision, cpu_flags
 
 GIB = 2**30
@@ -97,7 +97,11 @@ def _cuda() -> Iterator[Finding]:
 
 def _precision(device: torch.device) -> Finding:
     """What `precision: auto` means here, and whether a measurement agrees."""
-    speeds = {"bf16": _gflops(device, torch.bfloat16), "fp32": _gflops(device, torch.float32)}
+    width = 4096 if device.type == "cuda" else 768
+    speeds = {
+        "bf16": product_gflops(device, torch.bfloat16, width),
+        "fp32": product_gflops(device, torch.float32, width),
+    }
     chosen, other = "bf16", "fp32"
     if choose_precision("auto", device) == torch.float32:
         chosen, other = other, chosen
@@ -106,18 +110,6 @@ def _precision(device: torch.device) -> Finding:
     value = f"{chosen}: {ratio:.1f} × as fast as {other} (matrix product, GFLOP/s: {measured})"
     slower = f"{other} is faster here: try --set train.precision={other}"
     return _judge("precision auto", value, note=slower if ratio < 0.75 else "")  # above: noise
-
-
-def _gflops(device: torch.device, dtype: torch.dtype, budget_s: float = 0.1) -> float:
-    """Speed of the fastest of the matrix products that fit into the budget, at least two."""
-    width = 4096 if device.type == "cuda" else 768
-    factor = torch.ones(width, width, dtype=dtype, device=device)
-    times_s: list[float] = []
-    while len(times_s) < 2 or sum(times_s[1:]) < budget_s:  # the first one pays for the set-up
-        start = time.perf_counter()
-        float((factor @ factor)[0, 0])  # reading a value waits for the device
-        times_s.append(time.perf_counter() - start)
-    return 2e-9 * width**3 / min(times_s)
 
 
 def _compiler() -> Finding:

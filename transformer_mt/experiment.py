@@ -8,30 +8,27 @@ Several processes do all of this side by side. Whoever comes first prepares, all
 and score their share, and the first one writes.
 """
 
-from collections.abc import Callable
+import json
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import torch
 
-from transformer_mt.config import Config, load_config
-from transformer_mt.data.batching import collate, plan_epoch
+from transformer_mt.config import Config
 from transformer_mt.data.dataset import EncodedCorpus
 from transformer_mt.data.epochs import Sampling, epoch_corpora
 from transformer_mt.data.shards import count_workers
 from transformer_mt.data.sources.local import obtain_sources
-from transformer_mt.data.tokenizer import PAD_ID
 from transformer_mt.distributed import ALONE, Ranks
 from transformer_mt.errors import TmtError, TrainingError
-from transformer_mt.files import fingerprint, locked, remove, write_text
+from transformer_mt.files import fingerprint, locked, remove, write_json, write_text
+from transformer_mt.finishing import finish
 from transformer_mt.inference.direction import both_directions
-from transformer_mt.inference.evaluation import EvaluationSet, read_dev_sets, read_test_sets
-from transformer_mt.inference.metrics import Score, Scorer
-from transformer_mt.inference.translator import Translator
+from transformer_mt.inference.metrics import Scorer
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.model_dir import build_model, load_weights, read_metadata, save_model_dir
+from transformer_mt.model_dir import build_model
 from transformer_mt.plots import write_curves
 from transformer_mt.preparation import Fingerprints, Prepared, Say, fingerprints, prepare
 from transformer_mt.run_dir import Run
@@ -39,16 +36,14 @@ from transformer_mt.runtime import (
     choose_device,
     choose_precision,
     keep_memory,
-    peak_memory_mib,
     seed_all,
     stop_on_signals,
 )
+from transformer_mt.scoring import dev_validation
 from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.log import SilentLog, TrainingLog
-from transformer_mt.training.loss import OutputLoss
+from transformer_mt.training.memory import choose_max_tokens
 from transformer_mt.training.trainer import Outcome, Trainer
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,9 @@ def train_experiment(
             for leftover in list(run.directory.rglob(".*.tmp")):  # of a process that was killed
                 remove(leftover)
         if fresh and ranks.is_main:
-            for path in (run.checkpoints_dir, run.metrics_path, run.model_dir):
+            for path in (
+                run.checkpoints_dir, run.metrics_path, run.model_dir, run.max_tokens_path,
+            ):  # fmt: skip
                 remove(path)
         prepared, store = ranks.in_turn(lambda: _prepare(cfg, run, ranks, say))
         if len({*ranks.gather(store.identity["corpus"])}) > 1:
@@ -91,7 +88,7 @@ def train_experiment(
         trainer, outcome = _train(cfg, run, prepared, store, ranks, say)
         if outcome.stopped_by == "signal":
             return Result(run, outcome, None)
-        return Result(run, outcome, _finish(cfg, run, prepared, trainer, outcome, say))
+        return Result(run, outcome, finish(cfg, run, prepared, trainer, outcome, say))
 
 
 def _prepare(cfg: Config, run: Run, ranks: Ranks, say: Say) -> tuple[Prepared, CheckpointStore]:
@@ -127,6 +124,7 @@ def _train(
     dtype = choose_precision(cfg.train.precision, device)
     seed_all(cfg.seed, "initial weights")
     model = build_model(cfg, prepared.tokenizers).to(device)
+    cfg = _with_max_tokens(cfg, run, model, dtype, prepared, store, ranks, say)
     sampling = Sampling(
         run.encoded_dir / "train",
         prepared.tokenizers,
@@ -146,12 +144,52 @@ def _train(
         draws=ranks.local_rank == 0,
         meet=lambda: ranks.gather(None),
     ) as corpus_of:
-        validate = _validation(cfg, run, prepared, model, ranks)
+        validate = dev_validation(cfg, run, prepared, model, ranks)
         trainer = Trainer(cfg, model, corpus_of, store, dtype=dtype, validate=validate, ranks=ranks)
         trainer.resume(say)
         _announce(cfg, prepared, model, device, dtype, trainer, say)
         outcome = _run_logged(cfg, run, trainer)
     return trainer, outcome
+
+
+def _with_max_tokens(
+    cfg: Config,
+    run: Run,
+    model: Transformer,
+    dtype: torch.dtype,
+    prepared: Prepared,
+    store: CheckpointStore,
+    ranks: Ranks,
+    say: Say,
+) -> Config:
+    """The configuration with a number for `max_tokens: auto`.
+
+    It decides which sentences make an update, so that a run keeps the one that it began with.
+    """
+    if cfg.train.max_tokens != "auto":
+        return cfg
+    chosen = _read_max_tokens(run, store) if ranks.is_main else None
+    if (chosen := ranks.told_by_main(chosen)) is None:
+        sides = (prepared.train.src, prepared.train.tgt)
+        longest = max(int(side.lengths.max()) for side in sides)
+        own = choose_max_tokens(
+            model, cfg.train, dtype, longest=longest, n_processes=ranks.local_size
+        )
+        chosen = min(ranks.gather(own))
+        if ranks.is_main:
+            content = {"max_tokens": chosen, "of": fingerprint(store.identity)}
+            write_json(run.max_tokens_path, content)
+    say(f"[train] max_tokens: auto is {chosen} here")
+    train = cfg.train.model_copy(update={"max_tokens": chosen})
+    return cfg.model_copy(update={"train": train})
+
+
+def _read_max_tokens(run: Run, store: CheckpointStore) -> int | None:
+    """The number that this training began with, if it has begun."""
+    if not run.max_tokens_path.is_file():
+        return None
+    content = json.loads(run.max_tokens_path.read_text(encoding="utf-8"))
+    return int(content["max_tokens"]) if content["of"] == fingerprint(store.identity) else None
 
 
 def _run_logged(cfg: Config, run: Run, trainer: Trainer) -> Outcome:
@@ -207,191 +245,6 @@ def baseline_losses(corpus: EncodedCorpus, vocab_size: int) -> tuple[float, floa
     probs = counts[counts > 0] / counts.sum()
     uniform = torch.tensor(float(vocab_size)).log().item()
     return uniform, -(probs * probs.log()).sum().item()
-
-
-def _validation(
-    cfg: Config, run: Run, prepared: Prepared, model: Transformer, ranks: Ranks
-) -> Callable[[], dict[str, float]]:
-    """A function that scores the current weights on dev: loss, BLEU and chrF, greedily.
-
-    With both directions the scores are the means of the two, which are told too: `bleu.zh-en`.
-    """
-    translator = Translator(model, prepared.tokenizers, cfg)
-    dev_sets = read_dev_sets(run.clean_dir, cfg.languages)
-
-    def validate() -> dict[str, float]:
-        values = {"loss": dev_loss(model, prepared.dev, cfg.train.max_tokens, ranks)}
-        scores = [_score(translator, dev, ranks, beam=1)[0] for dev in dev_sets]
-        for metric in ("bleu", "chrf"):
-            values[metric] = sum(score[metric].score for score in scores) / len(scores)
-        if len(dev_sets) > 1:
-            for dev, score in zip(dev_sets, scores, strict=True):
-                direction = dev.name.removeprefix("dev.")
-                values |= {f"{metric}.{direction}": s.score for metric, s in score.items()}
-        return values
-
-    return validate
-
-
-@torch.no_grad()
-def dev_loss(
-    model: Transformer, dev: EncodedCorpus, max_tokens: int, ranks: Ranks = ALONE
-) -> float:
-    """Cross-entropy without smoothing, in nats per target token."""
-    model.eval()
-    plan = plan_epoch(
-        dev.src.lengths,
-        dev.tgt.lengths,
-        max_tokens=max_tokens,
-        tokens_per_update=max_tokens,
-        seed=0,
-        epoch=0,
-    )
-    output_loss = OutputLoss(0.0, PAD_ID)
-    nll, n_tokens = 0.0, 0
-    for indices in ranks.share(list(plan.batches())):
-        batch = collate(dev, indices).to(model.output.weight.device)
-        sums = output_loss(model(batch.src, batch.tgt_in), model.output.weight, batch.tgt_out)
-        nll += sums.nll.item()
-        n_tokens += sums.n_tokens
-    nll, n = ranks.sum(torch.tensor([nll, n_tokens], dtype=torch.float64)).tolist()
-    return nll / n
-
-
-def _finish(
-    cfg: Config, run: Run, prepared: Prepared, trainer: Trainer, outcome: Outcome, say: Say
-) -> dict[str, Any]:
-    """Choose the weights, score them on every test set, write the model directory."""
-    progress, ranks = outcome.progress, trainer.ranks
-    finished = fingerprint(
-        trainer.store.identity, progress.update, cfg.decode.model_dump(), cfg.train.average
-    )
-    metadata = _metadata_if(finished, run) if ranks.is_main else None
-    if (metadata := ranks.told_by_main(metadata)) is not None:
-        return metadata
-    weights, chosen = _choose_weights(cfg, trainer, say)
-    load_weights(trainer.model, weights)
-    translator = Translator(trainer.model.eval(), prepared.tokenizers, cfg)
-    scores = {
-        test.name: score_test(translator, run, test, ranks)
-        for test in read_test_sets(run.clean_dir, cfg.languages)
-    }
-    metadata = {
-        "name": cfg.name,
-        "finished": finished,
-        "trained": {
-            "updates": progress.update,
-            "epochs": progress.epoch,
-            "minutes": round(progress.seconds / 60, 2),
-            "stopped_by": outcome.stopped_by,
-            "skipped_updates": progress.skipped,
-            "split_batches": progress.split,
-            "processes": ranks.size,
-            "peak_memory_mib": round(peak_memory_mib()),
-            "weights": chosen,
-        },
-        "data": {
-            "fingerprint": prepared.fingerprint,
-            "train": [str(source) for source in cfg.data.train],
-            "train_pairs": len(prepared.train) // len(both_directions(cfg.languages)),
-        },
-        "decode": cfg.decode.model_dump(),
-        "scores": {
-            name: {metric: score.to_json() for metric, score in by_metric.items()}
-            for name, by_metric in scores.items()
-        },
-    }
-    if ranks.is_main:
-        save_model_dir(run.model_dir, cfg, weights, run.tokenizer_dir, metadata)
-        metadata = read_metadata(run.model_dir)
-    return metadata
-
-
-def _metadata_if(finished: str, run: Run) -> dict[str, Any] | None:
-    """What the model directory says, if it was made by this very training."""
-    if (run.model_dir / "metadata.json").is_file():
-        metadata = read_metadata(run.model_dir)
-        if metadata["finished"] == finished:
-            return metadata
-    return None
-
-
-def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[dict[str, torch.Tensor], str]:
-    """Of the best checkpoint and the mean of the last ones, what is better on dev."""
-    progress, store, metric = trainer.progress, trainer.store, cfg.train.metric
-    ranks = trainer.ranks
-    best = f"best on dev, update {progress.best_update}"
-    shown = abs(progress.best_metric)
-    if cfg.train.average < 2 or ranks.told_by_main(len(store.validated_updates())) < 2:
-        say(f"[choose] dev {metric} {shown:.2f}: {best}")
-        return _of_main(ranks, lambda: store.weights(progress.best_update)), best
-    weights, updates = _of_main(ranks, lambda: store.average(cfg.train.average))
-    load_weights(trainer.model, weights)
-    trainer.model.eval()
-    averaged = trainer.validate()[metric]
-    average = f"mean of the {len(updates)} checkpoints {updates[0]} … {updates[-1]}"
-    value = -averaged if metric == "loss" else averaged
-    better = value >= progress.best_metric
-    say(
-        f"[choose] dev {metric}: {averaged:.2f} {average}; {shown:.2f} {best}. "
-        f"Taking the {'mean' if better else 'best'}"
-    )
-    if better:
-        return weights, average
-    return _of_main(ranks, lambda: store.weights(progress.best_update)), best
-
-
-def _of_main(ranks: Ranks, read: Callable[[], T]) -> T:
-    """What rank 0 reads from its disk, for all. Whole weights go once through the wire."""
-    return ranks.told_by_main(read() if ranks.is_main else cast(T, None))
-
-
-def score_test(
-    translator: Translator, run: Run, test: EvaluationSet, ranks: Ranks = ALONE
-) -> dict[str, Score]:
-    """Translate a test set of the run with the configured beam, keep the output, score it."""
-    scores, hyps = _score(translator, test, ranks)
-    if ranks.is_main:
-        write_text(run.translations_dir / f"{test.name}.txt", "".join(f"{hyp}\n" for hyp in hyps))
-    return scores
-
-
-def _score(
-    translator: Translator, test: EvaluationSet, ranks: Ranks, *, beam: int | None = None
-) -> tuple[dict[str, Score], list[str]]:
-    """BLEU and chrF of a set, and its translations; each process translates its share."""
-    share = ranks.share(test.srcs)
-    own = [found.text for found in translator.translate(share, to=test.tgt, beam=beam)]
-    hyps = ranks.join_shares(own)
-    return Scorer(test.tgt).score(hyps, test.refs, ("bleu", "chrf")), hyps
-
-
-def average_run(run: Run, out_dir: Path, n_last: int) -> list[int]:
-    """Write a model directory with the mean of a run's last validated checkpoints.
-
-    Returns:
-        The updates of the checkpoints that were averaged.
-    Raises:
-        TmtError: the run has none, or `out_dir` exists.
-    """
-    if out_dir.exists():
-        raise TmtError(f"{out_dir} exists; name a new directory")
-    cfg = load_config(run.config_path)
-    store = CheckpointStore(run.checkpoints_dir, {})
-    if not store.validated_updates():
-        raise TmtError(f"{run.directory}: no validated checkpoint to average")
-    weights, updates = store.average(n_last)
-    chosen = f"mean of the {len(updates)} checkpoints {updates[0]} … {updates[-1]}"
-    metadata = {
-        "name": cfg.name,
-        "finished": "",
-        "trained": {"updates": updates[-1], "weights": chosen},
-        "data": {"train": [str(source) for source in cfg.data.train]},
-        "decode": cfg.decode.model_dump(),
-        "scores": {},
-    }
-    save_model_dir(out_dir, cfg, weights, run.tokenizer_dir, metadata)
-    return updates
 
 
 def _only_training_in(directory: Path, ranks: Ranks) -> AbstractContextManager[None]:

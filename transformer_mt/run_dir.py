@@ -19,6 +19,7 @@ class Run:
         self.work_dir = directory / "data" / "work"
         self.tokenizer_dir = directory / "data" / "tokenizer"
         self.encoded_dir = directory / "data" / "encoded"
+        self.max_tokens_path = directory / "max_tokens.json"
         self.checkpoints_dir = directory / "checkpoints"
         self.metrics_path = directory / "metrics.jsonl"
         self.curves_path = directory / "curves.png"

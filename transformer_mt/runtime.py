@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+import os
 import platform
 import signal
 import sys
@@ -82,12 +83,68 @@ def _glibc() -> ctypes.CDLL | None:
 
 def peak_memory_mib() -> float:
     """Largest resident size of this process so far, in MiB; 0 where the system does not say."""
+    for line in _lines(Path("/proc/self/status")):  # Linux
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 2**10
     try:
         import resource
     except ModuleNotFoundError:  # Windows
         return 0.0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def available_memory_bytes(root: Path = Path("/")) -> int:
+    """Memory that this process may still take without driving anything out of memory.
+
+    On Linux what the kernel calls available, or what is left to the control groups (version 1 or 2)
+    that the process is in, if that is less. Elsewhere the free pages, or half of all pages, where
+    the system tells; else 2 GiB.
+
+    Args:
+        root: where `proc` and `sys` are.
+    """
+    for line in _lines(root / "proc/meminfo"):
+        if line.startswith("MemAvailable:"):
+            return max(0, min([int(line.split()[1]) << 10, *_left_to_cgroups(root)]))
+    known = getattr(os, "sysconf_names", {})
+    if "SC_AVPHYS_PAGES" in known:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if "SC_PHYS_PAGES" in known:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return 2 << 30
+
+
+def _left_to_cgroups(root: Path) -> Iterator[int]:
+    """Bytes left to each control group with a limit that the process is in.
+
+    File cache that is not in use counts as left: the kernel gives it up first.
+    """
+    mounted = root / "sys/fs/cgroup"
+    for line in _lines(root / "proc/self/cgroup"):
+        _, controllers, group = line.split(":", 2)
+        if not controllers:  # version 2
+            top, limit, usage, cache = mounted, "memory.max", "memory.current", "inactive_file"
+        elif "memory" in controllers.split(","):
+            top, cache = mounted / "memory", "total_inactive_file"
+            limit, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        innermost = top / group.lstrip("/")
+        # In a container the path may be the host's, and the top be the container's own group.
+        for directory in [innermost, *innermost.parents]:
+            if not directory.is_relative_to(top):
+                break
+            bounds = _lines(directory / limit)
+            if bounds and bounds[0] != "max":
+                stat = dict(entry.split() for entry in _lines(directory / "memory.stat"))
+                used = int(_lines(directory / usage)[0]) - int(stat.get(cache, 0))
+                yield int(bounds[0]) - used
+
+
+def _lines(path: Path) -> list[str]:
+    """Of a text file; none if it is not there."""
+    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
 
 
 def seed_all(*parts: object) -> None:

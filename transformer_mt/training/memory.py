@@ -7,13 +7,11 @@ did not fit. This file knows no text, no plan of updates and no run directory.
 
 import gc
 import math
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -25,7 +23,12 @@ from transformer_mt.data.tokenizer import BOS_ID, PAD_ID
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.attention import EXPLICIT_MAX_CELLS
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.runtime import keep_memory, peak_memory_mib, release_memory
+from transformer_mt.runtime import (
+    available_memory_bytes,
+    keep_memory,
+    peak_memory_mib,
+    release_memory,
+)
 from transformer_mt.training.loss import OutputLoss
 from transformer_mt.training.optim import MasterAdam
 
@@ -228,16 +231,8 @@ def _measure_peaks(
     peaks = []
     for shape in shapes:
         step.run(*shape)
-        peaks.append(_resident_peak())
+        peaks.append(int(peak_memory_mib() * 2**20))
     return peaks
-
-
-def _resident_peak() -> int:
-    """Of this process alone; what `getrusage` says may be the peak of the one that started it."""
-    for line in _lines(Path("/proc/self/status")):
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) << 10
-    return int(peak_memory_mib() * 2**20)
 
 
 @dataclass(frozen=True)
@@ -280,58 +275,5 @@ class _Step:
         self._optimizer.step(0.0, n_sentences * length)
 
 
-def available_memory_bytes(root: Path = Path("/")) -> int:
-    """Memory that this process may still take without driving anything out of memory.
-
-    On Linux what the kernel calls available, or what is left to the control groups (version 1 or 2)
-    that the process is in, if that is less. Elsewhere the free pages, or half of all pages, where
-    the system tells; else 2 GiB.
-
-    Args:
-        root: where `proc` and `sys` are.
-    """
-    for line in _lines(root / "proc/meminfo"):
-        if line.startswith("MemAvailable:"):
-            return max(0, min([int(line.split()[1]) << 10, *_left_to_cgroups(root)]))
-    known = getattr(os, "sysconf_names", {})
-    if "SC_AVPHYS_PAGES" in known:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if "SC_PHYS_PAGES" in known:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    return 2 << 30
-
-
-def _left_to_cgroups(root: Path) -> Iterator[int]:
-    """Bytes left to each control group with a limit that the process is in.
-
-    File cache that is not in use counts as left: the kernel gives it up first.
-    """
-    mounted = root / "sys/fs/cgroup"
-    for line in _lines(root / "proc/self/cgroup"):
-        _, controllers, group = line.split(":", 2)
-        if not controllers:  # version 2
-            top, limit, usage, cache = mounted, "memory.max", "memory.current", "inactive_file"
-        elif "memory" in controllers.split(","):
-            top, cache = mounted / "memory", "total_inactive_file"
-            limit, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
-        else:
-            continue
-        innermost = top / group.lstrip("/")
-        # In a container the path may be the host's, and the top be the container's own group.
-        for directory in [innermost, *innermost.parents]:
-            if not directory.is_relative_to(top):
-                break
-            bounds = _lines(directory / limit)
-            if bounds and bounds[0] != "max":
-                stat = dict(entry.split() for entry in _lines(directory / "memory.stat"))
-                used = int(_lines(directory / usage)[0]) - int(stat.get(cache, 0))
-                yield int(bounds[0]) - used
-
-
 def _round_up(n_tokens: int) -> int:
     return -(-n_tokens // GRANULE) * GRANULE
-
-
-def _lines(path: Path) -> list[str]:
-    """Of a text file; none if it is not there."""
-    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []

@@ -208,7 +208,7 @@ class Trainer:
             corpus.src.lengths,
             corpus.tgt.lengths,
             rows=epoch_rows(corpus.sources, weights, seed=cfg.seed, epoch=epoch),
-            max_tokens=cfg.train.max_tokens,
+            max_tokens=cfg.train.batch_tokens,
             tokens_per_update=cfg.train.tokens_per_update,
             seed=cfg.seed,
             epoch=epoch,

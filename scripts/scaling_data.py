@@ -1,0 +1,122 @@
+"""What a corpus of N pairs costs: memory, disk, hours. Part of `scaling.py`.
+
+Comes in: sentence lengths and a number of pairs. Goes out: rows of a table. The bytes per row of
+planning are measured with the real functions; speeds of preparation are those of docs/data.md.
+"""
+
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scaling_model import Lengths
+
+from transformer_mt.data.batching import plan_epoch
+from transformer_mt.data.cleaning.deciding import KEYS_AT_ONCE
+from transformer_mt.data.mixing import epoch_rows
+
+PAIRS_PER_CORE_S = {"scores": 23_800, "lexical evidence": 23_600, "token ids": 30_800}
+PAIRS_PER_S = {"download and unpack": 620_000, "decide and write": 313_000}  # in one process
+TEXT_BYTES, WORK_BYTES = 145, 250  # per pair: 2.9 and 5.0 GB for 20 million, docs/data.md
+EVIDENCE_BYTES = 34  # of memory per pair: its fate, and what the rule `mismatch` holds
+CORES = 64
+
+
+class Planning(NamedTuple):
+    """Per row of an epoch, on one core."""
+
+    peak_bytes: float  # while planning; lengths of both sides included
+    kept_bytes: float  # for the rest of the epoch
+    seconds: float
+
+
+def measure_planning(lengths: Lengths, *, weight: float = 1.0) -> Planning:
+    """Plan an epoch as training does.
+
+    Args:
+        weight: share of the rows that an epoch holds; the results are still per row of the corpus.
+    """
+    n = len(lengths.src)
+    sources = np.zeros(n, dtype=np.uint16)
+    offsets = [np.concatenate([[0], np.cumsum(side)]) for side in lengths]  # on disk
+
+    def plan() -> object:
+        return plan_epoch(
+            *(np.diff(side) for side in offsets),
+            rows=epoch_rows(sources, [weight], seed=1, epoch=0),
+            max_tokens=4096,
+            tokens_per_update=25_000,
+            seed=1,
+            epoch=0,
+        )
+
+    started = time.process_time()
+    plan()
+    seconds = time.process_time() - started
+    peak, kept = _memory(plan)
+    return Planning(peak / n, kept / n, seconds / n)
+
+
+def _memory(work: Callable[[], object]) -> tuple[int, int]:
+    """Bytes at most, and bytes of the result."""
+    tracemalloc.start()
+    result = work()
+    kept, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    del result
+    return peak, kept
+
+
+def data_rows(n: float, lengths: Lengths, tgt_tokens_per_s: float) -> list[tuple[str, str, str]]:
+    """(what, how much, how it is reckoned) for n pairs.
+
+    Args:
+        tgt_tokens_per_s: of the training that reads the corpus.
+    """
+    whole, part = measure_planning(lengths), measure_planning(lengths, weight=0.05)
+    src, tgt = (float(side.mean()) for side in lengths)
+    ids_bytes = 2 * (src + tgt) + 2 * 8 + 2  # uint16 ids, two offsets, the source
+    core_hours = sum(n / speed / 3600 for speed in PAIRS_PER_CORE_S.values())
+    serial_hours = sum(n / speed / 3600 for speed in PAIRS_PER_S.values())
+    rounds = -(-n // KEYS_AT_ONCE)
+    rows_per_s = tgt_tokens_per_s / tgt
+    return [
+        ("planning an epoch, memory of each process", _bytes(n * whole.peak_bytes),
+         f"{whole.peak_bytes:.0f} bytes per row, measured"),
+        ("… of eight processes on a machine", _bytes(8 * n * whole.peak_bytes), "8 ×"),
+        ("… kept while the epoch lasts, each", _bytes(n * whole.kept_bytes),
+         f"{whole.kept_bytes:.0f} bytes per row, measured"),
+        ("… time, all processes at once", f"{n * whole.seconds / 60:.0f} min",
+         f"{whole.seconds * 1e6:.2f} µs per row, measured on one core, n·log n left out"),
+        ("planning with `weight: 0.05`, memory of each", _bytes(n * part.peak_bytes),
+         f"{part.peak_bytes:.0f} bytes per row of the corpus, measured"),
+        ("… time", f"{n * part.seconds / 60:.0f} min", f"{part.seconds * 1e6:.2f} µs, measured"),
+        ("memory of cleaning with `mismatch`", _bytes(n * EVIDENCE_BYTES),
+         f"{EVIDENCE_BYTES} bytes per pair of one source (docs/data.md)"),
+        ("… without it", _bytes(n), "1 byte per pair"),
+        ("preparation, hours of one core", f"{core_hours:.0f} h", "docs/data.md, three stages"),
+        (f"… with {CORES} cores", f"{core_hours / CORES + serial_hours:.1f} h",
+         f"of which {serial_hours:.1f} h in one process"),
+        ("looking for duplicates: bytes read", _bytes(rounds * n * 24),
+         f"{rounds:.0f} rounds over three hashes of 8 bytes; grows with the square"),
+        ("disk: token ids", _bytes(n * ids_bytes), f"{ids_bytes:.0f} bytes per pair"),
+        ("disk: clean text, scores and work", _bytes(n * (TEXT_BYTES + WORK_BYTES)),
+         "docs/data.md"),
+        ("target tokens of an epoch", f"{n * tgt:.1e}", f"{tgt:.0f} per pair"),
+        ("updates of an epoch, of 25,000 or 400,000 tokens",
+         f"{n * tgt / 25e3:,.0f} or {n * tgt / 4e5:,.0f}", ""),
+        ("hours of an epoch on 8 GPUs", f"{n * tgt / tgt_tokens_per_s / 3600:.0f} h",
+         f"base, {tgt_tokens_per_s:,.0f} tokens/s"),
+        ("random reads while training, if nothing is cached", f"{4 * rows_per_s:,.0f} per s",
+         "ids and offsets of both sides, a page each, at that speed"),
+    ]  # fmt: skip
+
+
+def checkpoint_bytes(n_parameters: int, keep_last: int) -> float:
+    """On disk: two checkpoints with Adam's moments, the others and the best with weights alone."""
+    return n_parameters * (2 * 12 + 4 * (keep_last - 1))
+
+
+def _bytes(n: float) -> str:
+    return f"{n / 1e12:.1f} TB" if n >= 1e12 else f"{n / 1e9:.0f} GB"

@@ -1,0 +1,69 @@
+"""Matrix products: how many a training step needs, and how fast this machine does them.
+
+Comes in: a model and sentence lengths, or a device. Goes out: numbers of floating-point operations,
+and of those per second. This file knows nothing of data, losses or optimizers.
+"""
+
+import time
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from transformer_mt.model.transformer import DecoderLayer, Transformer
+
+# Small ones stay in cache, large ones keep wide units busy; which is faster depends on the machine.
+_WIDTHS = {"cpu": (768, 2048), "cuda": (4096, 8192)}
+
+
+def training_flops(
+    model: Transformer, src_lengths: NDArray[np.int64], tgt_lengths: NDArray[np.int64]
+) -> int:
+    """Floating-point operations of the matrix products that these sentences need in training.
+
+    A product of (n, k) and (k, m) counts 2·n·k·m. Counted are all linear layers, the output layer
+    once for each target token, and the two products of each attention over all pairs of positions
+    (what the causal mask hides is computed, and so it counts). Backward needs two products
+    for each one of forward: 3 × forward. Not counted: padding, embeddings (no products), soft-max,
+    norms, dropout, the optimizer, and anything that is computed twice to save memory.
+
+    Args:
+        src_lengths, tgt_lengths: (n,) tokens of each sentence, EOS included.
+    """
+    src, tgt = np.asarray(src_lengths, np.int64), np.asarray(tgt_lengths, np.int64)
+    read_by_decoder = 0  # weights that the decoder applies to the source
+    for layer in model.decoder_layers:
+        assert isinstance(layer, DecoderLayer)
+        read_by_decoder += layer.encoder_attn.kv_proj.weight.numel()
+    encoder = _linear_weights(model.encoder_layers) + read_by_decoder
+    decoder = _linear_weights(model.decoder_layers) - read_by_decoder + model.output.weight.numel()
+    self_pairs = len(model.encoder_layers) * src**2 + len(model.decoder_layers) * tgt**2
+    cross_pairs = len(model.decoder_layers) * src * tgt
+    attention = 2 * model.cfg.d_model * int((self_pairs + cross_pairs).sum())
+    return 3 * 2 * (encoder * int(src.sum()) + decoder * int(tgt.sum()) + attention)
+
+
+def _linear_weights(layers: Iterable[nn.Module]) -> int:
+    """Entries of all matrices of linear layers: multiplications for each token."""
+    linears = [m for layer in layers for m in layer.modules() if isinstance(m, nn.Linear)]
+    return sum(linear.weight.numel() for linear in linears)
+
+
+def peak_gflops(device: torch.device, dtype: torch.dtype) -> float:
+    """The fastest square matrix product of some sizes, in 10⁹ operations per second."""
+    return max(product_gflops(device, dtype, width) for width in _WIDTHS[device.type])
+
+
+def product_gflops(
+    device: torch.device, dtype: torch.dtype, width: int, budget_s: float = 0.1
+) -> float:
+    """Speed of the fastest of the matrix products that fit into the budget, at least two."""
+    factor = torch.ones(width, width, dtype=dtype, device=device)
+    times_s: list[float] = []
+    while len(times_s) < 2 or sum(times_s[1:]) < budget_s:  # the first one pays for the set-up
+        start = time.perf_counter()
+        float((factor @ factor)[0, 0])  # reading a value waits for the device
+        times_s.append(time.perf_counter() - start)
+    return 2e-9 * width**3 / min(times_s)

@@ -1,0 +1,93 @@
+"""Scores of weights in training: on dev at every validation, on the tests at the end.
+
+Comes in: a model with its tokenizers, and the cleaned dev and test sets of a run. Goes out: loss,
+BLEU and chrF, the same for every process; each translates its share. This file knows nothing of
+updates or checkpoints.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from transformer_mt.config import Config
+from transformer_mt.data.batching import collate, plan_epoch
+from transformer_mt.data.dataset import EncodedCorpus
+from transformer_mt.data.tokenizer import PAD_ID
+from transformer_mt.distributed import ALONE, Ranks
+from transformer_mt.files import write_text
+from transformer_mt.inference.evaluation import EvaluationSet, read_dev_sets
+from transformer_mt.inference.metrics import Score, Scorer
+from transformer_mt.inference.translator import Translator
+from transformer_mt.model.transformer import Transformer
+from transformer_mt.preparation import Prepared
+from transformer_mt.run_dir import Run
+from transformer_mt.training.loss import OutputLoss
+
+
+def dev_validation(
+    cfg: Config, run: Run, prepared: Prepared, model: Transformer, ranks: Ranks
+) -> Callable[[], dict[str, float]]:
+    """A function that scores the current weights on dev: loss, BLEU and chrF, greedily.
+
+    With both directions the scores are the means of the two, which are told too: `bleu.zh-en`.
+    """
+    translator = Translator(model, prepared.tokenizers, cfg)
+    dev_sets = read_dev_sets(run.clean_dir, cfg.languages)
+
+    def validate() -> dict[str, float]:
+        values = {"loss": dev_loss(model, prepared.dev, cfg.train.batch_tokens, ranks)}
+        scores = [_score(translator, dev, ranks, beam=1)[0] for dev in dev_sets]
+        for metric in ("bleu", "chrf"):
+            values[metric] = sum(score[metric].score for score in scores) / len(scores)
+        if len(dev_sets) > 1:
+            for dev, score in zip(dev_sets, scores, strict=True):
+                direction = dev.name.removeprefix("dev.")
+                values |= {f"{metric}.{direction}": s.score for metric, s in score.items()}
+        return values
+
+    return validate
+
+
+@torch.no_grad()
+def dev_loss(
+    model: Transformer, dev: EncodedCorpus, max_tokens: int, ranks: Ranks = ALONE
+) -> float:
+    """Cross-entropy without smoothing, in nats per target token."""
+    model.eval()
+    plan = plan_epoch(
+        dev.src.lengths,
+        dev.tgt.lengths,
+        max_tokens=max_tokens,
+        tokens_per_update=max_tokens,
+        seed=0,
+        epoch=0,
+    )
+    output_loss = OutputLoss(0.0, PAD_ID)
+    nll, n_tokens = 0.0, 0
+    for indices in ranks.share(list(plan.batches())):
+        batch = collate(dev, indices).to(model.output.weight.device)
+        sums = output_loss(model(batch.src, batch.tgt_in), model.output.weight, batch.tgt_out)
+        nll += sums.nll.item()
+        n_tokens += sums.n_tokens
+    nll, n = ranks.sum(torch.tensor([nll, n_tokens], dtype=torch.float64)).tolist()
+    return nll / n
+
+
+def score_test(
+    translator: Translator, run: Run, test: EvaluationSet, ranks: Ranks = ALONE
+) -> dict[str, Score]:
+    """Translate a test set of the run with the configured beam, keep the output, score it."""
+    scores, hyps = _score(translator, test, ranks)
+    if ranks.is_main:
+        write_text(run.translations_dir / f"{test.name}.txt", "".join(f"{hyp}\n" for hyp in hyps))
+    return scores
+
+
+def _score(
+    translator: Translator, test: EvaluationSet, ranks: Ranks, *, beam: int | None = None
+) -> tuple[dict[str, Score], list[str]]:
+    """BLEU and chrF of a set, and its translations; each process translates its share."""
+    share = ranks.share(test.srcs)
+    own = [found.text for found in translator.translate(share, to=test.tgt, beam=beam)]
+    hyps = ranks.join_shares(own)
+    return Scorer(test.tgt).score(hyps, test.refs, ("bleu", "chrf")), hyps
