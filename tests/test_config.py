@@ -95,6 +95,36 @@ def test_a_fixed_learning_rate_is_the_peak(tmp_path: Path) -> None:
     assert paper.train.peak_lr(256) == 1 / 16
 
 
+@pytest.mark.parametrize(
+    ("model", "norm", "why"),
+    [
+        ("", "post", "the paper is the default"),
+        ("architecture: paper", "post", "and its norm"),
+        ("architecture: modern", "pre", "modern has no other"),
+        ("architecture: modern, norm: pre", "pre", "and may say so"),
+        ("architecture: paper, norm: pre", "pre", "pre-norm alone is an option"),
+    ],
+)
+def test_the_architecture_decides_the_default_norm(
+    model: str, norm: str, why: str, tmp_path: Path
+) -> None:
+    cfg = _load(tmp_path, f"{_LEAST}model: {{{model}}}")
+    assert cfg.model.norm == norm, why
+    assert cfg.model.modern == ("modern" in model)
+    assert build_config(cfg.model_dump(), "again") == cfg
+    assert _load(tmp_path, cfg.to_yaml()) == cfg
+
+
+def test_modern_by_set_contradicts_a_written_post_norm(tmp_path: Path) -> None:
+    modern = ["model.architecture=modern"]
+    text = f"{_LEAST}model: {{norm: post}}"
+    assert _problems(tmp_path, text, modern) == [
+        "x.yaml: model: architecture: modern normalises before each sub-layer, but norm is post; "
+        "set norm: pre, or leave norm out"
+    ]
+    assert _load(tmp_path, text, [*modern, "model.norm=pre"]).model.modern
+
+
 def test_an_empty_section_is_all_defaults(tmp_path: Path) -> None:
     assert _load(tmp_path, _LEAST + "train:\nmodel: {}\n") == _load(tmp_path, _LEAST)
 
@@ -124,6 +154,11 @@ def test_an_empty_section_is_all_defaults(tmp_path: Path) -> None:
         ("model: {dropout: '0.1'}", "model.dropout", "expected a number, found '0.1' (text)"),
         ("model: {heads: [8]}", "model.heads", "expected a whole number, found [8] (a list)"),
         ("model: {heads: {a: 1}}", "model.heads", "expected a whole number, found a section"),
+        ("model: {architecture: llama}", "model.architecture",
+         "expected 'paper' or 'modern', found 'llama' (text)"),
+        ("model: {architecture: modern, d_model: 12, heads: 4}", "model",
+         "architecture: modern turns pairs of features, so that d_model / heads must be even, "
+         "found 12 / 4 = 3"),
         ("seed:", "seed", "expected a whole number, found nothing"),
         ("seed: true", "seed", "expected a whole number, found True (true/false)"),
         ("0: 3", "0", "expected text, found 0 (a number)"),

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from transformer_mt import __version__
+from transformer_mt.cli_bench import bench_app
 from transformer_mt.cli_common import (
     AsJson,
     ConfigPath,
@@ -39,6 +40,10 @@ Into = Annotated[
     str | None,
     typer.Option("--to", help="language to translate into, for a model of both directions"),
 ]
+Processes = Annotated[
+    int | None,
+    typer.Option(min=1, help="that share the work; default: one per GPU, or per core of a CPU"),
+]
 
 app = typer.Typer(
     name="tmt",
@@ -49,6 +54,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.add_typer(tokenizer_app, name="tokenizer")
+app.add_typer(bench_app, name="bench")
 
 
 def main() -> None:
@@ -95,10 +101,7 @@ def train(
     fresh: Annotated[
         bool, typer.Option(help="forget checkpoints, metrics and model first")
     ] = False,
-    processes: Annotated[
-        int | None,
-        typer.Option(min=1, help="that share the work; default: one per GPU, or per core of a CPU"),
-    ] = None,
+    processes: Processes = None,
 ) -> None:
     """Do everything from raw text to a scored model that is not done yet; again: resume."""
     cfg = load_experiment(config, overrides, reverse=reverse, offline=offline)
@@ -138,13 +141,16 @@ def plan(
     config: ConfigPath,
     overrides: Overrides = None,
     reverse: Reverse = False,
+    run_dir: RunDir = None,
+    processes: Processes = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what `train` would do, without doing it: sizes, memory, time, all problems at once."""
     cfg = load_experiment(config, overrides, reverse=reverse)
     from transformer_mt.plan import make_plan
+    from transformer_mt.run_dir import Run
 
-    found = make_plan(cfg)
+    found = make_plan(cfg, Run(run_dir) if run_dir else None, processes)
     print(json.dumps(found.to_json(), indent=2) if as_json else found.render())
 
 

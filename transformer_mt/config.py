@@ -64,8 +64,17 @@ class ModelConfig(Section):
     encoder_layers: Positive = 6
     decoder_layers: Positive = 6
     dropout: Share = 0.1
-    norm: Literal["post", "pre"] = "post"
+    # modern: rotary positions, SwiGLU, RMSNorm, no biases; see model/modern.py.
+    architecture: Literal["paper", "modern"] = "paper"
+    norm: Literal["post", "pre"] = "post"  # modern: "pre", and nothing else
     tie_embeddings: Literal["auto", "all", "decoder", "none"] = "auto"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _modern_is_pre_norm_unless_told(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("architecture") == "modern":
+            return {"norm": "pre", **values}
+        return values
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "ModelConfig":
@@ -81,6 +90,24 @@ class ModelConfig(Section):
                 f"d_model {self.d_model} must be even: positions are sine and cosine pairs"
             )
         return self
+
+    @model_validator(mode="after")
+    def _modern_parts_fit(self) -> "ModelConfig":
+        if self.modern and self.norm != "pre":
+            raise ValueError(
+                f"architecture: modern normalises before each sub-layer, but norm is {self.norm}; "
+                "set norm: pre, or leave norm out"
+            )
+        if self.modern and self.d_model // self.heads % 2:
+            raise ValueError(
+                "architecture: modern turns pairs of features, so that d_model / heads must be "
+                f"even, found {self.d_model} / {self.heads} = {self.d_model // self.heads}"
+            )
+        return self
+
+    @property
+    def modern(self) -> bool:
+        return self.architecture == "modern"
 
 
 class TrainConfig(Section):

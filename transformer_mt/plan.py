@@ -17,6 +17,7 @@ from transformer_mt.data.epochs import Sampling, sample_corpus
 from transformer_mt.data.shards import count_workers
 from transformer_mt.launch import count_processes
 from transformer_mt.model_dir import load_tokenizers
+from transformer_mt.recipes import Advice, compare, recommend
 from transformer_mt.run_dir import Run
 from transformer_mt.survey import PlanningCorpus, SourceSize, measure_sources, planning_corpus
 from transformer_mt.trial import Trial, TrialTask, try_out
@@ -52,6 +53,7 @@ class Plan:
     training_hours: float  # of the updates alone
     hours: float  # of the updates and the validations
     epochs: float  # seen by then
+    advice: list[Advice]  # where settings differ from what suits a corpus of this size
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -77,6 +79,9 @@ class Plan:
             f"  training       at most {self.updates:,} updates, {self.epochs:.1f} epochs: "
             f"{_duration(self.training_hours)}, with validations {_duration(self.hours)}",
         ]
+        if self.advice:
+            lines.append("  worth a try for a corpus of this size; the score on dev decides:")
+            lines += [f"    {piece.key}={piece.value}: {piece.why}" for piece in self.advice]
         return "\n".join(lines)
 
 
@@ -142,6 +147,9 @@ def _conclude(
     validation_s = trial.validation_s * corpus.dev_pairs / trial.dev_pairs + trial.checkpoint_s
     update_s = trial.tgt_tokens / trial.updates / trial.tgt_tokens_per_s
     updates, total_s = time_of_updates(cfg.train, update_s, validation_s)
+    n_pairs, n_tokens = round(scale * trial.pairs), round(scale * trial.tgt_tokens)
+    device = "cpu" if trial.device == "cpu" else "cuda"
+    advice = recommend(n_pairs, n_tokens, languages=cfg.languages, device=device)
     return Plan(
         name=cfg.name,
         sources=sizes,
@@ -151,9 +159,9 @@ def _conclude(
         precision=trial.precision,
         processes=trial.processes,
         max_tokens=trial.max_tokens,
-        pairs_per_epoch=round(scale * trial.pairs),
+        pairs_per_epoch=n_pairs,
         src_tokens_per_epoch=round(scale * trial.src_tokens),
-        tgt_tokens_per_epoch=round(scale * trial.tgt_tokens),
+        tgt_tokens_per_epoch=n_tokens,
         updates_per_epoch=updates_per_epoch,
         micro_batches_per_update=trial.micro_batches / trial.updates,
         src_padding=trial.src_padding,
@@ -167,6 +175,7 @@ def _conclude(
         training_hours=updates * update_s / 3600,
         hours=total_s / 3600,
         epochs=updates / updates_per_epoch,
+        advice=compare(cfg, advice),
     )
 
 

@@ -48,7 +48,8 @@ def attention_text(
     maps = translator.attention(text, target, to=to)
     if out_dir is not None:
         write_pngs(maps, out_dir)
-        d_model = translator.cfg.model.d_model
+        model_cfg = translator.cfg.model
+        d_model = None if model_cfg.modern else model_cfg.d_model
         write_html(maps, out_dir / "attention.html", d_model=d_model)
     heatmap = render_terminal(
         maps,

@@ -27,11 +27,12 @@ from transformer_mt.inference.attention_maps import (
 UNIT = 10_000
 
 
-def page_data(maps: AttentionMaps, *, d_model: int = 512) -> dict[str, Any]:
+def page_data(maps: AttentionMaps, *, d_model: int | None = 512) -> dict[str, Any]:
     """Everything that the page shows, as plain values ready for JSON.
 
     Args:
-        d_model: model width, for the table of position encodings, which the page computes.
+        d_model: model width, for the table of position encodings, which the page computes; None:
+            the model adds no such table, and the page shows none.
     """
     steps = zip(maps.tgt_in_pieces, maps.tgt_out_pieces, maps.top_words, strict=True)
     return {
@@ -66,7 +67,7 @@ def _whole_numbers(weights: NDArray[np.float32]) -> list[Any]:
 
 
 def write_html(
-    maps: AttentionMaps, path: Path, *, title: str | None = None, d_model: int = 512
+    maps: AttentionMaps, path: Path, *, title: str | None = None, d_model: int | None = 512
 ) -> None:
     """Write the page under a temporary name, then rename it.
 

@@ -28,7 +28,7 @@ class HeadNumbers:
     layer: int  # from 1
     head: int  # from 1
     q: Tensor  # (T, Dh); in the encoder T = S
-    k: Tensor  # (S, Dh); in the decoder's self-attention S = T
+    k: Tensor  # (S, Dh); in the decoder's self-attention S = T. Rotary positions: q, k are turned
     v: Tensor  # (S, Dh)
     scores: Tensor  # (T, S): Q Kᵀ
     scaled: Tensor  # (T, S): scores / √Dh, −inf where masked
@@ -58,6 +58,8 @@ def head_numbers(
     attention = block.encoder_attn if kind == "cross" else block.self_attn
     projected = _projections(model, src, tgt_in, attention, kind)
     q, k, v = (split_heads(y.float(), model.cfg.heads)[0, head - 1] for y in projected)
+    if kind != "cross" and attention.rotary is not None:
+        q, k = attention.rotary(q), attention.rotary(k)
     scores = q @ k.T  # (T, S)
     scaled = scores / math.sqrt(q.size(-1))
     if kind == "decoder":

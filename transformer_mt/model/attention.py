@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer_mt.model.modern import RotaryPositions
+
 # Below this many score cells per head, two batched products beat the fused kernel on a CPU
 # (docs/performance.md has the measurement); above it, not storing the scores wins.
 EXPLICIT_MAX_CELLS = 512 * 512
@@ -113,11 +115,19 @@ class SelfAttention(nn.Module):
     Source: Vaswani et al. 2017, section 3.2.2.
     """
 
-    def __init__(self, d_model: int, heads: int) -> None:
+    def __init__(
+        self, d_model: int, heads: int, *, bias: bool = True, rotary: RotaryPositions | None = None
+    ) -> None:
+        """
+        Args:
+            bias, rotary: as in the paper by default; the modern model has rotary positions and no
+                biases.
+        """
         super().__init__()
         self.heads = heads
-        self.qkv_proj = nn.Linear(d_model, 3 * d_model)  # rows: q, k, v
-        self.out_proj = nn.Linear(d_model, d_model)
+        self.qkv_proj = nn.Linear(d_model, 3 * d_model, bias=bias)  # rows: q, k, v
+        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.rotary = rotary
 
     def forward(
         self,
@@ -134,6 +144,9 @@ class SelfAttention(nn.Module):
             (B, T, D).
         """
         q, k, v = (split_heads(y, self.heads) for y in self.qkv_proj(x).chunk(3, dim=-1))
+        if self.rotary is not None:
+            start = 0 if cache is None else cache.length
+            q, k = self.rotary(q, start), self.rotary(k, start)
         if cache is not None:
             k, v = cache.append(k, v)
         outputs, head_weights = attend(q, k, v, attn_mask, return_weights=weights is not None)
@@ -149,12 +162,12 @@ class CrossAttention(nn.Module):
     sentence is decoded: `project_memory` is called once for it.
     """
 
-    def __init__(self, d_model: int, heads: int) -> None:
+    def __init__(self, d_model: int, heads: int, *, bias: bool = True) -> None:
         super().__init__()
         self.heads = heads
-        self.q_proj = nn.Linear(d_model, d_model)
-        self.kv_proj = nn.Linear(d_model, 2 * d_model)  # rows: k, v
-        self.out_proj = nn.Linear(d_model, d_model)
+        self.q_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.kv_proj = nn.Linear(d_model, 2 * d_model, bias=bias)  # rows: k, v
+        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """(B, S, D) → keys and values, each (B, H, S, Dh)."""

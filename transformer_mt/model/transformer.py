@@ -1,7 +1,8 @@
 """The encoder-decoder Transformer of "Attention Is All You Need", in the order of the paper.
 
 Comes in: token ids. Goes out: hidden states and logits. This file knows no text, files, search or
-loss. Parameter names follow what converters to other formats expect. Shapes: see `attention.py`.
+loss. Parameter names follow what converters to other formats expect. The functions at the end pick
+the parts that `architecture: modern` replaces. Shapes: see `attention.py`.
 """
 
 import math
@@ -19,8 +20,9 @@ from transformer_mt.model.attention import (
     may_attend,
 )
 from transformer_mt.model.dropout import Dropout
+from transformer_mt.model.modern import RotaryPositions, SwiGLU
 
-LAYER_NORM_EPS = 1e-5
+NORM_EPS = 1e-5
 
 
 def sinusoidal_positions(length: int, d_model: int) -> Tensor:
@@ -46,20 +48,30 @@ class Embedding(nn.Module):
 
     positions: Tensor
 
-    def __init__(self, vocab_size: int, d_model: int, dropout: float) -> None:
+    def __init__(
+        self, vocab_size: int, d_model: int, dropout: float, *, add_positions: bool = True
+    ) -> None:
+        """Args: add_positions: False where attention itself knows positions, see `modern.py`."""
         super().__init__()
+        self.add_positions = add_positions
         self.tokens = nn.Embedding(vocab_size, d_model)
         self.dropout = Dropout(dropout)
-        self.register_buffer("positions", sinusoidal_positions(512, d_model), persistent=False)
+        if add_positions:
+            self.register_buffer("positions", sinusoidal_positions(512, d_model), persistent=False)
 
     def forward(self, ids: Tensor, start: int = 0) -> Tensor:
         """(B, T) int64 → (B, T, D); `start` is the position of the first column."""
-        end = start + ids.size(1)
+        x = self.tokens(ids) * math.sqrt(self.tokens.embedding_dim)
+        if self.add_positions:
+            x = x + self._position_rows(start, start + ids.size(1))
+        return self.dropout(x)
+
+    def _position_rows(self, start: int, end: int) -> Tensor:
+        """(end − start, D), from a table that grows when it must."""
         if end > self.positions.size(0):
             table = sinusoidal_positions(2 * end, self.tokens.embedding_dim)
             self.positions = table.to(self.positions)
-        x = self.tokens(ids) * math.sqrt(self.tokens.embedding_dim)
-        return self.dropout(x + self.positions[start:end])
+        return self.positions[start:end]
 
 
 class FeedForward(nn.Module):
@@ -79,12 +91,13 @@ class Residual(nn.Module):
     """The frame around every sub-layer: dropout on its output, residual, layer normalisation.
 
     post (the paper): LayerNorm(x + Dropout(sublayer(x))); pre: x + Dropout(sublayer(LayerNorm(x))).
+    The modern architecture has RMSNorm for LayerNorm.
     Source: Vaswani et al. 2017, sections 3.1 and 5.4.
     """
 
     def __init__(self, cfg: ModelConfig) -> None:
         super().__init__()
-        self.layer_norm = nn.LayerNorm(cfg.d_model, eps=LAYER_NORM_EPS)
+        self.layer_norm = _norm(cfg)
         self.dropout = Dropout(cfg.dropout)
         self.pre = cfg.norm == "pre"
 
@@ -101,9 +114,9 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, cfg: ModelConfig) -> None:
         super().__init__()
-        self.self_attn = SelfAttention(cfg.d_model, cfg.heads)
+        self.self_attn = _self_attention(cfg)
         self.self_attn_residual = Residual(cfg)
-        self.ffn = FeedForward(cfg.d_model, cfg.ffn)
+        self.ffn = _feed_forward(cfg)
         self.ffn_residual = Residual(cfg)
 
     def forward(self, x: Tensor, attn_mask: Tensor, weights: list[Tensor] | None) -> Tensor:
@@ -118,11 +131,11 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, cfg: ModelConfig) -> None:
         super().__init__()
-        self.self_attn = SelfAttention(cfg.d_model, cfg.heads)
+        self.self_attn = _self_attention(cfg)
         self.self_attn_residual = Residual(cfg)
-        self.encoder_attn = CrossAttention(cfg.d_model, cfg.heads)
+        self.encoder_attn = _cross_attention(cfg)
         self.encoder_attn_residual = Residual(cfg)
-        self.ffn = FeedForward(cfg.d_model, cfg.ffn)
+        self.ffn = _feed_forward(cfg)
         self.ffn_residual = Residual(cfg)
 
     def forward(
@@ -204,8 +217,8 @@ class Transformer(nn.Module):
             raise ValueError(f"cannot tie vocabularies of {src_vocab} and {tgt_vocab} entries")
         self.cfg = cfg
         self.pad_id = pad_id
-        self.encoder_embedding = Embedding(src_vocab, cfg.d_model, cfg.dropout)
-        self.decoder_embedding = Embedding(tgt_vocab, cfg.d_model, cfg.dropout)
+        self.encoder_embedding = _embedding(cfg, src_vocab)
+        self.decoder_embedding = _embedding(cfg, tgt_vocab)
         self.encoder_layers = nn.ModuleList(EncoderLayer(cfg) for _ in range(cfg.encoder_layers))
         self.decoder_layers = nn.ModuleList(DecoderLayer(cfg) for _ in range(cfg.decoder_layers))
         self.encoder_norm = _final_norm(cfg)
@@ -308,9 +321,35 @@ class Transformer(nn.Module):
         return self.decode(tgt_in, state, incremental=False, weights=weights)
 
 
+# What `architecture` decides, all of it: the paper's parts, or those of `modern.py`.
+
+
+def _embedding(cfg: ModelConfig, vocab_size: int) -> Embedding:
+    return Embedding(vocab_size, cfg.d_model, cfg.dropout, add_positions=not cfg.modern)
+
+
+def _self_attention(cfg: ModelConfig) -> SelfAttention:
+    if cfg.modern:
+        rotary = RotaryPositions(cfg.d_model // cfg.heads)
+        return SelfAttention(cfg.d_model, cfg.heads, bias=False, rotary=rotary)
+    return SelfAttention(cfg.d_model, cfg.heads)
+
+
+def _cross_attention(cfg: ModelConfig) -> CrossAttention:
+    return CrossAttention(cfg.d_model, cfg.heads, bias=not cfg.modern)
+
+
+def _feed_forward(cfg: ModelConfig) -> nn.Module:
+    return (SwiGLU if cfg.modern else FeedForward)(cfg.d_model, cfg.ffn)
+
+
+def _norm(cfg: ModelConfig) -> nn.Module:
+    return (nn.RMSNorm if cfg.modern else nn.LayerNorm)(cfg.d_model, eps=NORM_EPS)
+
+
 def _final_norm(cfg: ModelConfig) -> nn.Module:
-    """Pre-norm stacks leave their sum unnormalised and need one more layer norm at the end."""
-    return nn.LayerNorm(cfg.d_model, eps=LAYER_NORM_EPS) if cfg.norm == "pre" else nn.Identity()
+    """Pre-norm stacks leave their sum unnormalised and need one more norm at the end."""
+    return _norm(cfg) if cfg.norm == "pre" else nn.Identity()
 
 
 def resolve_tying(cfg: ModelConfig, *, joint: bool) -> ModelConfig:
