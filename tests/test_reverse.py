@@ -55,13 +55,19 @@ def test_a_published_test_set_is_the_one_for_the_new_direction(
     assert cfg.data.test["wmt"].direction is None
 
 
-def test_the_command_line_reverses(toy_config: Config, tmp_path: Path) -> None:
+def test_the_command_line_reverses(
+    toy_config: Config, toy_pairs: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    for side, code in enumerate(("zh", "en")):
+        text = "".join(f"{pair[side]}\n" for pair in toy_pairs)
+        (tmp_path / f"toy.{code}").write_text(text, encoding="utf-8")
+    cfg = with_sources(toy_config, tmp_path, ["toy"])
     config = tmp_path / "toy.yaml"
-    config.write_text(toy_config.to_yaml(), encoding="utf-8")
-    arguments = ["plan", str(config), "--reverse", "--json", "--set", "model.d_model=16"]
+    config.write_text(cfg.to_yaml(), encoding="utf-8")
+    arguments = ["plan", str(config), "--reverse", "--json", "--processes", "1"]
     result = subprocess.run(
-        [sys.executable, "-m", "transformer_mt", *arguments],
-        capture_output=True, text=True, timeout=120,
+        [sys.executable, "-m", "transformer_mt", *arguments, "--set", "model.d_model=16"],
+        capture_output=True, text=True, timeout=120, cwd=tmp_path,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     plan = json.loads(result.stdout)

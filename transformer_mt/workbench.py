@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -139,20 +138,10 @@ class Workbench:
 
     def peak_memory_mib(self) -> float:
         """The most that all processes together took: allocated on GPUs, else resident."""
-        own = _resident_peak_mib()
+        own = peak_memory_mib()
         if self.device.type == "cuda":
             own = torch.cuda.max_memory_allocated(self.device) / 2**20
         return sum(self._ranks.gather(own))
-
-
-def _resident_peak_mib() -> float:
-    """Of this process alone; what `getrusage` says may be the peak of the one that started it."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 2**10
-    return peak_memory_mib()
 
 
 def in_new_processes(work: Callable[[Task, Ranks], Result], task: Task, n_processes: int) -> Result:
