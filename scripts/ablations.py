@@ -99,11 +99,13 @@ def share_data(variants: list[Variant], config: Path) -> None:
             temporary.rename(target)
 
 
-def train(variant: Variant, *, config: Path, environment: dict[str, str]) -> int:
-    """Train one variant; returns the exit status of `tmt train`."""
+def train(variant: Variant, *, config: Path, jobs: int, environment: dict[str, str]) -> int:
+    """Train one variant, in one process if others train beside; its exit status."""
     variant.run.directory.mkdir(parents=True, exist_ok=True)
     with (variant.run.directory / "train.log").open("ab") as log:
         command = variant.command(config, "train")
+        if jobs > 1:
+            command += ["--processes", "1"]
         return subprocess.run(command, stderr=log, env=environment).returncode
 
 
@@ -177,7 +179,7 @@ def main() -> None:
         sys.exit(f"ablations: {error}")
     share_data(variants, arguments.config)
     failed = False
-    one = partial(train, config=arguments.config, environment=environment)
+    one = partial(train, config=arguments.config, jobs=arguments.jobs, environment=environment)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for variant, status in zip(variants, pool.map(one, variants), strict=True):
             failed |= status != 0

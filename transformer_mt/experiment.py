@@ -88,7 +88,7 @@ def train_experiment(
         trainer, outcome = _train(cfg, run, prepared, store, ranks, say)
         if outcome.stopped_by == "signal":
             return Result(run, outcome, None)
-        return Result(run, outcome, finish(cfg, run, prepared, trainer, outcome, say))
+        return Result(run, outcome, finish(trainer.cfg, run, prepared, trainer, outcome, say))
 
 
 def _prepare(cfg: Config, run: Run, ranks: Ranks, say: Say) -> tuple[Prepared, CheckpointStore]:

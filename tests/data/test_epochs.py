@@ -1,9 +1,10 @@
 """Sub-words of an epoch: a function of seed, epoch and sentence, made ahead, in any pieces."""
 
+import multiprocessing
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -143,7 +144,7 @@ def test_if_the_process_beside_dies_the_epoch_is_made_when_it_is_needed(
     told: list[str] = []
     with opened(sampling, tmp_path / "epochs", told.append) as corpus_of:
         corpus_of(0)
-        process = corpus_of.__self__._ahead  # type: ignore[attr-defined]
+        (process,) = multiprocessing.active_children()
         process.kill()
         process.join()
         assert process.exitcode == -signal.SIGKILL
@@ -192,3 +193,24 @@ def test_several_processes_give_the_same_bytes_as_one(
     sample_corpus(sampling, 0, tmp_path / "2", workers=2)
     for name in ("src.ids", "tgt.ids", "src.offsets.npy", "tgt.offsets.npy"):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+def test_of_several_processes_one_draws_and_the_others_read_what_it_drew(
+    sampling: Sampling, tmp_path: Path
+) -> None:
+    """The one that reads comes first; it waits, in `meet`, until the other has drawn."""
+    plain = open_corpus(sampling.corpus_dir)
+    drawing: list[object] = []
+
+    def meet() -> None:
+        if not drawing:
+            drawing.append(stack.enter_context(opened(sampling, tmp_path / "e", print))(0))
+
+    with (
+        ExitStack() as stack,
+        epoch_corpora(
+            plain, sampling, tmp_path / "e", workers=1, say=print, draws=False, meet=meet
+        ) as reading,
+    ):
+        found = ids(reading(0))
+    assert found == drawn(sampling, 0, tmp_path / "0")
