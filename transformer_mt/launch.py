@@ -34,7 +34,7 @@ def count_processes() -> int:
 
         if torch.cuda.is_available():
             return torch.cuda.device_count()
-    return min(_usable_cores(), MAX_CPU_PROCESSES)
+    return min(usable_cores(), MAX_CPU_PROCESSES)
 
 
 def is_launched() -> bool:
@@ -85,7 +85,7 @@ def _end_with_launcher() -> None:
 def _start(
     rank: int, n_processes: int, port: int, arguments: Sequence[str], output: IO[bytes]
 ) -> "subprocess.Popen[bytes]":
-    threads = str(max(1, _usable_cores() // n_processes))
+    threads = str(max(1, usable_cores() // n_processes))
     environment = {
         "OMP_NUM_THREADS": threads,
         **os.environ,
@@ -168,7 +168,8 @@ def _free_port() -> int:
         return port
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
+    """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

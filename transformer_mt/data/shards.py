@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from transformer_mt.errors import DataError
 from transformer_mt.files import writing
+from transformer_mt.launch import usable_cores
 
 Args = TypeVar("Args")
 Result = TypeVar("Result")
@@ -82,9 +83,7 @@ def count_workers(configured: int | str) -> int:
     """How many processes `data.workers` means here."""
     if isinstance(configured, int):
         return configured
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return usable_cores()
 
 
 def _in_order(
