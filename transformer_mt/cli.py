@@ -22,6 +22,7 @@ from transformer_mt.cli_common import (
     ModelPath,
     Offline,
     Overrides,
+    Processes,
     Reverse,
     RunDir,
     chunks,
@@ -40,11 +41,6 @@ Into = Annotated[
     str | None,
     typer.Option("--to", help="language to translate into, for a model of both directions"),
 ]
-Processes = Annotated[
-    int | None,
-    typer.Option(min=1, help="that share the work; default: one per GPU, or per core of a CPU"),
-]
-
 app = typer.Typer(
     name="tmt",
     help="Train, use, score and explain translation models, from two text files on.",

@@ -25,6 +25,10 @@ ModelPath = Annotated[
     Path | None,
     typer.Option("-m", "--model", help="model or run directory; default: the newest finished run"),
 ]
+Processes = Annotated[
+    int | None,
+    typer.Option(min=1, help="that share the work; default: one per GPU, or per core of a CPU"),
+]
 Reverse = Annotated[
     bool, typer.Option("--reverse", help="the same experiment in the other direction")
 ]
