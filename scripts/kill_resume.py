@@ -1,15 +1,18 @@
 """Kill training with SIGKILL at random moments, resume it, and compare with a run left alone.
 
-    python scripts/kill_resume.py [--kills 10] [--seed 1]
+    python scripts/kill_resume.py [--kills 10] [--seed 1] [--processes 2]
 
 Trains a small model on the bundled corpus twice, in a temporary directory: once without a break,
-and once killed again and again and started anew each time. Exits with 1 unless the weights of both
-model directories, and of their last checkpoints with the optimizer's moments, are the same to the
-last bit.
+and once killed again and again and started anew each time. With several processes the victim is by
+turns the command itself and one of those that share the work; the others must end, too. Exits with
+1 unless the weights of both model directories, and of their last checkpoints with the optimizer's
+moments, are the same to the last bit.
 """
 
 import argparse
 import hashlib
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,20 +35,20 @@ COMPARED = ["model/model.safetensors", f"checkpoints/{N_UPDATES:08d}/weights.saf
             f"checkpoints/{N_UPDATES:08d}/optimizer.safetensors"]  # fmt: skip
 
 
-def command(config: Path, run_dir: Path) -> list[str]:
+def command(config: Path, run_dir: Path, processes: int) -> list[str]:
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
     train = [sys.executable, "-m", "transformer_mt", "train", str(config)]
-    return [*train, "--run-dir", str(run_dir), *settings]
+    return [*train, "--run-dir", str(run_dir), "--processes", str(processes), *settings]
 
 
-def run_whole(config: Path, run_dir: Path) -> float:
+def run_whole(whole: list[str]) -> float:
     """Train without a break; returns the seconds it took."""
     started = time.monotonic()
-    subprocess.run(command(config, run_dir), check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(whole, check=True, stderr=subprocess.DEVNULL)
     return time.monotonic() - started
 
 
-def run_killed(config: Path, run_dir: Path, kills: int, seed: int) -> None:
+def run_killed(train: list[str], run_dir: Path, kills: int, seed: int) -> None:
     """Start and kill at random moments, then let it finish.
 
     The first moment is some seconds after the start, while data is prepared; the others are random
@@ -53,23 +56,41 @@ def run_killed(config: Path, run_dir: Path, kills: int, seed: int) -> None:
     """
     random = Random(seed)
     targets = sorted(random.sample(range(5, N_UPDATES - 20), kills - 1))
-    for target in [0, *targets]:
-        process = subprocess.Popen(command(config, run_dir), stderr=subprocess.DEVNULL)
+    for n_before, target in enumerate([0, *targets]):
+        process = subprocess.Popen(train, stderr=subprocess.DEVNULL)
         if target:
             while newest_update(run_dir) < target:
                 if process.poll() is not None:
                     sys.exit(f"training ended by itself before update {target}")
                 time.sleep(0.02)
         time.sleep(random.uniform(0, 0.5 if target else 6))
-        process.kill()
-        process.wait()
+        sharers = children(process.pid)
+        victim = random.choice(sharers) if sharers and n_before % 2 else process.pid
+        os.kill(victim, signal.SIGKILL)
+        status = process.wait()
+        wait_for_end(sharers)
         checkpoints = sorted(path.name for path in (run_dir / "checkpoints").glob("0*"))
         print(
-            f"killed after update {newest_update(run_dir)}; "
+            f"killed {'the command' if victim == process.pid else 'one of the processes'} "
+            f"after update {newest_update(run_dir)}, exit status {status}; "
             f"newest checkpoint: {checkpoints[-1] if checkpoints else 'none'}",
             flush=True,
         )
-    subprocess.run(command(config, run_dir), check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(train, check=True, stderr=subprocess.DEVNULL)
+
+
+def children(pid: int) -> list[int]:
+    """Processes that this one started and that still run."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def wait_for_end(pids: list[int], timeout_s: float = 60) -> None:
+    """Until none of them is left; exits if one stays behind."""
+    deadline = time.monotonic() + timeout_s
+    while left := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
+        if time.monotonic() > deadline:
+            sys.exit(f"still running after {timeout_s:.0f} s: {left}")
+        time.sleep(0.05)
 
 
 def newest_update(run_dir: Path) -> int:
@@ -86,12 +107,14 @@ def main() -> None:
     parser.add_argument("--config", type=Path, default=Path("configs/tiny.yaml"))
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1, help="that share the work")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         whole, killed = Path(directory, "whole"), Path(directory, "killed")
-        seconds = run_whole(arguments.config, whole)
+        config, processes = arguments.config, arguments.processes
+        seconds = run_whole(command(config, whole, processes))
         print(f"uninterrupted: {seconds:.0f} s", flush=True)
-        run_killed(arguments.config, killed, arguments.kills, arguments.seed)
+        run_killed(command(config, killed, processes), killed, arguments.kills, arguments.seed)
         equal = True
         for name in COMPARED:
             one, other = digest(whole / name), digest(killed / name)
