@@ -1,0 +1,70 @@
+"""Parts of a text that a translation must keep: web and e-mail addresses, placeholders.
+
+Knows characters only. The patterns begin at rare characters and are bounded where they could run
+long, so that time is linear whatever the text is.
+"""
+
+import re
+
+_STOP = r"\s<>\"`\\^|\u2000-\u206f\u2e80-\ud7ff\uf900-\uffff\x00-\x1f\x7f"  # ends an address
+_URL = rf"(?<![A-Za-z0-9])(?:(?:https?|ftps?|file)://|www\.(?=\w))[^{_STOP}]+"
+_EMAIL = (
+    r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}"
+    r"(?![A-Za-z0-9-])"
+)
+_BRACES = r"\{\{[^{}\n]{0,200}\}\}|[$%#]?\{[\w.-]{0,60}(?:[:!,][^{}\s]{0,60})?\}"
+_PERCENT = (
+    r"(?<![\d%])%(?:\(\w{1,60}\))?(?:\d{1,2}\$)?[-+#0]{0,3}(?:\d{1,4}|\*)?(?:\.\d{1,4})?"
+    r"(?:hh?|ll?|z)?[diouxXeEfFgGcsr@](?![A-Za-z])"
+)
+_VARIABLE = r"\$[A-Za-z_]\w{0,60}"
+_TAG = r"</?[A-Za-z][^<>\n]{0,200}>"
+_PROTECTED = re.compile("|".join((_URL, _EMAIL, _BRACES, _PERCENT, _VARIABLE, _TAG)))
+
+_PARTNER = {")": "(", "]": "[", "}": "{"}
+_AFTER_URL = ".,;:!?'*_~)]}"
+
+
+def protected_spans(text: str) -> list[tuple[int, int]]:
+    """Where URLs, e-mail addresses and placeholders stand: (start, end) in rising order.
+
+    Placeholders are {name}, {0:.2f}, {{x}}, ${VAR}, $VAR, %s, %(name)d, %1$s and tags such as
+    <x id="1"/>. Punctuation at the end of a URL belongs to the sentence, and so does a bracket that
+    was not opened in it.
+    """
+    spans = []
+    for match in _PROTECTED.finditer(text):
+        start, end = match.span()
+        if "://" in match[0][:8] or match[0].startswith("www."):
+            end = start + _url_length(match[0])
+        spans.append((start, end))
+    return spans
+
+
+def url_spans(text: str) -> list[tuple[int, int]]:
+    """Where URLs and e-mail addresses stand."""
+    return [(start, end) for start, end in protected_spans(text) if text[start] not in "{$%#<"]
+
+
+def _url_length(url: str) -> int:
+    end = len(url)
+    n_open = {closer: url.count(opener) for closer, opener in _PARTNER.items()}
+    n_close = {closer: url.count(closer) for closer in _PARTNER}
+    while end and url[end - 1] in _AFTER_URL:
+        last = url[end - 1]
+        if last in _PARTNER:
+            if n_close[last] <= n_open[last]:
+                break
+            n_close[last] -= 1
+        end -= 1
+    return end
+
+
+def has_words(text: str) -> bool:
+    """Whether there is anything to translate: a letter outside of what is protected."""
+    end = 0
+    for start, next_end in [*protected_spans(text), (len(text), len(text))]:
+        if any(map(str.isalpha, text[end:start])):
+            return True
+        end = next_end
+    return False
