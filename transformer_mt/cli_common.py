@@ -25,6 +25,10 @@ ModelPath = Annotated[
     Path | None,
     typer.Option("-m", "--model", help="model or run directory; default: the newest finished run"),
 ]
+Into = Annotated[
+    str | None,
+    typer.Option("--to", help="language to translate into, for a model of both directions"),
+]
 Processes = Annotated[
     int | None,
     typer.Option(min=1, help="that share the work; default: one per GPU, or per core of a CPU"),

@@ -170,7 +170,8 @@ class TrainConfig(Section):
 
 class DecodeConfig(Section):
     beam: Positive = 4
-    length_penalty: Annotated[float, Field(ge=0)] = 0.6  # exponent α of ((5 + n) / 6)^α
+    penalty: Literal["gnmt", "average"] = "gnmt"  # of length n: ((5 + n) / 6)^α, or n^α
+    length_penalty: Annotated[float, Field(ge=0)] = 0.6  # its exponent α
     max_length_ratio: Annotated[float, Field(gt=0)] = 2.0  # output tokens per source token
 
 

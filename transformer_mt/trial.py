@@ -18,8 +18,9 @@ from transformer_mt.data.batching import EpochPlan, Indices, padding_share, plan
 from transformer_mt.data.dataset import EncodedCorpus, open_corpus
 from transformer_mt.data.mixing import epoch_rows, source_weights
 from transformer_mt.distributed import Ranks
+from transformer_mt.inference.engine import LENGTH_MARGIN
 from transformer_mt.inference.evaluation import read_dev_sets
-from transformer_mt.inference.translator import LENGTH_MARGIN, Translator
+from transformer_mt.inference.translator import Translator
 from transformer_mt.model_dir import build_model, load_tokenizers
 from transformer_mt.run_dir import Run
 from transformer_mt.runtime import choose_device, choose_precision

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from transformer_mt.config import Config, build_config
 from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, Tokenizer
@@ -17,9 +16,11 @@ from transformer_mt.files import sha256
 from transformer_mt.inference.attention_maps import KINDS, Kind
 from transformer_mt.inference.explain_command import View, attention_text, numbers_text
 from transformer_mt.inference.head_numbers import head_numbers
-from transformer_mt.inference.search import beam_search
+from transformer_mt.inference.search import LengthPenalty, beam_search
+from transformer_mt.inference.steppers import Stepper
+from transformer_mt.inference.token_rules import TokenRules
 from transformer_mt.inference.translator import Translator
-from transformer_mt.model.transformer import AttentionWeights, Transformer
+from transformer_mt.model.transformer import AttentionWeights
 from transformer_mt.model_dir import build_model, load_model_dir, load_tokenizers, save_model_dir
 
 TEXT = "猫看见狗，孩子喜欢苹果。"
@@ -75,23 +76,6 @@ def test_weights_of_the_other_architecture_are_refused(model_dir: Path, tmp_path
         load_model_dir(paper)
 
 
-class Steps:
-    """The model as a `search.StepModel`."""
-
-    def __init__(self, model: Transformer, src: Tensor) -> None:
-        self.model, self.state = model, model.start(*model.encode(src))
-
-    def step(self, tokens: Tensor) -> Tensor:
-        hidden = self.model.decode(tokens[:, None], self.state, incremental=True)
-        return self.model.project(hidden[:, 0]).log_softmax(dim=-1)
-
-    def select_rows(self, rows: Tensor) -> None:
-        self.state.select_rows(rows)
-
-    def select_sentences(self, sentences: Tensor) -> None:
-        self.state.select_sentences(sentences)
-
-
 @torch.inference_mode()
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_beams_scores_are_those_of_one_teacher_forced_pass(
@@ -101,11 +85,12 @@ def test_a_beams_scores_are_those_of_one_teacher_forced_pass(
     model = translator.model
     sources = [[5, 9, 30, 3], [7, 3], [8, 6, 11, 20, 40, 3]]
     search = beam_search(
-        Steps(model, translator.pad(sources)),
+        Stepper(model, translator.pad(sources), beam),
         [24, 3, 11],
+        TokenRules(eos_id=EOS_ID),
         beam=beam,
         bos_id=BOS_ID,
-        eos_id=EOS_ID,
+        penalty=LengthPenalty(),
         n_best=beam,
     )
     for source, found in zip(sources, search, strict=True):

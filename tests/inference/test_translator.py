@@ -9,40 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
-from transformer_mt.config import Config
 from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.inference import translator as translator_module
 from transformer_mt.inference.translator import Alternative, Translator
-from transformer_mt.model_dir import build_model
-
-Tokenizers = tuple[Tokenizer, Tokenizer]
-
-
-@pytest.fixture(scope="module")
-def translator(
-    toy_config: Config, tokenizers: Tokenizers, toy_pairs: list[tuple[str, str]]
-) -> Translator:
-    """Trained for a second: it ends its sentences, and says different things of different texts."""
-    torch.manual_seed(3)
-    model = build_model(toy_config, tokenizers)
-    found = Translator(model, tokenizers, toy_config)
-    srcs, tgts = (tokenizers[i].encode([pair[i] for pair in toy_pairs]) for i in (0, 1))
-    adam = torch.optim.Adam(model.parameters(), lr=5e-3)
-    generator = random.Random(3)
-    for _ in range(80):
-        rows = generator.sample(range(len(toy_pairs)), 40)
-        tgt_in = found.pad([[BOS_ID, *tgts[i]] for i in rows])
-        tgt_out = found.pad([[*tgts[i], EOS_ID] for i in rows])
-        logits = model.project(model(found.pad([[*srcs[i], EOS_ID] for i in rows]), tgt_in))
-        loss = F.cross_entropy(logits.transpose(1, 2), tgt_out, ignore_index=PAD_ID)
-        adam.zero_grad()
-        loss.backward()
-        adam.step()
-    model.eval()
-    return found
 
 
 def configured(translator: Translator, **decode: Any) -> Translator:
@@ -64,11 +35,6 @@ def forced_log_prob(translator: Translator, src: list[int], tgt: list[int]) -> f
 def ids_of(pieces: list[str], tokenizer: Tokenizer) -> list[int]:
     names = tokenizer.pieces(range(tokenizer.vocab_size))
     return [names.index(piece) for piece in pieces]
-
-
-@pytest.fixture(scope="module")
-def texts(toy_pairs: list[tuple[str, str]]) -> list[str]:
-    return [zh for zh, _ in toy_pairs[:25]]
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -348,5 +314,6 @@ def test_what_cannot_be_explained(translator: Translator, text: str, message: st
 def test_a_translation_as_json(translator: Translator) -> None:
     (translation,) = translator.translate(["猫看见狗"], n_best=2)
     content = translation.to_json()
-    assert set(content) == {"source", "text", "score", "complete", "pieces", "alternatives"}
+    fields = {"source", "text", "score", "complete", "pieces", "alternatives", "faults", "retried"}
+    assert set(content) == fields
     assert content["alternatives"][0] == {"text": translation.text, "score": translation.score}

@@ -11,7 +11,6 @@ from torch import Tensor
 from transformer_mt.model import attention
 from transformer_mt.model.attention import (
     CrossAttention,
-    KeyValueCache,
     SelfAttention,
     attend,
     causal_mask,
@@ -206,35 +205,3 @@ def test_beams_of_several_positions_share_a_memory_too() -> None:
         )
         torch.testing.assert_close(together[row : row + 1], alone)
         torch.testing.assert_close(collected[0][row : row + 1], alone_weights[0])
-
-
-def test_cache_returns_everything_appended_so_far() -> None:
-    """Past several doublings, with reordering and dropping of rows in between."""
-    generator = torch.Generator().manual_seed(6)
-    cache = KeyValueCache()
-    keys = values = torch.empty(4, 2, 0, 3)
-    for step in range(70):
-        k, v = (torch.randn(keys.size(0), 2, 1, 3, generator=generator) for _ in range(2))
-        keys, values = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
-        cached_keys, cached_values = cache.append(k, v)
-        assert cached_keys.equal(keys) and cached_values.equal(values)
-        assert cache.length == step + 1
-        if step in (3, 15, 16, 40):
-            rows = torch.tensor({3: [1, 1, 0, 3], 15: [3, 0, 2], 16: [2, 0, 0], 40: [1]}[step])
-            keys, values = keys[rows], values[rows]
-            cache.reorder(rows)
-
-
-def test_cache_takes_several_positions_at_once() -> None:
-    cache = KeyValueCache()
-    blocks = [torch.randn(2, 3, n, 4) for n in (5, 20, 1)]
-    for block in blocks:
-        keys, values = cache.append(block, -block)
-    assert keys.equal(torch.cat(blocks, dim=2))
-    assert values.equal(-keys)
-
-
-def test_reordering_an_empty_cache_does_nothing() -> None:
-    cache = KeyValueCache()
-    cache.reorder(torch.tensor([0]))
-    assert cache.length == 0

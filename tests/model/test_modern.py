@@ -259,7 +259,7 @@ def test_incremental_decoding_equals_teacher_forcing() -> None:
 def test_beams_equal_rows_run_alone() -> None:
     model = make_model()
     src = random_ids(6, 4)
-    state = model.start(*model.encode(src))
+    state = model.start(*model.encode(src), beam=3)
     prefixes = torch.full((2 * 3, 1), BOS)
     generator = torch.Generator().manual_seed(3)
     for _ in range(20):
@@ -267,7 +267,7 @@ def test_beams_equal_rows_run_alone() -> None:
         assert_same(hidden[:, 0], model(src.repeat_interleave(3, dim=0), prefixes)[:, -1])
         parents = torch.randint(3, (2, 3), generator=generator)
         rows = (parents + 3 * torch.arange(2)[:, None]).flatten()
-        state.select_rows(rows)
+        state.select_beams(parents)
         tokens = torch.randint(4, VOCAB, (6, 1), generator=generator)
         prefixes = torch.cat([prefixes[rows], tokens], dim=1)
 

@@ -249,7 +249,7 @@ def test_beams_equal_rows_run_alone() -> None:
     beam = 3
     src, _ = random_batch([6, 3, 5], [1, 1, 1])
     generator = torch.Generator().manual_seed(3)
-    state = model.start(*model.encode(src))
+    state = model.start(*model.encode(src), beam)
     sentences = [0, 1, 2]
     prefixes = torch.full((len(sentences) * beam, 1), BOS)
     for step in range(25):
@@ -258,9 +258,9 @@ def test_beams_equal_rows_run_alone() -> None:
         assert_same(hidden[:, 0], model(memory_rows, prefixes)[:, -1])
         leaving = {7: 1, 18: 0}.get(step)
         stay = [i for i in range(len(sentences)) if i != leaving]
-        parents = torch.randint(beam, (len(stay), beam), generator=generator)
-        rows = (parents + beam * torch.tensor(stay)[:, None]).flatten()
-        state.select_rows(rows)
+        parents = torch.randint(beam, (len(sentences), beam), generator=generator)
+        state.select_beams(parents)
+        rows = (parents[stay] + beam * torch.tensor(stay)[:, None]).flatten()
         if leaving is not None:
             state.select_sentences(torch.tensor(stay))
             sentences = [sentences[i] for i in stay]

@@ -1,30 +1,51 @@
-"""Greedy and beam search over a step function.
+"""Greedy search, sampling and beam search over a step function.
 
-Comes in: something that turns the newest tokens into log-probabilities of the next ones, and length
-limits. Goes out: token ids with scores. This file knows ids and torch: no text, no Transformer.
+Comes in: something that turns the newest tokens into scores of the next ones, and length limits.
+Goes out: token ids with scores. This file knows ids and torch: no text, no Transformer.
 
-Shapes: `B` sentences still searched · `K` beam · `V` vocabulary; rows are sentences × beams.
+Shapes: `B` sentences still searched · `K` beam · `V` vocabulary · `t` tokens written so far.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from transformer_mt.inference.token_rules import TokenRules
+
 
 class StepModel(Protocol):
-    """One decoding step for all rows, and the bookkeeping of rows."""
+    """One decoding step for all beams of all sentences, and the bookkeeping of both."""
 
     def step(self, tokens: Tensor) -> Tensor:
-        """(B·K,) newest token ids → (B·K, V) log-probabilities of the next, float32."""
+        """(B, K) newest token ids → (B, K, V) log-probabilities of the next, float32.
 
-    def select_rows(self, rows: Tensor) -> None:
-        """Make row i the continuation of former row `rows[i]`. Args: rows: (B'·K,) int64."""
+        The caller may change the result.
+        """
+
+    def select_beams(self, parents: Tensor) -> None:
+        """Let beam k continue the former beam `parents[:, k]`. Args: parents: (B, K) int64."""
 
     def select_sentences(self, sentences: Tensor) -> None:
         """Keep these of the B sentences. Args: sentences: (B',) int64, ascending."""
+
+
+@dataclass(frozen=True)
+class LengthPenalty:
+    """What log-probabilities are divided by, so that short hypotheses do not win by being short.
+
+    gnmt: ((5 + n) / 6)^alpha, for n tokens, EOS included.
+    Source: Wu et al. 2016, formula 14; used by Vaswani et al. 2017, section 6.1, with alpha 0.6.
+    average: n^alpha; with alpha 1 a score is the mean log-probability of a token.
+    """
+
+    kind: Literal["gnmt", "average"] = "gnmt"
+    alpha: float = 0.0
+
+    def __call__(self, length: int) -> float:
+        return float(((5 + length) / 6 if self.kind == "gnmt" else length) ** self.alpha)
 
 
 @dataclass(frozen=True)
@@ -35,75 +56,83 @@ class Hypothesis:
     complete: bool  # ended with EOS; False: cut at the length limit
 
 
-def length_penalty(length: int, alpha: float) -> float:
-    """((5 + length) / 6)^alpha; 1 when alpha is 0.
-
-    Source: Wu et al. 2016, formula 14; used by Vaswani et al. 2017, section 6.1, with alpha 0.6.
-    Args:
-        length: tokens of the hypothesis, EOS included.
-    """
-    return ((5 + length) / 6) ** alpha
+Choose = Callable[[Tensor], Tensor]
 
 
-def greedy_search(
+def most_probable(log_probs: Tensor) -> Tensor:
+    """(B, V) → (B,): the choice of greedy search."""
+    return log_probs.argmax(dim=-1)
+
+
+def step_by_step_search(
     model: StepModel,
     max_lengths: Sequence[int],
+    rules: TokenRules,
     *,
     bos_id: int,
-    eos_id: int,
-    alpha: float = 0.0,
+    penalty: LengthPenalty,
+    choose: Choose = most_probable,
     device: torch.device | None = None,
 ) -> list[Hypothesis]:
-    """The most probable next token at every step.
+    """One hypothesis per sentence, by one decision after the other: greedy search or sampling.
 
     Args:
         max_lengths: per sentence, the most tokens to produce, EOS included; at least 1.
-        alpha: of the length penalty; it changes scores, not the search.
+        penalty: changes scores, not the search.
+        choose: picks a token per sentence from their log-probabilities, (B, V) → (B,).
     """
-    rows = torch.tensor(max_lengths, device=device)
-    limits, sentences = rows, torch.arange(len(rows), device=device)
+    limits = torch.tensor(max_lengths, device=device)
+    sentences = torch.arange(len(limits), device=device)
     tokens = torch.full_like(sentences, bos_id)
-    log_probs = torch.zeros(len(rows), device=device)
+    log_probs = torch.zeros(len(limits), device=device)
     ended = torch.zeros_like(sentences, dtype=torch.bool)
-    history = tokens[:, None][:, :0]  # (B, steps so far)
+    history = tokens[:, None][:, :0]  # (B, t)
     hypotheses: dict[int, Hypothesis] = {}
     while len(sentences):
-        step_log_probs, tokens = model.step(tokens).max(dim=-1)
-        log_probs += step_log_probs.masked_fill(ended, 0.0)
-        tokens = tokens.masked_fill(ended, eos_id)
+        beams_log_probs = model.step(tokens[:, None])
+        rules.apply(beams_log_probs, history[:, None], sentences.tolist())
+        step_log_probs = beams_log_probs[:, 0]
+        tokens = choose(step_log_probs).masked_fill(ended, rules.eos_id)
+        chosen = step_log_probs.gather(1, tokens[:, None])[:, 0]
+        log_probs += chosen.masked_fill(ended, 0.0)
         history = torch.cat([history, tokens[:, None]], dim=1)
-        ended = ended | (tokens == eos_id) | (history.size(1) >= limits)
-        # Ended rows leave in groups, because each leaving copies the caches of those that stay.
-        if int(ended.sum()) * 4 < len(ended):
+        ended = ended | (tokens == rules.eos_id) | (history.size(1) >= limits)
+        if not _worth_leaving(int(ended.sum()), len(ended)):
             continue
         for row in ended.nonzero().squeeze(1).tolist():
             ids = history[row, : int(limits[row])].tolist()
-            hypotheses[int(sentences[row])] = _hypothesis(ids, log_probs[row].item(), eos_id, alpha)
+            hypotheses[int(sentences[row])] = _hypothesis(
+                ids, log_probs[row].item(), rules.eos_id, penalty
+            )
         stay = (~ended).nonzero().squeeze(1)
-        sentences, limits, tokens = sentences[stay], limits[stay], tokens[stay]
-        log_probs, ended, history = log_probs[stay], ended[stay], history[stay]
+        sentences, limits, tokens, log_probs, ended, history = (
+            x[stay] for x in (sentences, limits, tokens, log_probs, ended, history)
+        )
         if len(stay):
             model.select_sentences(stay)
-            model.select_rows(stay)
-    return [hypotheses[sentence] for sentence in range(len(rows))]
+    return [hypotheses[sentence] for sentence in range(len(max_lengths))]
 
 
-def _hypothesis(ids: list[int], log_prob: float, eos_id: int, alpha: float) -> Hypothesis:
+def _worth_leaving(n_ended: int, n_rows: int) -> bool:
+    """Ended rows leave in groups, because each leaving copies the caches of those that stay."""
+    return 4 * n_ended >= n_rows
+
+
+def _hypothesis(ids: list[int], log_prob: float, eos_id: int, penalty: LengthPenalty) -> Hypothesis:
     """Cut `ids` at EOS and score them."""
     complete = eos_id in ids
     length = ids.index(eos_id) + 1 if complete else len(ids)
-    score = log_prob / length_penalty(length, alpha)
-    return Hypothesis(ids[: length - complete], log_prob, score, complete)
+    return Hypothesis(ids[: length - complete], log_prob, log_prob / penalty(length), complete)
 
 
 def beam_search(
     model: StepModel,
     max_lengths: Sequence[int],
+    rules: TokenRules,
     *,
     beam: int,
     bos_id: int,
-    eos_id: int,
-    alpha: float = 0.0,
+    penalty: LengthPenalty,
     n_best: int = 1,
     device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
@@ -116,7 +145,6 @@ def beam_search(
 
     Args:
         max_lengths: per sentence, the most tokens to produce, EOS included; at least 1.
-        alpha: exponent of the length penalty.
         n_best: hypotheses to return per sentence, at most `beam`.
     Returns:
         Per sentence up to `n_best` hypotheses, best first.
@@ -125,53 +153,51 @@ def beam_search(
         raise ValueError(f"n_best {n_best} must be between 1 and the beam, {beam}")
     finished: list[list[Hypothesis]] = [[] for _ in max_lengths]
     sentences = list(range(len(max_lengths)))
-    tokens = torch.full((len(sentences) * beam,), bos_id, device=device)
+    done = [False] * len(sentences)  # rows that wait until it is worth leaving
+    tokens = torch.full((len(sentences), beam), bos_id, device=device)
     scores = torch.full((len(sentences), beam), -torch.inf, device=device)  # (B, K)
     scores[:, 0] = 0.0  # all beams start equal: count the first only
-    history = tokens.view(-1, beam, 1)[:, :, :0]  # (B, K, steps so far)
+    history = tokens[:, :, None][:, :, :0]  # (B, K, t)
     while sentences:
         log_probs = model.step(tokens)
-        candidates = _best_candidates(scores, log_probs)
+        rules.apply(log_probs, history, sentences)
+        candidates = best_continuations(scores, log_probs, 2 * beam)
         length = history.size(2) + 1
         at_limit = [length >= max_lengths[sentence] for sentence in sentences]
-        for row, hypothesis in _ended(candidates, beam, history, eos_id, alpha, at_limit):
+        ended = _ended(candidates, beam, history, rules.eos_id, penalty, at_limit)
+        for row, hypothesis in ended:
             best = finished[sentences[row]]
             best.append(hypothesis)
             best.sort(key=lambda h: -h.score)
-        scores, order = candidates.scores.masked_fill(candidates.tokens == eos_id, -torch.inf).topk(
-            beam, dim=1
-        )
+        scores, order = candidates.scores.masked_fill(
+            candidates.tokens == rules.eos_id, -torch.inf
+        ).topk(beam, dim=1)
         parents = candidates.parents.gather(1, order)
-        new_tokens = candidates.tokens.gather(1, order)
-        history = torch.cat([_gather_beams(history, parents), new_tokens[:, :, None]], dim=2)
+        tokens = candidates.tokens.gather(1, order)
+        history = torch.cat([_gather_beams(history, parents), tokens[:, :, None]], dim=2)
         best_alive = scores[:, 0].tolist()
-        stay = [
-            row
-            for row, sentence in enumerate(sentences)
-            if not at_limit[row]
-            and len(finished[sentence]) < beam
-            and not _is_settled(
-                finished[sentence], best_alive[row], max_lengths[sentence], alpha, n_best
+        for row, sentence in enumerate(sentences):
+            done[row] = done[row] or (
+                at_limit[row]
+                or len(finished[sentence]) >= beam
+                or is_settled(
+                    finished[sentence], best_alive[row] / penalty(max_lengths[sentence]), n_best
+                )
             )
-        ]
-        first_rows = torch.arange(len(sentences), device=device)[:, None] * beam
-        rows = parents + first_rows  # (B, K) rows of the step that the survivors continue
-        if len(stay) < len(sentences):
+        model.select_beams(parents)
+        scores.masked_fill_(torch.tensor(done, device=device)[:, None], -torch.inf)
+        if _worth_leaving(sum(done), len(done)):
+            stay = [row for row, is_done in enumerate(done) if not is_done]
+            sentences, done = [sentences[row] for row in stay], [False] * len(stay)
             kept = torch.tensor(stay, dtype=torch.int64, device=device)
-            rows, scores, history, new_tokens = (
-                x[kept] for x in (rows, scores, history, new_tokens)
-            )
-            sentences = [sentences[row] for row in stay]
-            if sentences:
+            scores, history, tokens = scores[kept], history[kept], tokens[kept]
+            if stay:
                 model.select_sentences(kept)
-        if sentences:
-            model.select_rows(rows.flatten())
-        tokens = new_tokens.flatten()
     return [hypotheses[:n_best] for hypotheses in finished]
 
 
 @dataclass(frozen=True)
-class _Candidates:
+class Candidates:
     """The best one-token continuations per sentence, (B, C) each, best first."""
 
     scores: Tensor
@@ -179,29 +205,51 @@ class _Candidates:
     tokens: Tensor
 
 
-def _best_candidates(scores: Tensor, log_probs: Tensor) -> _Candidates:
-    """2·K continuations per sentence: at most K of them end, so K live ones remain.
+BLOCK = 64  # tokens; a block is looked into only if its best token can be among the chosen
+
+
+def best_continuations(scores: Tensor, log_probs: Tensor, n: int) -> Candidates:
+    """The `n` largest `scores + log_probs` of each sentence.
+
+    Exact, and a sort of neither V nor K·V numbers: the n best tokens lie in the n blocks with the
+    best maxima, so the maxima are compared first.
 
     Args:
-        scores: (B, K). log_probs: (B·K, V).
+        scores: (B, K), −∞ for dead beams.
+        log_probs: (B, K, V).
+    Returns:
+        `n` per sentence, or K·V if that is less.
     """
-    batch, beam = scores.shape
-    vocab_size = log_probs.size(1)
-    # The best of a row first: a top-k over V, then a small one over K · that many.
-    per_row = min(2 * beam, vocab_size)
-    row_log_probs, row_tokens = log_probs.topk(per_row, dim=1)
-    totals = (scores[:, :, None] + row_log_probs.view(batch, beam, per_row)).flatten(1)
-    best, flat = totals.topk(min(2 * beam, totals.size(1)), dim=1)
-    tokens = row_tokens.view(batch, -1).gather(1, flat)
-    return _Candidates(best, flat // per_row, tokens)
+    batch, beam, vocab_size = log_probs.shape
+    n_blocks = vocab_size // BLOCK
+    whole = n_blocks * BLOCK  # tokens in blocks; the others are all looked into
+    blocks = log_probs[..., :whole].unflatten(-1, (n_blocks, BLOCK))  # (B, K, blocks, BLOCK)
+    maxima = (blocks.amax(dim=-1) + scores[..., None]).flatten(1)
+    best = maxima.topk(min(n, maxima.size(1)), dim=1).indices  # (B, n)
+    parents, block = best // max(1, n_blocks), best % max(1, n_blocks)
+    rows = torch.arange(batch, device=scores.device)[:, None]
+    cells = blocks[rows, parents, block] + scores.gather(1, parents)[..., None]  # (B, n, BLOCK)
+    others = log_probs[..., whole:] + scores[..., None]  # (B, K, V − whole)
+    totals = torch.cat([cells.flatten(1), others.flatten(1)], dim=1)
+    beams, ids = (torch.arange(size, device=scores.device) for size in (beam, vocab_size))
+    parents = torch.cat(
+        [parents[..., None].expand_as(cells).flatten(1),
+         beams[:, None].expand_as(others).flatten(1)], dim=1
+    )  # fmt: skip
+    tokens = torch.cat(
+        [(block[..., None] * BLOCK + ids[:BLOCK].expand_as(cells)).flatten(1),
+         ids[whole:].expand_as(others).flatten(1)], dim=1
+    )  # fmt: skip
+    found, at = totals.topk(min(n, beam * vocab_size), dim=1)
+    return Candidates(found, parents.gather(1, at), tokens.gather(1, at))
 
 
 def _ended(
-    candidates: _Candidates,
+    candidates: Candidates,
     beam: int,
     history: Tensor,
     eos_id: int,
-    alpha: float,
+    penalty: LengthPenalty,
     at_limit: list[bool],
 ) -> Iterator[tuple[int, Hypothesis]]:
     """Hypotheses that this step ends, with their row: by EOS, or all of a row at its limit."""
@@ -212,7 +260,7 @@ def _ended(
     for row, column in ends.nonzero().tolist():
         prefix = history[row, candidates.parents[row, column]].tolist()
         ids = [*prefix, int(candidates.tokens[row, column])]
-        yield row, _hypothesis(ids, candidates.scores[row, column].item(), eos_id, alpha)
+        yield row, _hypothesis(ids, candidates.scores[row, column].item(), eos_id, penalty)
 
 
 def _gather_beams(history: Tensor, parents: Tensor) -> Tensor:
@@ -220,12 +268,8 @@ def _gather_beams(history: Tensor, parents: Tensor) -> Tensor:
     return history.gather(1, parents[:, :, None].expand(-1, -1, history.size(2)))
 
 
-def _is_settled(
-    finished: list[Hypothesis], best_alive: float, max_length: int, alpha: float, n_best: int
-) -> bool:
+def is_settled(finished: list[Hypothesis], best_possible: float, n_best: int) -> bool:
     """Whether no live prefix can still reach the `n_best` finished hypotheses."""
-    if best_alive == -torch.inf:
+    if best_possible == -torch.inf:
         return True
-    if len(finished) < n_best:
-        return False
-    return best_alive / length_penalty(max_length, alpha) <= finished[n_best - 1].score
+    return len(finished) >= n_best and best_possible <= finished[n_best - 1].score

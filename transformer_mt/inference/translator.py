@@ -4,9 +4,8 @@ Comes in: a model with its tokenizers. Goes out: translations in the order of th
 knows nothing of the command line, of metrics or of how a model was trained.
 """
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,33 +21,17 @@ from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.inference.attention_maps import AttentionMaps
 from transformer_mt.inference.direction import direction_of
-from transformer_mt.inference.search import Hypothesis, beam_search, greedy_search
+from transformer_mt.inference.drafts import Draft, Drafter, Piece
+from transformer_mt.inference.engine import BATCH_TOKENS, Engine, Request, batches_by_length, pad
+from transformer_mt.inference.guards import is_loop
+from transformer_mt.inference.options import SearchOptions
 from transformer_mt.inference.segment import join_translations, split_text
-from transformer_mt.model.transformer import AttentionWeights, DecoderState, Transformer
-from transformer_mt.model_dir import load_model_dir
+from transformer_mt.inference.translation import Alternative, Translation, Wishes
+from transformer_mt.model.transformer import AttentionWeights, Transformer
+from transformer_mt.model_dir import LoadedModel, load_model_dir
 from transformer_mt.runtime import choose_device, choose_precision
 
-BATCH_TOKENS = 8192  # source tokens × beam decoded side by side, padding counted
-LENGTH_MARGIN = 10  # tokens allowed beyond max_length_ratio × source, so that short texts can grow
-
-
-@dataclass(frozen=True)
-class Alternative:
-    text: str
-    score: float  # log-probability over the length penalty, summed over the pieces of a long text
-
-
-@dataclass(frozen=True)
-class Translation:
-    source: str
-    text: str
-    score: float
-    complete: bool  # False: the output was cut at the length limit
-    pieces: int  # how many parts the source was split into; 1 unless it was too long
-    alternatives: list[Alternative]  # n-best, the translation itself first; empty for split texts
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+NO_WISHES = Wishes()
 
 
 @dataclass(frozen=True)
@@ -57,34 +40,19 @@ class PairScore:
     n_tokens: int  # of the target, EOS included
 
 
-class _Stepper:
-    """The Transformer as a `search.StepModel`."""
-
-    def __init__(self, model: Transformer, src: Tensor, never_written: list[int]) -> None:
-        self._model = model
-        self._never_written = never_written
-        self._state: DecoderState = model.start(*model.encode(src))
-
-    def step(self, tokens: Tensor) -> Tensor:
-        hidden = self._model.decode(tokens[:, None], self._state, incremental=True)
-        log_probs = self._model.project(hidden[:, 0]).float().log_softmax(dim=-1)  # (N, V)
-        log_probs[:, self._never_written] = -math.inf  # but they are part of the sum of 1
-        return log_probs
-
-    def select_rows(self, rows: Tensor) -> None:
-        self._state.select_rows(rows)
-
-    def select_sentences(self, sentences: Tensor) -> None:
-        self._state.select_sentences(sentences)
-
-
 class Translator:
-    """A model in eval mode with its tokenizers."""
+    """One or several models in eval mode with their tokenizers."""
 
     def __init__(
-        self, model: Transformer, tokenizers: tuple[Tokenizer, Tokenizer], cfg: Config
+        self,
+        model: Transformer,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        cfg: Config,
+        *,
+        others: Sequence[Transformer] = (),
     ) -> None:
-        self.model = model
+        """Args: others: models with the same vocabularies, whose probabilities count as much."""
+        self.model, self.others = model, others
         self.src_tokenizer, self.tgt_tokenizer = tokenizers
         self.cfg = cfg
         codes, script = (cfg.languages.src, cfg.languages.tgt), cfg.data.clean.chinese_script
@@ -92,135 +60,104 @@ class Translator:
         self._one_line = {code: Normaliser(code, None) for code in codes}
 
     @classmethod
-    def load(cls, model_dir: Path, *, precision: str = "auto") -> "Translator":
-        """Read a model directory onto the best device.
+    def load(cls, model_dir: Path, *others: Path, precision: str = "auto") -> "Translator":
+        """Read one model directory, or several for an ensemble, onto the best device.
 
         Raises:
             ModelDirError: see `load_model_dir`.
+            TmtError: models of an ensemble with different languages or vocabularies.
         """
-        loaded = load_model_dir(model_dir)
+        first, *rest = [load_model_dir(path) for path in (model_dir, *others)]
+        for path, loaded in zip(others, rest, strict=True):
+            if not _same_vocabularies(first, loaded):
+                raise TmtError(
+                    f"{path} has other languages or vocabularies than {model_dir}: models can "
+                    "translate together only if they were trained on the same encoded data"
+                )
         device = choose_device()
-        model = loaded.model.to(device, choose_precision(precision, device))
-        return cls(model, loaded.tokenizers, loaded.config)
+        dtype = choose_precision(precision, device)
+        model, *more = [loaded.model.to(device, dtype) for loaded in (first, *rest)]
+        return cls(model, first.tokenizers, first.config, others=more)
 
     @property
     def device(self) -> torch.device:
         return self.model.output.weight.device
+
+    @property
+    def engine(self) -> Engine:
+        return Engine([self.model, *self.others], self.tgt_tokenizer.silent_ids)
 
     def translate(
         self,
         texts: Sequence[str],
         *,
         to: str | None = None,
-        beam: int | None = None,
-        length_penalty: float | None = None,
-        max_length_ratio: float | None = None,
-        n_best: int = 1,
+        wishes: Wishes = NO_WISHES,
+        retry: bool = False,
+        **changes: Any,
     ) -> list[Translation]:
         """Translate each text; empty texts come back empty, too long ones are split and rejoined.
 
         Args:
             to: the language to translate into; None: the model's, or with both directions the one
                 that each text is not in.
-            beam: 1 is greedy search; None takes `decode.beam` of the configuration, and so on.
-            n_best: how many alternatives to return, at most `beam`.
+            retry: search again, more carefully, where a translation has faults; the better one is
+                kept.
+            changes: fields of `SearchOptions`; None: what the model's configuration says.
         Raises:
-            TmtError: `n_best` exceeds `beam`; see `direction_of`.
+            ConfigError: options that do not go together.
+            TmtError: see `direction_of`.
         """
-        decode = self.cfg.decode
-        beam = decode.beam if beam is None else beam
-        if n_best > beam:
-            raise TmtError(f"n-best {n_best} needs a beam of at least {n_best}, found {beam}")
-        alpha = decode.length_penalty if length_penalty is None else length_penalty
-        ratio = decode.max_length_ratio if max_length_ratio is None else max_length_ratio
+        options = SearchOptions.of(self.cfg.decode, **changes)
         directions = [direction_of(text, self.cfg.languages, to) for text in texts]
-        pieces_of = [self._read(*entry) for entry in zip(texts, directions, strict=True)]
-        flat = [ids for pieces in pieces_of for ids in pieces]
-        hypotheses = iter(self._search(flat, beam, alpha, ratio, n_best))
+        pieces_of = [
+            self._read(text, direction, wishes)
+            for text, direction in zip(texts, directions, strict=True)
+        ]
+        flat = [piece for pieces in pieces_of for piece in pieces]
+        drafter = Drafter(self.engine, self.tgt_tokenizer, self._to_one_line)
+        cut = self._sentences if retry else None
+        drafts = iter(drafter.translate(flat, options, cut=cut))
         return [
-            self._join(text, direction.tgt, [next(hypotheses) for _ in pieces])
+            _join(text, direction.tgt, [next(drafts) for _ in pieces])
             for text, direction, pieces in zip(texts, directions, pieces_of, strict=True)
         ]
 
-    def _read(self, text: str, direction: Languages) -> list[list[int]]:
-        """Ids of a text as the encoder reads it, in one or more pieces, each with its tags."""
-        pieces = self._split(self._normalise[direction.src](text))
-        return [[*self._tags(direction), *ids] for ids in pieces]
+    def _read(self, text: str, direction: Languages, wishes: Wishes) -> list[Piece]:
+        """A text in as many pieces as the model's length limit asks for; none if it is empty."""
+        limit = self.cfg.data.max_length
+        text = self._normalise[direction.src](text)
+        pieces = self._pieces([text], direction, wishes)
+        if all(len(piece.src) <= limit for piece in pieces):
+            return pieces
+
+        def fits(part: str) -> bool:
+            return len(self.src_tokenizer.encode([part])[0]) <= limit
+
+        return self._pieces(split_text(text, fits, direction.src), direction, wishes)
+
+    def _sentences(self, piece: Piece, sentences: list[str]) -> list[Piece]:
+        """The sentences of a piece, each as a piece."""
+        return self._pieces(sentences, piece.direction, piece.wishes)
+
+    def _pieces(self, parts: list[str], direction: Languages, wishes: Wishes) -> list[Piece]:
+        """Those of the parts that are not empty; the prefix goes with the first."""
+        parts = [part.strip() for part in parts]
+        encoded = zip(parts, self.src_tokenizer.encode(parts), strict=True)
+        found = [(part, ids) for part, ids in encoded if ids]
+        later = replace(wishes, prefix="")
+        return [
+            Piece(part, [*self._tags(direction), *ids], direction, later if i else wishes)
+            for i, (part, ids) in enumerate(found)
+        ]
+
+    def _to_one_line(self, text: str, language: str) -> str:
+        return self._one_line[language](text)
 
     def _tags(self, direction: Languages) -> list[int]:
         if not direction.bidirectional:
             return []
         return [self.src_tokenizer.tags[language_tag(direction.tgt)]]
-
-    def _split(self, text: str) -> list[list[int]]:
-        """Token ids of the text, in as many pieces as the model's length limit asks for."""
-        limit = self.cfg.data.max_length
-        ids = self.src_tokenizer.encode([text])[0]
-        if not ids:
-            return []
-        if len(ids) <= limit:
-            return [ids]
-
-        def fits(part: str) -> bool:
-            return len(self.src_tokenizer.encode([part])[0]) <= limit
-
-        parts = [part.strip() for part in split_text(text, fits)]
-        return [ids for ids in self.src_tokenizer.encode(parts) if ids]
-
-    def _join(self, source: str, tgt: str, pieces: list[list[Hypothesis]]) -> Translation:
-        if not pieces:
-            return Translation(source, "", 0.0, True, 1, [])
-        best = [n_best[0] for n_best in pieces]
-        texts = self._decode(best, tgt)
-        alternatives = []
-        if len(pieces) == 1:
-            alternatives = [
-                Alternative(text, hypothesis.score)
-                for text, hypothesis in zip(self._decode(pieces[0], tgt), pieces[0], strict=True)
-            ]
-        return Translation(
-            source,
-            join_translations(texts, tgt),
-            sum(hypothesis.score for hypothesis in best),
-            all(hypothesis.complete for hypothesis in best),
-            len(pieces),
-            alternatives,
-        )
-
-    def _decode(self, hypotheses: list[Hypothesis], tgt: str) -> list[str]:
-        """One line each: the byte pieces of a model could also spell line ends."""
-        texts = self.tgt_tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
-        return list(map(self._one_line[tgt], texts))
-
-    @torch.inference_mode()
-    def _search(
-        self, sentences: list[list[int]], beam: int, alpha: float, ratio: float, n_best: int
-    ) -> list[list[Hypothesis]]:
-        """Search in batches of like lengths; results in the order of `sentences`."""
-        results: list[list[Hypothesis]] = [[]] * len(sentences)
-        for indices in _batches_by_length([len(ids) for ids in sentences], BATCH_TOKENS // beam):
-            src = self.pad([[*sentences[i], EOS_ID] for i in indices])
-            limits = [math.ceil(ratio * len(sentences[i])) + LENGTH_MARGIN for i in indices]
-            stepper = _Stepper(self.model, src, self.tgt_tokenizer.silent_ids)
-            if beam == 1:
-                best = greedy_search(
-                    stepper, limits, bos_id=BOS_ID, eos_id=EOS_ID, alpha=alpha, device=self.device
-                )
-                found = [[hypothesis] for hypothesis in best]
-            else:
-                found = beam_search(
-                    stepper,
-                    limits,
-                    beam=beam,
-                    bos_id=BOS_ID,
-                    eos_id=EOS_ID,
-                    alpha=alpha,
-                    n_best=n_best,
-                    device=self.device,
-                )
-            for i, hypotheses in zip(indices, found, strict=True):
-                results[i] = hypotheses
-        return results
 
     @torch.inference_mode()
     def score_pairs(
@@ -229,9 +166,9 @@ class Translator:
         """Log-probability of each target given its source; `to` as for `translate`."""
         pairs = [self._encode_pair(*pair, to) for pair in zip(srcs, tgts, strict=True)]
         src_ids, tgt_ids = [src for src, _ in pairs], [[*tgt, EOS_ID] for _, tgt in pairs]
-        lengths = [max(len(s), len(t)) for s, t in zip(src_ids, tgt_ids, strict=True)]
+        lengths = [max(len(s), len(t)) + 1 for s, t in zip(src_ids, tgt_ids, strict=True)]
         results = [PairScore(0.0, 0)] * len(lengths)
-        for indices in _batches_by_length(lengths, BATCH_TOKENS // 4):
+        for indices in batches_by_length(lengths, BATCH_TOKENS // 4):
             tgt_out = self.pad([tgt_ids[i] for i in indices])
             tgt_in = self.pad([[BOS_ID, *tgt_ids[i][:-1]] for i in indices])
             hidden = self.model(self.pad([src_ids[i] for i in indices]), tgt_in)
@@ -293,19 +230,19 @@ class Translator:
             TmtError: the text is empty, or too long for one piece.
         """
         direction = direction_of(text, self.cfg.languages, to)
-        pieces = self._read(text, direction)
+        pieces = self._read(text, direction, NO_WISHES)
         if len(pieces) != 1:
             problem = "is empty" if not pieces else "is too long to explain in one picture"
             raise TmtError(f"the text {problem}; give one sentence")
+        (piece,) = pieces
         if target is None:
-            decode = self.cfg.decode
-            ((best, *_),) = self._search(
-                pieces, decode.beam, decode.length_penalty, decode.max_length_ratio, 1
+            ((best, *_),) = self.engine.search(
+                [Request(piece.src)], SearchOptions.of(self.cfg.decode)
             )
             tgt_ids = best.ids
         else:
             tgt_ids = self.tgt_tokenizer.encode([self._normalise[direction.tgt](target)])[0]
-        return [*pieces[0], EOS_ID], tgt_ids
+        return [*piece.src, EOS_ID], tgt_ids
 
     def _encode_pair(self, src: str, tgt: str, to: str | None) -> tuple[list[int], list[int]]:
         """Ids as they are in training: source with tags and EOS; target without BOS and EOS."""
@@ -316,17 +253,36 @@ class Translator:
 
     def pad(self, rows: list[list[int]]) -> Tensor:
         """(B, longest) int64 on the model's device, PAD_ID to the right."""
-        padded = [torch.tensor(row) for row in rows]
-        return torch.nn.utils.rnn.pad_sequence(padded, batch_first=True, padding_value=PAD_ID).to(
-            self.device
-        )
+        return pad(rows, self.device)
 
 
-def _batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Indices, longest first, cut so that sentences × longest stays within `max_tokens`."""
-    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    start = 0
-    while start < len(order):
-        size = max(1, max_tokens // (lengths[order[start]] + 1))
-        yield order[start : start + size]
-        start += size
+def _join(source: str, tgt: str, drafts: list[Draft]) -> Translation:
+    """The translations of the pieces of a text as one."""
+    if not drafts:
+        return Translation(source, "", 0.0, True, 1, [])
+    best = [draft.hypotheses[0] for draft in drafts]
+    text = join_translations([draft.texts[0] for draft in drafts], tgt)
+    faults = dict.fromkeys(fault for draft in drafts for fault in draft.faults)
+    if len(drafts) > 1 and is_loop(source, text):
+        faults["loop"] = None
+    alternatives = []
+    if len(drafts) == 1:
+        (only,) = drafts
+        scores = [hypothesis.score for hypothesis in only.hypotheses]
+        alternatives = list(map(Alternative, only.texts, scores))
+    return Translation(
+        source,
+        text,
+        sum(hypothesis.score for hypothesis in best),
+        all(hypothesis.complete for hypothesis in best),
+        len(drafts),
+        alternatives,
+        tuple(faults),
+        any(draft.retried for draft in drafts),
+    )
+
+
+def _same_vocabularies(one: LoadedModel, other: LoadedModel) -> bool:
+    pairs = zip(one.tokenizers, other.tokenizers, strict=True)
+    same = all(mine.serialised == theirs.serialised for mine, theirs in pairs)
+    return same and one.config.languages == other.config.languages

@@ -1,4 +1,4 @@
-"""Scaled dot-product and multi-head attention, and the cache that makes decoding incremental.
+"""Scaled dot-product and multi-head attention.
 
 Shapes, everywhere in tmt: `B` batch · `S` source length · `T` target length · `D` model width ·
 `H` heads · `Dh` head width = D / H · `F` FFN width · `V` vocabulary · `K` beam · `N` = B·K.
@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer_mt.model.decoder_state import KeyValueCache
 from transformer_mt.model.modern import RotaryPositions
 
 # Below this many score cells per head, two batched products beat the fused kernel on a CPU
@@ -64,51 +65,6 @@ def attend(
     return weights @ v, (weights if return_weights else None)  # (B, H, T, Dh)
 
 
-class KeyValueCache:
-    """Keys and values of one attention layer for the target positions decoded so far.
-
-    The buffers grow by doubling, so that a step writes one position and copies nothing else.
-    """
-
-    def __init__(self) -> None:
-        self.length = 0
-        self._keys: Tensor | None = None  # (N, H, capacity, Dh)
-        self._values: Tensor | None = None
-
-    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add the newest positions.
-
-        Args:
-            k, v: (N, H, t, Dh), usually t = 1.
-        Returns:
-            All keys and values so far, (N, H, length, Dh), views of the buffers.
-        """
-        end = self.length + k.size(2)
-        if self._keys is None or self._values is None or self._keys.size(2) < end:
-            self._grow(k, end)
-        assert self._keys is not None and self._values is not None
-        self._keys[:, :, self.length : end] = k
-        self._values[:, :, self.length : end] = v
-        self.length = end
-        return self._keys[:, :, :end], self._values[:, :, :end]
-
-    def reorder(self, rows: Tensor) -> None:
-        """Keep only these rows, in this order. Args: rows: (N',) int64."""
-        if self._keys is not None and self._values is not None:
-            self._keys = self._keys[rows]
-            self._values = self._values[rows]
-
-    def _grow(self, like: Tensor, needed: int) -> None:
-        n_rows, n_heads, _, head_width = like.shape
-        capacity = max(16, 2 * needed)
-        old_keys, old_values = self._keys, self._values
-        self._keys = like.new_empty(n_rows, n_heads, capacity, head_width)
-        self._values = torch.empty_like(self._keys)
-        if old_keys is not None and old_values is not None:
-            self._keys[:, :, : self.length] = old_keys[:, :, : self.length]
-            self._values[:, :, : self.length] = old_values[:, :, : self.length]
-
-
 class SelfAttention(nn.Module):
     """Multi-head attention of a sequence over itself; Q, K, V from one fused projection.
 
@@ -137,8 +93,9 @@ class SelfAttention(nn.Module):
         weights: list[Tensor] | None = None,
     ) -> Tensor:
         """Args:
-            x: (B, T, D). attn_mask: see `attend`.
-            cache: earlier positions of a decoder, extended by those of `x`.
+            x: (B, T, D); with a cache (B·K, 1, D): K consecutive rows for each sentence.
+            attn_mask: see `attend`; with a cache broadcastable to (B, H, K, length·K).
+            cache: earlier positions of a decoder, extended by that of `x`.
             weights: if given, the (B, H, T, S) attention weights are appended to it.
         Returns:
             (B, T, D).
@@ -148,11 +105,12 @@ class SelfAttention(nn.Module):
             start = 0 if cache is None else cache.length
             q, k = self.rotary(q, start), self.rotary(k, start)
         if cache is not None:
+            q, k, v = (_beams_as_queries(y, cache.beam) for y in (q, k, v))
             k, v = cache.append(k, v)
         outputs, head_weights = attend(q, k, v, attn_mask, return_weights=weights is not None)
         if weights is not None and head_weights is not None:
             weights.append(head_weights)
-        return self.out_proj(merge_heads(outputs))
+        return self.out_proj(merge_heads(outputs).view(x.shape))
 
 
 class CrossAttention(nn.Module):
@@ -206,6 +164,11 @@ def _split_beams(weights: Tensor, n_rows: int, length: int) -> Tensor:
     batch, heads, _, source_length = weights.shape
     weights = weights.view(batch, heads, -1, length, source_length).transpose(1, 2)
     return weights.reshape(n_rows, heads, length, source_length)
+
+
+def _beams_as_queries(x: Tensor, beam: int) -> Tensor:
+    """(B·K, H, 1, Dh) → (B, H, K, Dh)."""
+    return x.squeeze(2).unflatten(0, (-1, beam)).transpose(1, 2)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

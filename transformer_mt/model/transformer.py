@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from transformer_mt.config import ModelConfig
 from transformer_mt.model.attention import (
     CrossAttention,
-    KeyValueCache,
     SelfAttention,
     causal_mask,
     may_attend,
 )
+from transformer_mt.model.decoder_state import DecoderState, KeyValueCache
 from transformer_mt.model.dropout import Dropout
 from transformer_mt.model.modern import RotaryPositions, SwiGLU
 
@@ -167,33 +167,6 @@ class AttentionWeights:
         self.cross: list[Tensor] = []  # (B, H, T, S)
 
 
-class DecoderState:
-    """What an incremental decoder keeps between steps: per layer, memory and target keys/values.
-
-    Rows are sentences × beams: `expand` multiplies, `select` drops and permutes.
-    """
-
-    def __init__(self, memory_keys_values: list[tuple[Tensor, Tensor]], memory_mask: Tensor):
-        self.memory_keys_values = memory_keys_values  # one (B, H, S, Dh) pair per layer
-        self.memory_mask = memory_mask  # (B, 1, 1, S), True = may attend
-        self.caches = [KeyValueCache() for _ in memory_keys_values]
-
-    @property
-    def length(self) -> int:
-        """Target positions decoded so far."""
-        return self.caches[0].length
-
-    def select_rows(self, rows: Tensor) -> None:
-        """Reorder the target side. Args: rows: (N',) indices into the N = B·K current rows."""
-        for cache in self.caches:
-            cache.reorder(rows)
-
-    def select_sentences(self, sentences: Tensor) -> None:
-        """Keep these of the B sentences on the memory side. Args: sentences: (B',) indices."""
-        self.memory_keys_values = [(k[sentences], v[sentences]) for k, v in self.memory_keys_values]
-        self.memory_mask = self.memory_mask[sentences]
-
-
 class Transformer(nn.Module):
     """Encoder, decoder and output layer.
 
@@ -262,13 +235,23 @@ class Transformer(nn.Module):
             x = layer(x, mask, None if weights is None else weights.encoder)
         return self.encoder_norm(x), mask
 
-    def start(self, memory: Tensor, memory_mask: Tensor) -> DecoderState:
-        """Project the memory once for every decoder layer."""
+    def start(self, memory: Tensor, memory_mask: Tensor, beam: int = 1) -> DecoderState:
+        """Begin incremental decoding: project the memory once for every decoder layer.
+
+        Args:
+            beam: rows per sentence.
+        """
+        # Laid out by heads, or each product of each step would copy them so.
+        keys_values = [(k.contiguous(), v.contiguous()) for k, v in self._project(memory)]
+        return DecoderState(keys_values, memory_mask, beam)
+
+    def _project(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """(B, S, D) → keys and values, (B, H, S, Dh) each, for every decoder layer."""
         keys_values = []
         for layer in self.decoder_layers:
             assert isinstance(layer, DecoderLayer)
             keys_values.append(layer.encoder_attn.project_memory(memory))
-        return DecoderState(keys_values, memory_mask)
+        return keys_values
 
     def decode(
         self,
@@ -282,14 +265,18 @@ class Transformer(nn.Module):
 
         Args:
             tgt_in: (N, T) int64. In teacher forcing whole rows that start with BOS;
-                incremental: the newest position only, T = 1, and `state` is extended by it.
+                incremental: the newest position only, T = 1, the K beams of a sentence in a row,
+                and `state` is extended by it.
                 Padding needs no mask here: it stands to the right of every real position.
         Returns:
             (N, T, D); `project` turns them into logits.
         """
         start = state.length if incremental else 0
         x = self.decoder_embedding(tgt_in, start)
-        self_mask = None if incremental else causal_mask(tgt_in.size(1), tgt_in.device)
+        if incremental:
+            self_mask = state.next_mask()
+        else:
+            self_mask = causal_mask(tgt_in.size(1), tgt_in.device)
         for i, layer in enumerate(self.decoder_layers):
             x = layer(
                 x,
@@ -317,7 +304,7 @@ class Transformer(nn.Module):
             Hidden states (B, T, D) before the output layer, so that the loss can take it in parts.
         """
         memory, memory_mask = self.encode(src, weights)
-        state = self.start(memory, memory_mask)
+        state = DecoderState(self._project(memory), memory_mask)
         return self.decode(tgt_in, state, incremental=False, weights=weights)
 
 

@@ -1,0 +1,81 @@
+"""Required phrases against brute force: of everything a toy model can write, what contains them."""
+
+import pytest
+from toy_model import BOS, EOS, ToyModel, every_hypothesis
+
+from transformer_mt.inference.constrained import constrained_beam_search
+from transformer_mt.inference.search import Hypothesis, LengthPenalty, beam_search
+from transformer_mt.inference.token_rules import TokenRules
+
+LIMIT = 6
+PENALTY = LengthPenalty("gnmt", 0.6)
+NO_RULES = TokenRules(eos_id=EOS)
+PHRASES = [
+    [[2]],
+    [[2], [3]],
+    [[2, 3], [3, 2]],  # may overlap: 2 3 2
+    [[2, 2, 3]],  # 2 2 2 3: a beginning that slides on
+    [[2, 3, 2]],
+    [[3, 3, 3], [2]],
+]
+
+
+def contains(ids: list[int], part: list[int]) -> bool:
+    return any(ids[i : i + len(part)] == part for i in range(len(ids) - len(part) + 1))
+
+
+def search(model: ToyModel, required: list[list[list[int]]], beam: int) -> list[list[Hypothesis]]:
+    return constrained_beam_search(
+        model,
+        [LIMIT] * len(required),
+        NO_RULES,
+        required=required,
+        beam=beam,
+        bos_id=BOS,
+        penalty=PENALTY,
+        n_best=1,
+    )
+
+
+@pytest.mark.parametrize("phrases", PHRASES, ids=str)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_wide_beam_finds_the_best_that_contains_all(phrases: list[list[int]], seed: int) -> None:
+    model = ToyModel(1, 3**LIMIT, seed)
+    ((found,),) = search(model, [phrases], 3**LIMIT)
+    expected = next(
+        h
+        for h in every_hypothesis(model, 0, LIMIT, PENALTY)
+        if h.complete and all(contains(h.ids, phrase) for phrase in phrases)
+    )
+    assert found.ids == expected.ids
+    assert found.score == pytest.approx(expected.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 4, 8])
+def test_every_phrase_is_there_however_narrow_the_beam(beam: int) -> None:
+    required = [*PHRASES, [[3]], [[2, 3, 3]]]
+    found = search(ToyModel(len(required), beam), required, beam)
+    for (best,), phrases in zip(found, required, strict=True):
+        if beam > sum(map(len, phrases)):
+            assert best.complete
+            assert all(contains(best.ids, phrase) for phrase in phrases)
+
+
+def test_without_phrases_it_is_beam_search() -> None:
+    found = search(ToyModel(5, 3), [[]] * 5, 3)
+    plain = beam_search(ToyModel(5, 3), [LIMIT] * 5, NO_RULES, beam=3, bos_id=BOS, penalty=PENALTY)
+    assert sum(a[0].ids == b[0].ids for a, b in zip(found, plain, strict=True)) >= 4
+
+
+def test_what_does_not_fit_is_said_to_be_cut() -> None:
+    ((found,),) = search(ToyModel(1, 12), [[[2] * (LIMIT + 3)]], 12)
+    assert found.ids == [2] * LIMIT and not found.complete
+
+
+def test_sentences_do_not_influence_each_other() -> None:
+    together = search(ToyModel(4, 5), PHRASES[:4], 5)
+    for sentence in range(4):
+        alone = ToyModel(1, 5)
+        alone.sentences = [sentence]
+        ((best,),) = search(alone, [PHRASES[sentence]], 5)
+        assert best.ids == together[sentence][0].ids

@@ -1,0 +1,164 @@
+"""Pieces of text → translations of them, looked at for faults, and tried again if there are some.
+
+Comes in: pieces that the model takes at once. Goes out: texts with hypotheses and faults, in the
+same order. This file knows nothing of how texts are cut and joined.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from transformer_mt.config_data import Languages
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.inference.engine import Engine, Request
+from transformer_mt.inference.guards import faults
+from transformer_mt.inference.mbr import most_agreed
+from transformer_mt.inference.options import SearchOptions
+from transformer_mt.inference.sampling import Sampling
+from transformer_mt.inference.search import Hypothesis
+from transformer_mt.inference.segment import join_translations, split_sentences
+from transformer_mt.inference.translation import Wishes
+from transformer_mt.inference.wording import Wording
+
+CAREFUL_BEAM = 8
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a text that the model takes at once."""
+
+    text: str
+    src: list[int]  # ids with tags
+    direction: Languages
+    wishes: Wishes
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What came back for a piece, best first."""
+
+    texts: list[str]
+    hypotheses: list[Hypothesis]
+    faults: tuple[str, ...]  # of the first
+    retried: bool = False
+
+
+def careful(options: SearchOptions) -> SearchOptions:
+    """What to try after a translation with faults: a wide beam that must not repeat itself."""
+    beam = max(CAREFUL_BEAM, options.beam)
+    return replace(
+        options, beam=beam, n_best=beam, no_repeat_ngram=3, sampling=None, mbr=0, diverse=False
+    )
+
+
+class Drafter:
+    """Translates pieces with one engine."""
+
+    def __init__(
+        self, engine: Engine, tokenizer: Tokenizer, one_line: Callable[[str, str], str]
+    ) -> None:
+        """
+        Args:
+            tokenizer: of the target side.
+            one_line: (text, language) → the text as one line.
+        """
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._one_line = one_line
+
+    def translate(
+        self,
+        pieces: Sequence[Piece],
+        options: SearchOptions,
+        *,
+        cut: Callable[[Piece, list[str]], list[Piece]] | None,
+    ) -> list[Draft]:
+        """Translate pieces.
+
+        Args:
+            cut: makes pieces of the sentences of a piece; with it, a piece whose translation has
+                faults is searched again with `careful` options, then sentence by sentence, and the
+                draft with the fewest faults is kept. None: no second search.
+        """
+        drafts = self._search(pieces, options)
+        flagged = [i for i, draft in enumerate(drafts) if draft.faults]
+        if cut is None or not flagged:
+            return drafts
+        seconds = self._search([pieces[i] for i in flagged], careful(options))
+        for i, second in zip(flagged, seconds, strict=True):
+            drafts[i] = self._better(pieces[i], drafts[i], second, options.n_best)
+            sentences = split_sentences(pieces[i].text, pieces[i].direction.src)
+            if drafts[i].faults and len(sentences) > 1:
+                parts = self._search(cut(pieces[i], sentences), careful(options))
+                joined = self._join(pieces[i], parts)
+                drafts[i] = self._better(pieces[i], drafts[i], joined, options.n_best)
+        return drafts
+
+    def _better(self, piece: Piece, first: Draft, second: Draft, n_best: int) -> Draft:
+        """The first draft, or of the second's hypotheses one with fewer faults, before the rest."""
+        found = [
+            self._faults(piece, text, hypothesis.complete)
+            for text, hypothesis in zip(second.texts, second.hypotheses, strict=True)
+        ]
+        best = min(range(len(found)), key=lambda i: len(found[i]))
+        if len(found[best]) >= len(first.faults):
+            return first
+        order = [best, *(i for i in range(len(found)) if i != best)][:n_best]
+        texts, hypotheses = second.texts, second.hypotheses
+        return Draft([texts[i] for i in order], [hypotheses[i] for i in order], found[best], True)
+
+    def _join(self, piece: Piece, parts: list[Draft]) -> Draft:
+        """Drafts of the sentences of a piece as one."""
+        best = [draft.hypotheses[0] for draft in parts]
+        joined = Hypothesis(
+            [id_ for hypothesis in best for id_ in hypothesis.ids],
+            sum(hypothesis.log_prob for hypothesis in best),
+            sum(hypothesis.score for hypothesis in best),
+            all(hypothesis.complete for hypothesis in best),
+        )
+        text = join_translations([draft.texts[0] for draft in parts], piece.direction.tgt)
+        return Draft([text], [joined], self._faults(piece, text, joined.complete))
+
+    def _search(self, pieces: Sequence[Piece], options: SearchOptions) -> list[Draft]:
+        """One search for each piece; the first of its hypotheses is the translation."""
+        wording = {
+            language: Wording(self._tokenizer, language)
+            for language in {piece.direction.tgt for piece in pieces}
+        }
+        requests = [_request(piece, wording[piece.direction.tgt]) for piece in pieces]
+        words = {word: None for piece in pieces for word in piece.wishes.banned}
+        banned = [ids for spelled in wording.values() for ids in spelled.banned(words)]
+        if not options.mbr:
+            found = self._engine.search(requests, options, banned=banned)
+            return [self._draft(*entry) for entry in zip(pieces, found, strict=True)]
+        sampling = options.sampling or Sampling()
+        drawn = replace(options, mbr=0, n_best=options.mbr, sampling=sampling)
+        found = self._engine.search(requests, drawn, banned=banned)
+        return [self._most_agreed(*entry) for entry in zip(pieces, found, strict=True)]
+
+    def _draft(self, piece: Piece, hypotheses: list[Hypothesis]) -> Draft:
+        decoded = self._tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
+        # The byte pieces of a model could also spell line ends.
+        texts = [self._one_line(text, piece.direction.tgt) for text in decoded]
+        return Draft(texts, hypotheses, self._faults(piece, texts[0], hypotheses[0].complete))
+
+    def _most_agreed(self, piece: Piece, drawn: list[Hypothesis]) -> Draft:
+        best = drawn[most_agreed(self._draft(piece, drawn).texts)]
+        return self._draft(piece, [best])
+
+    def _faults(self, piece: Piece, text: str, complete: bool) -> tuple[str, ...]:
+        """Names of `guards.FAULT_MEANING`, and what wishes were not fulfilled."""
+        direction, wishes = piece.direction, piece.wishes
+        found: list[str] = [
+            *faults(piece.text, text, src=direction.src, tgt=direction.tgt, complete=complete)
+        ]
+        if any(word not in text for word in wishes.required(piece.text)):
+            found.append("term")
+        if any(word.lower() in text.lower() for word in wishes.banned):
+            found.append("banned")
+        return tuple(found)
+
+
+def _request(piece: Piece, wording: Wording) -> Request:
+    required = map(wording.required, piece.wishes.required(piece.text))
+    prefix = wording.beginning(piece.wishes.prefix)
+    return Request(piece.src, prefix, [ids for ids in required if ids])

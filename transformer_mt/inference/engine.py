@@ -1,0 +1,283 @@
+"""Many sentences at once: batches of like lengths, each searched with the options given.
+
+Comes in: source ids in any order. Goes out: hypotheses in the same order. This file knows models
+and search, but no text.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from transformer_mt.errors import TmtError
+from transformer_mt.inference.constrained import constrained_beam_search
+from transformer_mt.inference.options import SearchOptions
+from transformer_mt.inference.sampling import Sampler
+from transformer_mt.inference.search import (
+    Choose,
+    Hypothesis,
+    LengthPenalty,
+    StepModel,
+    beam_search,
+    most_probable,
+    step_by_step_search,
+)
+from transformer_mt.inference.steppers import Ensemble, Stepper
+from transformer_mt.inference.token_rules import TokenRules
+from transformer_mt.model.transformer import Transformer
+
+BATCH_TOKENS = 8192  # source tokens × beam decoded side by side, padding counted
+LENGTH_MARGIN = 10  # tokens allowed beyond max_length_ratio × source, so that short texts can grow
+
+
+T = TypeVar("T")
+MakeRules = Callable[[list["Request"]], TokenRules]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One sentence to translate.
+
+    Attributes:
+        src: ids with tags, without EOS; not empty.
+        prefix: ids that the translation begins with.
+        required: sequences of ids that it contains.
+    """
+
+    src: Sequence[int]
+    prefix: Sequence[int] = ()
+    required: Sequence[Sequence[int]] = ()
+
+
+class Engine:
+    """One model, or several that vote, ready to search."""
+
+    def __init__(self, models: Sequence[Transformer], silent_ids: Sequence[int]) -> None:
+        """Args:
+        models: in eval mode on one device, with the same two vocabularies.
+        silent_ids: of the target vocabulary, never written.
+        """
+        self._models = models
+        self._silent_ids = silent_ids
+
+    @property
+    def device(self) -> torch.device:
+        return self._models[0].output.weight.device
+
+    def search(
+        self,
+        requests: Sequence[Request],
+        options: SearchOptions,
+        *,
+        banned: Sequence[Sequence[int]] = (),
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses of each request, best first; at least one.
+
+        Args:
+            banned: sequences of ids that no translation contains.
+        Raises:
+            TmtError: the model's scores are not numbers.
+        """
+        rules = partial(self._rules, options=options, banned=banned)
+        if options.sampling is not None:
+            draws = options.n_best
+            return self._in_batches(requests, draws, partial(self._sample, options, rules))
+        if options.diverse:
+            return self._search_diverse(requests, options, banned)
+        return self._in_batches(requests, options.beam, partial(self._search, options, rules))
+
+    def _in_batches(
+        self, requests: Sequence[Request], rows: int, search: Callable[[list[Request]], list[T]]
+    ) -> list[T]:
+        """Search batches of like lengths, as many at a time as torch has threads.
+
+        Each batch is searched by one thread: threads within small operations wait for each other
+        more than they work.
+
+        Args:
+            rows: of a batch for each of its sentences.
+        """
+        n_workers = torch.get_num_threads() if self.device.type == "cpu" else 1
+        lengths = [len(request.src) + 1 for request in requests]
+        share = -(-sum(lengths) // n_workers)
+        batches = list(batches_by_length(lengths, min(BATCH_TOKENS // rows, share)))
+
+        def one(indices: list[int]) -> list[T]:
+            if n_workers > 1:
+                torch.set_num_threads(1)  # of this thread
+            with torch.inference_mode():
+                return search([requests[i] for i in indices])
+
+        results: dict[int, T] = {}
+        with ThreadPoolExecutor(n_workers) as pool:
+            for indices, found in zip(batches, pool.map(one, batches), strict=True):
+                results.update(zip(indices, found, strict=True))
+        return [results[i] for i in range(len(requests))]
+
+    def _search(
+        self, options: SearchOptions, rules: MakeRules, batch: list[Request]
+    ) -> list[list[Hypothesis]]:
+        """A batch, of which some sentences may have required words."""
+        found: dict[int, list[Hypothesis]] = {}
+        plain = [i for i, request in enumerate(batch) if not request.required]
+        constrained = [i for i, request in enumerate(batch) if request.required]
+        for part, search in ((plain, self._beam), (constrained, self._constrained)):
+            if part:
+                hypotheses = search(options, rules, [batch[i] for i in part])
+                found.update(zip(part, hypotheses, strict=True))
+        if not all(found.values()):
+            raise TmtError("the scores of this model are not numbers: its weights are bad")
+        return [found[i] for i in range(len(batch))]
+
+    def _beam(
+        self, options: SearchOptions, rules: MakeRules, batch: list[Request]
+    ) -> list[list[Hypothesis]]:
+        if options.beam == 1:
+            return [[found] for found in self._step_by_step(options, rules, batch, most_probable)]
+        return beam_search(
+            self.stepper(batch, options.beam),
+            _limits(batch, options),
+            rules(batch),
+            beam=options.beam,
+            bos_id=BOS_ID,
+            penalty=LengthPenalty(options.penalty, options.length_penalty),
+            n_best=options.n_best,
+            device=self.device,
+        )
+
+    def _constrained(
+        self, options: SearchOptions, rules: MakeRules, batch: list[Request]
+    ) -> list[list[Hypothesis]]:
+        """With a beam that has room for every required token."""
+        n_required = max(sum(map(len, request.required)) for request in batch)
+        beam = max(options.beam, n_required + 1)
+        return constrained_beam_search(
+            self.stepper(batch, beam),
+            _limits(batch, options),
+            rules(batch),
+            required=[request.required for request in batch],
+            beam=beam,
+            bos_id=BOS_ID,
+            penalty=LengthPenalty(options.penalty, options.length_penalty),
+            n_best=options.n_best,
+            device=self.device,
+        )
+
+    def _step_by_step(
+        self, options: SearchOptions, rules: MakeRules, batch: list[Request], choose: Choose
+    ) -> list[Hypothesis]:
+        return step_by_step_search(
+            self.stepper(batch, 1),
+            _limits(batch, options),
+            rules(batch),
+            bos_id=BOS_ID,
+            penalty=LengthPenalty(options.penalty, options.length_penalty),
+            choose=choose,
+            device=self.device,
+        )
+
+    def _sample(
+        self, options: SearchOptions, rules: MakeRules, batch: list[Request]
+    ) -> list[list[Hypothesis]]:
+        """`n_best` draws for each request, the most probable first."""
+        assert options.sampling is not None
+        sampler = Sampler(options.sampling, self.device)
+        draws = [request for request in batch for _ in range(options.n_best)]
+        drawn = self._step_by_step(options, rules, draws, sampler)
+        starts = range(0, len(drawn), options.n_best)
+        groups = [drawn[start : start + options.n_best] for start in starts]
+        return [sorted(group, key=lambda h: -h.score) for group in groups]
+
+    def _search_diverse(
+        self, requests: Sequence[Request], options: SearchOptions, banned: Sequence[Sequence[int]]
+    ) -> list[list[Hypothesis]]:
+        """For each of the `n_best` most probable next tokens the best hypothesis with it."""
+        rules = partial(self._rules, options=options, banned=banned)
+        firsts = self._in_batches(requests, 1, partial(self._first_tokens, options, rules))
+        owners = [i for i, tokens in enumerate(firsts) for _ in tokens]
+        begun = [
+            replace(request, prefix=[*request.prefix, token])
+            for request, tokens in zip(requests, firsts, strict=True)
+            for token in tokens
+        ]
+        plain = replace(options, n_best=1, diverse=False)
+        results: list[list[Hypothesis]] = [[] for _ in requests]
+        for i, (best,) in zip(owners, self.search(begun, plain, banned=banned), strict=True):
+            results[i].append(best)
+        return [sorted(found, key=lambda h: -h.score) for found in results]
+
+    def _first_tokens(
+        self, options: SearchOptions, rules: MakeRules, batch: list[Request]
+    ) -> list[list[int]]:
+        """The `n_best` most probable tokens after BOS and the prefix, EOS left out."""
+        longest = max(len(request.prefix) for request in batch)
+        if any(len(request.prefix) != longest for request in batch):
+            return [self._first_tokens(options, rules, [request])[0] for request in batch]
+        stepper = self.stepper(batch, 1)
+        tokens = torch.full((len(batch), 1), BOS_ID, device=self.device)
+        for step in range(longest):
+            stepper.step(tokens)
+            tokens = torch.tensor([[r.prefix[step]] for r in batch], device=self.device)
+        log_probs = stepper.step(tokens)
+        history = torch.tensor([r.prefix for r in batch], dtype=torch.int64, device=self.device)
+        not_yet = replace(rules(batch), min_length=longest + 1)
+        not_yet.apply(log_probs, history[:, None], range(len(batch)))
+        best = log_probs[:, 0].topk(options.n_best, dim=1)
+        allowed = (best.values > -torch.inf).tolist()
+        return [
+            [token for token, may in zip(row, oks, strict=True) if may]
+            for row, oks in zip(best.indices.tolist(), allowed, strict=True)
+        ]
+
+    def stepper(self, batch: Sequence[Request], beam: int) -> StepModel:
+        """The source of a batch read by every model."""
+        src = pad([[*request.src, EOS_ID] for request in batch], self.device)
+        members = [Stepper(model, src, beam) for model in self._models]
+        return members[0] if len(members) == 1 else Ensemble(members)
+
+    def _rules(
+        self, batch: list[Request], *, options: SearchOptions, banned: Sequence[Sequence[int]]
+    ) -> TokenRules:
+        prefixes = [request.prefix for request in batch]
+        return TokenRules(
+            eos_id=EOS_ID,
+            never=self._silent_ids,
+            banned=banned,
+            prefixes=prefixes if any(prefixes) else (),
+            min_length=options.min_length,
+            no_repeat_ngram=options.no_repeat_ngram,
+            repetition_penalty=options.repetition_penalty,
+        )
+
+
+def _limits(batch: list[Request], options: SearchOptions) -> list[int]:
+    """The most tokens of each translation, EOS included."""
+    most = math.inf if options.max_length is None else options.max_length + 1
+    least = options.min_length + 1
+    usual = (math.ceil(options.max_length_ratio * len(r.src)) + LENGTH_MARGIN for r in batch)
+    given = (len(r.prefix) + sum(map(len, r.required)) for r in batch)
+    return [int(min(most, max(least, u + g))) for u, g in zip(usual, given, strict=True)]
+
+
+def pad(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """(B, longest) int64, PAD_ID to the right."""
+    padded = [torch.tensor(row) for row in rows]
+    return torch.nn.utils.rnn.pad_sequence(padded, batch_first=True, padding_value=PAD_ID).to(
+        device
+    )
+
+
+def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Indices, longest first, cut so that sentences × longest stays within `max_tokens`."""
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    start = 0
+    while start < len(order):
+        size = max(1, max_tokens // lengths[order[start]])
+        yield order[start : start + size]
+        start += size

@@ -1,0 +1,67 @@
+"""How to search for a translation: what a configuration says, and what a user changes of it."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from transformer_mt.config import DecodeConfig
+from transformer_mt.errors import ConfigError
+from transformer_mt.inference.sampling import Sampling
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """
+    Attributes:
+        beam: 1 is greedy search.
+        penalty, length_penalty: see `LengthPenalty`.
+        max_length_ratio: the most output tokens per source token.
+        min_length, max_length: tokens of a translation, of each sentence if a text is split; None:
+            only the ratio limits it.
+        n_best: hypotheses per sentence, at most `beam`.
+        diverse: the n-best begin with different tokens, and may be more than `beam`.
+        no_repeat_ngram, repetition_penalty: see `TokenRules`.
+        sampling: draw tokens instead of searching for the best; `n_best` is the number of draws.
+        mbr: draw so many translations, and take the one that is most like the others; 0: do not.
+    """
+
+    beam: int = 4
+    penalty: Literal["gnmt", "average"] = "gnmt"
+    length_penalty: float = 0.6
+    max_length_ratio: float = 2.0
+    min_length: int = 0
+    max_length: int | None = None
+    n_best: int = 1
+    diverse: bool = False
+    no_repeat_ngram: int = 0
+    repetition_penalty: float = 1.0
+    sampling: Sampling | None = None
+    mbr: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises: ConfigError: what does not go together."""
+        beam_search = not (self.sampling or self.diverse or self.mbr)
+        if beam_search and self.n_best > self.beam:
+            raise ConfigError(
+                f"n-best {self.n_best} needs a beam of at least {self.n_best}, found {self.beam}"
+            )
+        if self.max_length is not None and self.min_length > self.max_length:
+            raise ConfigError(
+                f"a translation of at least {self.min_length} and at most {self.max_length} tokens "
+                "does not exist"
+            )
+        if self.repetition_penalty < 1.0:
+            raise ConfigError(
+                f"repetition penalty {self.repetition_penalty}: below 1 it would reward repeating"
+            )
+        if self.mbr == 1 or (self.mbr and (self.diverse or self.n_best > 1)):
+            raise ConfigError(
+                "mbr chooses one of several draws: give at least 2, and neither n-best nor diverse"
+            )
+        if self.diverse and self.sampling:
+            raise ConfigError("diverse alternatives are searched for, not drawn: leave one out")
+
+    @classmethod
+    def of(cls, decode: DecodeConfig, **changes: Any) -> "SearchOptions":
+        """What a configuration says, with every change that is not None."""
+        given = {name: value for name, value in changes.items() if value is not None}
+        return cls(**{**decode.model_dump(), **given})

@@ -1,0 +1,53 @@
+"""Models as the step functions that search asks for: one Transformer, or several that vote.
+
+Comes in: padded source ids. Goes out: scores of the next tokens. This file knows no text and no
+search.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from transformer_mt.inference.search import StepModel
+from transformer_mt.model.transformer import Transformer
+
+
+class Stepper:
+    """One Transformer that has read its source, as a `search.StepModel`."""
+
+    def __init__(self, model: Transformer, src: Tensor, beam: int) -> None:
+        """Args: src: (B, S) ids, padded."""
+        self._model = model
+        self._state = model.start(*model.encode(src), beam)
+
+    def step(self, tokens: Tensor) -> Tensor:
+        hidden = self._model.decode(tokens.view(-1, 1), self._state, incremental=True)
+        logits = self._model.project(hidden.view(*tokens.shape, -1))  # (B, K, V)
+        return logits.log_softmax(dim=-1, dtype=torch.float32)
+
+    def select_beams(self, parents: Tensor) -> None:
+        self._state.select_beams(parents)
+
+    def select_sentences(self, sentences: Tensor) -> None:
+        self._state.select_sentences(sentences)
+
+
+class Ensemble:
+    """Several step functions over one vocabulary: the mean of their probabilities."""
+
+    def __init__(self, members: Sequence[StepModel]) -> None:
+        self._members = members
+
+    def step(self, tokens: Tensor) -> Tensor:
+        log_probs = [member.step(tokens) for member in self._members]
+        return torch.stack(log_probs).logsumexp(dim=0) - math.log(len(log_probs))
+
+    def select_beams(self, parents: Tensor) -> None:
+        for member in self._members:
+            member.select_beams(parents)
+
+    def select_sentences(self, sentences: Tensor) -> None:
+        for member in self._members:
+            member.select_sentences(sentences)
