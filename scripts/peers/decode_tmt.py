@@ -1,0 +1,35 @@
+"""tmt's own engine, on ids. See `decoding.py`.
+
+python decode_tmt.py TASK.json
+"""
+
+from pathlib import Path
+
+import torch
+from decoding import read_task, report
+
+from transformer_mt.inference.engine import Engine, Request
+from transformer_mt.inference.options import SearchOptions
+from transformer_mt.model_dir import load_model_dir
+from transformer_mt.runtime import choose_precision, keep_memory
+
+
+def main() -> None:
+    task = read_task()
+    torch.set_num_threads(task["threads"])
+    keep_memory()
+    loaded = load_model_dir(Path(task["tmt"]))
+    cpu = torch.device("cpu")
+    model = loaded.model.to(cpu, choose_precision(task["precision"], cpu))
+    engine = Engine([model], loaded.tokenizers[1].silent_ids)
+    options = SearchOptions(beam=task["beam"], min_length=task["length"], max_length=task["length"])
+
+    def translate(batch: list[list[int]]) -> int:
+        found = engine.search([Request(src) for src in batch], options)
+        return sum(len(best.ids) for best, *_ in found)
+
+    report(task, task["sentences"], translate)
+
+
+if __name__ == "__main__":
+    main()
