@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,28 +18,24 @@ from transformer_mt.cli_bench import bench_app
 from transformer_mt.cli_common import (
     AsJson,
     ConfigPath,
+    Into,
     ModelPath,
     Offline,
     Overrides,
     Processes,
     Reverse,
     RunDir,
-    chunks,
     find_model_path,
-    input_lines,
     load_experiment,
     load_translator,
     say,
-    write_lines,
 )
 from transformer_mt.cli_data import data_app, tokenizer_app
+from transformer_mt.cli_eval import evaluate
+from transformer_mt.cli_translate import translate
 from transformer_mt.errors import DataError, LostProcess, TmtError
 from transformer_mt.launch import LOST, count_processes, end_with_launcher, is_launched, launch
 
-Into = Annotated[
-    str | None,
-    typer.Option("--to", help="language to translate into, for a model of both directions"),
-]
 app = typer.Typer(
     name="tmt",
     help="Train, use, score and explain translation models, from two text files on.",
@@ -48,6 +43,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(translate)
+app.command("eval")(evaluate)
 app.add_typer(data_app, name="data")
 app.add_typer(tokenizer_app, name="tokenizer")
 app.add_typer(bench_app, name="bench")
@@ -148,99 +145,6 @@ def plan(
 
     found = make_plan(cfg, Run(run_dir) if run_dir else None, processes)
     print(json.dumps(found.to_json(), indent=2) if as_json else found.render())
-
-
-@app.command()
-def translate(
-    text: Annotated[list[str] | None, typer.Argument(help="texts to translate")] = None,
-    input_path: Annotated[
-        Path | None, typer.Option("-i", "--input", help="a file, one text per line")
-    ] = None,
-    output_path: Annotated[
-        Path | None, typer.Option("-o", "--output", help="default: standard output")
-    ] = None,
-    model: ModelPath = None,
-    to: Into = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="1 is greedy search")] = None,
-    length_penalty: Annotated[float | None, typer.Option(min=0)] = None,
-    n_best: Annotated[int, typer.Option(min=1, help="with --json: alternatives per text")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
-) -> None:
-    """Translate arguments, a file, or standard input, line by line and in order."""
-    lines = input_lines(text, input_path)
-    translator = load_translator(model)
-    batches = chunks(lines, 1 if not text and not input_path and sys.stdin.isatty() else 1000)
-
-    def outputs() -> Iterator[str]:
-        for chunk in batches:
-            for translation in translator.translate(
-                chunk, to=to, beam=beam, length_penalty=length_penalty, n_best=n_best
-            ):
-                if not translation.complete:
-                    say(f"cut at the length limit: {translation.source[:60]}")
-                if as_json:
-                    yield json.dumps(translation.to_json(), ensure_ascii=False)
-                else:
-                    yield translation.text
-
-    write_lines(outputs(), output_path)
-
-
-@app.command("eval")
-def evaluate(
-    model: ModelPath = None,
-    src_path: Annotated[Path | None, typer.Option("--src", help="source texts")] = None,
-    ref_path: Annotated[Path | None, typer.Option("--ref", help="their references")] = None,
-    hyp_path: Annotated[
-        Path | None, typer.Option("--hyp", help="score this file instead of translating")
-    ] = None,
-    bleu: Annotated[bool, typer.Option("--bleu")] = False,
-    chrf: Annotated[bool, typer.Option("--chrf")] = False,
-    ter: Annotated[bool, typer.Option("--ter")] = False,
-    lang: Annotated[
-        str | None, typer.Option(help="target language, with --hyp and without a model")
-    ] = None,
-    to: Into = None,
-    beam: Annotated[int | None, typer.Option(min=1)] = None,
-    confidence: Annotated[
-        bool, typer.Option(help="95 % interval from 1000 bootstrap samples")
-    ] = False,
-    min_bleu: Annotated[float | None, typer.Option(help="exit 1 if BLEU is lower")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Score a model with sacreBLEU, by default on its run's own test sets, with BLEU and chrF."""
-    from transformer_mt.inference.evaluation import evaluate_model, evaluate_translations
-    from transformer_mt.inference.metrics import format_table
-
-    chosen = [name for name, on in (("bleu", bleu), ("chrf", chrf), ("ter", ter)) if on]
-    if min_bleu is not None and "bleu" not in chosen:
-        chosen.insert(0, "bleu")
-    metrics = tuple(chosen) or ("bleu", "chrf")
-    n_samples = 1000 if confidence else 0
-    if hyp_path is not None:
-        if ref_path is None or lang is None:
-            raise TmtError("--hyp needs --ref FILE and --lang CODE")
-        results = evaluate_translations(hyp_path, ref_path, lang, metrics, n_samples)
-    else:
-        results = evaluate_model(
-            find_model_path(model),
-            src_path,
-            ref_path,
-            metrics,
-            to=to,
-            beam=beam,
-            confidence=n_samples,
-        )
-    if as_json:
-        print(json.dumps({n: {m: s.to_json() for m, s in r.items()} for n, r in results.items()}))
-    else:
-        print(format_table(results))
-    low = [
-        name for name, r in results.items() if min_bleu is not None and r["bleu"].score < min_bleu
-    ]
-    if low:
-        say(f"tmt: BLEU is below {min_bleu} on {', '.join(low)}")
-        raise typer.Exit(1)
 
 
 @app.command()

@@ -9,7 +9,16 @@ from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.data.tags import tag_pieces
 from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
 from transformer_mt.errors import TmtError
-from transformer_mt.inference.evaluation import describe_model, evaluate_model, read_dev_sets
+from transformer_mt.inference.engine import Request
+from transformer_mt.inference.evaluation import (
+    describe_model,
+    files_test_set,
+    read_dev_sets,
+    run_test_sets,
+)
+from transformer_mt.inference.metrics import Score
+from transformer_mt.inference.options import SearchOptions
+from transformer_mt.inference.systems import evaluate_systems, name_systems
 from transformer_mt.inference.translator import Translator
 from transformer_mt.model_dir import build_model, load_tokenizers, save_model_dir, tokenizer_paths
 
@@ -69,7 +78,9 @@ def test_what_it_is_asked_for_decides_what_it_says(translator: Translator) -> No
     assert translator.translate([text])[0] == into["en"]
     mixed = translator.translate([text, "the cat sees.", "", text])
     assert mixed[0] == mixed[3] == pytest.approx(into["en"])
-    assert mixed[1] == translator.translate(["the cat sees."], to="zh")[0]
+    (alone,) = translator.translate(["the cat sees."], to="zh")
+    assert mixed[1].text == alone.text
+    assert mixed[1].score == pytest.approx(alone.score, rel=1e-5)
 
 
 def test_the_score_of_a_pair_is_that_of_its_direction(translator: Translator) -> None:
@@ -99,28 +110,42 @@ def test_tags_are_never_written(run_dir: Path, beam: int) -> None:
         return logits
 
     tempted.model.project = tempting  # type: ignore[method-assign]
-    maps_ids = tempted._search([[7, 8, 9]], beam, 0.6, 2.0, 1)[0][0].ids
+    options = SearchOptions(beam=beam)
+    maps_ids = tempted.engine.search([Request([7, 8, 9])], options)[0][0].ids
     assert maps_ids and not set(tags) & set(maps_ids)
 
 
-def test_test_sets_are_scored_both_ways(run_dir: Path) -> None:
+def scores(
+    run_dir: Path, cfg: Config, to: str | None = None, files: tuple[Path, Path] | None = None
+) -> dict[str, dict[str, Score]]:
+    """BLEU of the run's own test sets, or of files."""
+    model, languages = run_dir / "model", cfg.languages
+    tests = (
+        [files_test_set(*files, languages, to)]
+        if files
+        else list(run_test_sets(model, languages, to))
+    )
+    return evaluate_systems(name_systems([(model, True)]), tests, ("bleu",)).only_scores()
+
+
+def test_test_sets_are_scored_both_ways(run_dir: Path, cfg: Config) -> None:
     """Each with the scorer of its target language."""
-    found = evaluate_model(run_dir / "model", None, None, ("bleu",))
+    found = scores(run_dir, cfg)
     assert list(found) == ["toy.zh-en", "toy.en-zh"]
     assert "tok:13a" in found["toy.zh-en"]["bleu"].signature
     assert "tok:zh" in found["toy.en-zh"]["bleu"].signature
-    only = evaluate_model(run_dir / "model", None, None, ("bleu",), to="zh")
+    only = scores(run_dir, cfg, "zh")
     assert list(only) == ["toy.en-zh"]
     assert only["toy.en-zh"] == found["toy.en-zh"]
 
 
-def test_a_test_set_of_files_needs_its_direction(run_dir: Path) -> None:
+def test_a_test_set_of_files_needs_its_direction(run_dir: Path, cfg: Config) -> None:
     clean = run_dir / "data" / "clean"
     en, zh = clean / "test.toy.tgt", clean / "test.toy.src"
     with pytest.raises(TmtError, match=r"test\.toy\.tgt: .* --to zh or --to en"):
-        evaluate_model(run_dir / "model", en, zh, ("bleu",))
-    found = evaluate_model(run_dir / "model", en, zh, ("bleu",), to="zh")
-    expected = evaluate_model(run_dir / "model", None, None, ("bleu",), to="zh")
+        scores(run_dir, cfg, None, (en, zh))
+    found = scores(run_dir, cfg, "zh", (en, zh))
+    expected = scores(run_dir, cfg, "zh")
     assert found["test.toy.tgt"] == expected["toy.en-zh"]
 
 

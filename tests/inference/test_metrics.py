@@ -4,12 +4,14 @@ import dataclasses
 import importlib.util
 import logging
 import random
+import shutil
+from pathlib import Path
 
 import pytest
 
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.inference import metrics as metrics_file
-from transformer_mt.inference.metrics import Score, Scorer, format_table
+from transformer_mt.inference.metrics import Score, Scorer, format_table, share_score
 
 _ENGLISH = [
     "The animal did not cross the street because it was too tired.",
@@ -111,33 +113,6 @@ def test_more_text_narrows_the_interval() -> None:
     assert width(400) < width(20) / 2
 
 
-@pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
-def test_a_clear_difference_is_significant(metric: str) -> None:
-    scorer = Scorer("en")
-    comparison = scorer.compare(
-        _worse(_ENGLISH, 15), _worse(_ENGLISH, 2), _ENGLISH, n=200, metric=metric
-    )
-    assert comparison.p_value < 0.05
-    assert (comparison.baseline.score > comparison.system.score) == (metric == "ter")
-    single = scorer.score(_worse(_ENGLISH, 2), _ENGLISH, [metric])[metric]
-    assert comparison.system.score == pytest.approx(single.score)
-    assert "bs:200" in comparison.system.signature
-    assert set(comparison.to_json()) == {"baseline", "system", "p_value", "n"}
-
-
-def test_equal_systems_do_not_differ() -> None:
-    hyps = _worse(_ENGLISH, 5)
-    assert Scorer("en").compare(hyps, hyps, _ENGLISH, n=50).p_value == 1
-
-
-def test_equally_good_systems_do_not_differ() -> None:
-    first = ["x y z w v" if i % 2 else ref for i, ref in enumerate(_ENGLISH)]
-    second = ["x y z w v" if i % 2 == 0 else ref for i, ref in enumerate(_ENGLISH)]
-    comparison = Scorer("en").compare(first, second, _ENGLISH, n=200, metric="chrf")
-    assert comparison.p_value > 0.2
-    assert comparison == Scorer("en").compare(first, second, _ENGLISH, n=200, metric="chrf")
-
-
 @pytest.mark.parametrize(
     ("language", "module", "tokenizer", "extra"),
     [("ja", "MeCab", "ja-mecab", "sacrebleu[ja]"), ("ko", "mecab_ko", "ko-mecab", "sacrebleu[ko]")],
@@ -176,18 +151,84 @@ def test_misaligned_text_is_refused(hyps: list[str], refs: list[str], message: s
     with pytest.raises(DataError, match=message):
         Scorer("en").score(hyps, refs)
     with pytest.raises(DataError, match=message):
-        Scorer("en").compare(hyps, hyps, refs)
+        Scorer("en").sentence_chrf(hyps, refs)
 
 
 def test_unknown_choices_name_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="unknown metric 'blue': use bleu, chrf, ter"):
+    with pytest.raises(ConfigError, match=r"unknown metric 'blue': use bleu, chrf, chrf\+\+, ter"):
         Scorer("en").score(["a"], ["a"], ["blue"])
     with pytest.raises(ConfigError, match=r"unknown BLEU tokenizer '14a': use 13a, char, .*zh"):
         Scorer("en", tokenize="14a")
     with pytest.raises(ConfigError, match="ter needs words, but th is written without spaces"):
         Scorer("th").score(["a"], ["a"], ["ter"])
-    with pytest.raises(ConfigError, match="at least 1 sample, found 0"):
-        Scorer("en").compare(["a"], ["a"], ["a"], n=0)
+
+
+def test_chrf_with_words_asks_for_whole_words() -> None:
+    plain = Scorer("en").score(["the cats sat"], ["the cat sat"], ["chrf", "chrf++"])
+    assert (plain["chrf"].name, plain["chrf++"].name) == ("chrF2", "chrF2++")
+    assert plain["chrf++"].score < plain["chrf"].score
+    assert "nw:2" in plain["chrf++"].signature
+
+
+def test_sentences_are_scored_one_by_one() -> None:
+    scorer, hyps = Scorer("en"), ["a small house", "", "x"]
+    scores = scorer.sentence_chrf(hyps, ["a small house", "a house", "a house"])
+    assert scores == [pytest.approx(100), 0, 0]
+    alone = scorer.score(["a small horse"], ["a small house"])["chrf"].score
+    assert scorer.sentence_chrf(["a small horse"], ["a small house"]) == [pytest.approx(alone)]
+
+
+@pytest.fixture
+def flores_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where sacreBLEU looks for the vocabulary of spBLEU, and an address that answers nothing."""
+    from sacrebleu.tokenizers import tokenizer_spm
+
+    monkeypatch.setattr(tokenizer_spm, "SACREBLEU_DIR", str(tmp_path))
+    known = dict(tokenizer_spm.SPM_MODELS["flores200"], url="http://127.0.0.1:9/vocabulary")
+    monkeypatch.setitem(tokenizer_spm.SPM_MODELS, "flores200", known)
+    return tmp_path / "models" / "vocabulary"
+
+
+def test_spbleu_is_counted_in_sub_words(flores_model: Path, tokenizer_dir: Path) -> None:
+    flores_model.parent.mkdir()
+    shutil.copyfile(tokenizer_dir / "tokenizer.src.model", flores_model)
+    score = Scorer("zh").score(_CHINESE, _CHINESE, ["spbleu"])["spbleu"]
+    assert (score.name, score.score) == ("spBLEU", pytest.approx(100))
+    assert "tok:flores200" in score.signature
+
+
+def test_spbleu_without_its_vocabulary_says_what_to_do(flores_model: Path) -> None:
+    with pytest.raises(ConfigError, match=r"could not be fetched or read .*refused.*copy .*models"):
+        Scorer("zh").score(_CHINESE, _CHINESE, ["spbleu"])
+    flores_model.write_bytes(b"<html>please log in</html>")
+    with pytest.raises(ConfigError, match="could not be fetched or read"):
+        Scorer("zh").score(_CHINESE, _CHINESE, ["spbleu"])
+
+
+@pytest.mark.parametrize(
+    ("n_right", "n", "low", "high", "why"),
+    [
+        (50, 100, 40.38, 59.62, "the textbook's example"),
+        (0, 10, 0.0, 27.75, "none right is no proof of none"),
+        (10, 10, 72.25, 100.0, "nor all of all"),
+        (1, 1, 20.65, 100.0, "one trial says next to nothing"),
+    ],
+)
+def test_shares_have_an_interval(n_right: int, n: int, low: float, high: float, why: str) -> None:
+    score = share_score("accuracy", n_right, n)
+    assert (score.low, score.high) == (pytest.approx(low, abs=0.01), pytest.approx(high, abs=0.01))
+    assert score.score == pytest.approx(100 * n_right / n), why
+    assert f"n:{n}|" in score.signature
+
+
+def test_the_interval_of_a_share_covers_it_as_often_as_it_says() -> None:
+    generator = random.Random(3)
+    n_inside = 0
+    for _ in range(1000):
+        score = share_score("accuracy", sum(generator.random() < 0.9 for _ in range(60)), 60)
+        assert score.low is not None and score.high is not None
+        n_inside += score.low <= 90 <= score.high
+    assert 920 < n_inside < 980
 
 
 def test_sacrebleu_warnings_are_heard(caplog: pytest.LogCaptureFixture) -> None:
@@ -209,6 +250,8 @@ def test_score_to_json() -> None:
     assert bounded.to_json() == {
         "score": 34.25, "signature": "nrefs:1", "low": 33.0, "high": 35.5,
     }  # fmt: skip
+    compared = dataclasses.replace(score, difference=0.0, p_value=1.0)
+    assert compared.to_json()["difference"] == 0 and compared.to_json()["p_value"] == 1
 
 
 def test_table_is_aligned() -> None:

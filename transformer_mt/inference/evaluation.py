@@ -1,27 +1,29 @@
-"""Scores of a model or of finished translations, and what a model directory says of itself.
+"""The sentences that a model is scored on, and what a model directory says of itself.
 
-Comes in: paths. Goes out: scores by test set and metric, plain values. Knows nothing of training.
+Comes in: paths and names. Goes out: test sets, plain values. Knows nothing of training, nor of
+systems: see `systems.py`.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import load_config
-from transformer_mt.config_data import Languages
+from transformer_mt.config_data import Languages, Source
 from transformer_mt.data.cleaning.clean import read_clean, test_names
 from transformer_mt.data.formats.corpus import split_lines
+from transformer_mt.data.sources.download import default_cache
+from transformer_mt.data.sources.sacrebleu_sets import obtain_test_set
 from transformer_mt.errors import DataError
 from transformer_mt.inference.direction import (
     both_directions,
     direction_of,
     direction_of_file,
 )
-from transformer_mt.inference.metrics import Score, Scorer
-from transformer_mt.inference.translator import Translator
-from transformer_mt.languages import canonical_code, language_name
+from transformer_mt.inference.metrics import Score
+from transformer_mt.languages import language_name
 from transformer_mt.model_dir import load_tokenizers, read_metadata
 
 Scores = dict[str, dict[str, Score]]  # test set → metric → score
@@ -33,6 +35,7 @@ class EvaluationSet:
     tgt: str  # the language to translate into
     srcs: list[str]
     refs: list[str]
+    src: str = ""  # the language to translate from; "" where only references are known
 
 
 def read_test_sets(clean_dir: Path, languages: Languages) -> Iterator[EvaluationSet]:
@@ -55,58 +58,86 @@ def _in_directions(
     for direction in both_directions(languages):
         srcs, refs = texts if direction.src == languages.src else texts[::-1]
         full_name = f"{name}.{direction.pair}" if languages.bidirectional else name
-        yield EvaluationSet(full_name, direction.tgt, srcs, refs)
+        yield EvaluationSet(full_name, direction.tgt, srcs, refs, direction.src)
 
 
-def evaluate_model(
-    model_dir: Path,
-    src_path: Path | None,
-    ref_path: Path | None,
-    metrics: Sequence[str],
-    *,
-    to: str | None = None,
-    beam: int | None = None,
-    confidence: int = 0,
-) -> Scores:
-    """Translate and score.
+def files_test_set(
+    src_path: Path, ref_path: Path, languages: Languages, to: str | None = None
+) -> EvaluationSet:
+    """Two line-aligned files, sources and references.
 
     Args:
-        src_path, ref_path: a test set; None: the test sets of the run that holds the model.
-        to: only into this language; None: every direction of the model. A model of both directions
-            needs it for a test set of files.
-        confidence: bootstrap samples for a 95 % interval; 0: no interval.
+        languages: of the model.
+        to: into which of them; a model of both directions needs it.
     Raises:
-        DataError: no test set, or one that is not line-aligned.
+        DataError: missing, or not line-aligned.
+        TmtError: see `direction_of_file`.
+    """
+    direction = direction_of_file(src_path, languages, to)
+    srcs, refs = _read_test(src_path, ref_path)
+    return EvaluationSet(src_path.name, direction.tgt, srcs, refs, direction.src)
+
+
+def references_only(ref_path: Path, tgt: str, name: str) -> EvaluationSet:
+    """References without their sources, which is enough to score finished translations."""
+    refs = list(split_lines(ref_path))
+    return EvaluationSet(name, tgt, [""] * len(refs), refs)
+
+
+def run_test_sets(
+    model_dir: Path, languages: Languages, to: str | None = None
+) -> list[EvaluationSet]:
+    """The test sets of the run that holds a model.
+
+    Args:
+        to: only into this language; None: in every direction of the model.
+    Raises:
+        DataError: the model does not lie in a run with test sets.
         TmtError: see `direction_of`.
     """
-    if (src_path is None) != (ref_path is None):
-        raise DataError("--src and --ref go together")
-    languages = load_config(model_dir / "config.yaml").languages
     wanted = None if to is None else direction_of("", languages, to).tgt
-    if src_path is not None and ref_path is not None:
-        tgt = direction_of_file(src_path, languages, to).tgt
-        test_sets = [EvaluationSet(src_path.name, tgt, *_read_test(src_path, ref_path))]
-    else:
-        test_sets = _test_sets_of_run(model_dir, languages)
-    translator = Translator.load(model_dir)
-    results = {}
-    for test in test_sets:
-        if wanted in (None, test.tgt):
-            found = translator.translate(test.srcs, to=test.tgt, beam=beam)
-            hyps = [translation.text for translation in found]
-            results[test.name] = Scorer(test.tgt).score(
-                hyps, test.refs, tuple(metrics), confidence=confidence
-            )
-    return results
+    clean_dir = model_dir.parent / "data" / "clean"
+    found = list(read_test_sets(clean_dir, languages)) if clean_dir.is_dir() else []
+    if not found:
+        raise DataError(
+            f"{model_dir} does not lie in a run directory with test sets; give --src and --ref"
+        )
+    return [test for test in found if wanted in (None, test.tgt)]
 
 
-def evaluate_translations(
-    hyp_path: Path, ref_path: Path, language: str, metrics: Sequence[str], confidence: int
-) -> Scores:
-    """Score a file of translations against references."""
-    hyps, refs = _read_test(hyp_path, ref_path)
-    scorer = Scorer(canonical_code(language))
-    return {hyp_path.name: scorer.score(hyps, refs, tuple(metrics), confidence=confidence)}
+def named_test_sets(
+    name: str, languages: Languages, to: str | None, say: Callable[[str], None]
+) -> list[EvaluationSet]:
+    """A test set that sacreBLEU knows, in every wanted direction; fetched if it is not cached.
+
+    Args:
+        name: as `sacrebleu --list` writes it: `wmt17`.
+        to: only into this language; None: in every direction of the model.
+    Raises:
+        DataError: unknown, not for these languages, or not to be had.
+        TmtError: see `direction_of`.
+    """
+    directions = [direction_of("", languages, to)] if to else both_directions(languages)
+    found = []
+    for direction in directions:
+        source = Source(sacrebleu=name)
+        order = direction.model_copy(update={"bidirectional": False})
+        obtained = obtain_test_set(
+            source, order, cache_dir=default_cache(), offline=False, say=say
+        ).source
+        assert obtained.files is not None
+        srcs, refs = _read_test(*map(Path, obtained.files))
+        full_name = f"{name}.{direction.pair}" if languages.bidirectional else name
+        found.append(EvaluationSet(full_name, direction.tgt, srcs, refs, direction.src))
+    return found
+
+
+def training_text(model_dir: Path, tgt: str) -> Path | None:
+    """The clean training text in a language, if the model lies in a run that still has it."""
+    languages = load_config(model_dir / "config.yaml").languages
+    side = "tgt" if tgt == languages.tgt else "src"
+    path = model_dir.parent / "data" / "clean" / f"train.{side}"
+    return path if path.is_file() else None
 
 
 def describe_model(model_dir: Path) -> dict[str, Any]:
@@ -142,13 +173,3 @@ def _read_test(src_path: Path, ref_path: Path) -> tuple[list[str], list[str]]:
             "the files must be line-aligned"
         )
     return srcs, refs
-
-
-def _test_sets_of_run(model_dir: Path, languages: Languages) -> list[EvaluationSet]:
-    clean_dir = model_dir.parent / "data" / "clean"
-    found = list(read_test_sets(clean_dir, languages)) if clean_dir.is_dir() else []
-    if not found:
-        raise DataError(
-            f"{model_dir} does not lie in a run directory with test sets; give --src and --ref"
-        )
-    return found

@@ -1,10 +1,12 @@
 """Translations and references → BLEU, chrF and TER with their sacreBLEU signatures.
 
-Comes in: detokenised text, one reference for each translation. Goes out: scores, confidence
-intervals, the comparison of two systems. This file does not know where the translations are from.
+Comes in: detokenised text, one reference for each translation. Goes out: scores and confidence
+intervals. This file does not know where the translations are from; nor does it compare systems, see
+`comparison.py`.
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -13,7 +15,8 @@ from typing import Any
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.languages import is_chinese, is_unspaced, language_name
 
-METRICS = ("bleu", "chrf", "ter")
+METRICS = ("bleu", "chrf", "chrf++", "ter", "spbleu")
+_SPBLEU_TOKENIZER = "flores200"  # one vocabulary for 200 languages
 # Languages whose words sacreBLEU cuts with an extra package: code → (tokenizer, module, extra).
 _WORD_CUTTERS = {"ja": ("ja-mecab", "MeCab", "ja"), "ko": ("ko-mecab", "mecab_ko", "ko")}
 
@@ -28,6 +31,8 @@ class Score:
         signature: everything that must agree before two scores may be compared.
         low, high: bounds of the 95 % confidence interval, if it was asked for: mean of the
             bootstrap samples ± half the width of their middle 95 %, as sacreBLEU reports it.
+        difference: to the score of the baseline, where there is one.
+        p_value: how often chance alone would make a difference this large, in (0, 1].
     """
 
     name: str
@@ -35,34 +40,16 @@ class Score:
     signature: str
     low: float | None = None
     high: float | None = None
+    difference: float | None = None
+    p_value: float | None = None
 
     def to_json(self) -> dict[str, float | str]:
         plain: dict[str, float | str] = {"score": self.score, "signature": self.signature}
         if self.low is not None and self.high is not None:
             plain |= {"low": self.low, "high": self.high}
+        if self.difference is not None and self.p_value is not None:
+            plain |= {"difference": self.difference, "p_value": self.p_value}
         return plain
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two systems on the same references.
-
-    Attributes:
-        p_value: how often chance alone would make a difference this large, in (0, 1].
-    """
-
-    baseline: Score
-    system: Score
-    p_value: float
-    n: int
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "baseline": self.baseline.to_json(),
-            "system": self.system.to_json(),
-            "p_value": self.p_value,
-            "n": self.n,
-        }
 
 
 class Scorer:
@@ -110,74 +97,49 @@ class Scorer:
             DataError: unequal counts, or nothing to score.
             ConfigError: unknown metric.
         """
-        _check_aligned(hyps, refs)
+        check_aligned(hyps, refs)
         return {name: self._score_one(name, hyps, refs, confidence) for name in metrics}
 
-    def compare(
-        self,
-        baseline_hyps: Sequence[str],
-        system_hyps: Sequence[str],
-        refs: Sequence[str],
-        *,
-        n: int = 1000,
-        metric: str = "bleu",
-    ) -> Comparison:
-        """Test by paired bootstrap whether two systems differ.
+    def sentence_chrf(self, hyps: Sequence[str], refs: Sequence[str]) -> list[float]:
+        """chrF of each sentence by itself: for looking at sentences, not for reports of systems.
 
-        The seed is sacreBLEU's: 12345, or the environment variable SACREBLEU_SEED.
-
-        Args:
-            n: bootstrap samples; the smallest possible p-value is 1 / (n + 1).
         Raises:
             DataError: unequal counts, or nothing to score.
-            ConfigError: unknown metric, or `n` below 1.
         """
-        from sacrebleu.significance import PairedTest
-
-        _check_aligned(baseline_hyps, refs)
-        _check_aligned(system_hyps, refs)
-        if n < 1:
-            raise ConfigError(f"a paired bootstrap test needs at least 1 sample, found {n}")
-        systems: list[tuple[str, Sequence[str]]] = [
-            ("baseline", list(baseline_hyps)),
-            ("system", list(system_hyps)),
+        check_aligned(hyps, refs)
+        metric = self.metric("chrf")
+        return [
+            metric.sentence_score(hyp, [ref]).score for hyp, ref in zip(hyps, refs, strict=True)
         ]
-        test = PairedTest(
-            systems, {metric: self._metric(metric)}, [list(refs)], test_type="bs", n_samples=n
-        )
-        signatures, columns = test()
-        ((name, signature),) = signatures.items()
-        results: list[Any] = columns[name]
-        baseline, system = [
-            Score(name, result.score, str(signature), result.mean - result.ci,
-                  result.mean + result.ci)
-            for result in results
-        ]  # fmt: skip
-        # sacreBLEU gives equal outputs its smallest p-value: no sample differs more than 0.
-        same = systems[0][1] == systems[1][1]
-        return Comparison(baseline, system, 1.0 if same else results[1].p_value, n)
 
     def _score_one(
         self, name: str, hyps: Sequence[str], refs: Sequence[str], confidence: int
     ) -> Score:
-        metric = self._metric(name)
+        metric = self.metric(name)
         result = metric.corpus_score(list(hyps), [list(refs)], n_bootstrap=max(1, confidence))
         signature = str(metric.get_signature())
+        shown = score_name(name, result.name)
         if confidence <= 1:
-            return Score(result.name, result.score, signature)
+            return Score(shown, result.score, signature)
         # The public form of the interval; sacreBLEU leaves it out when every sample scored 0.
         plain = json.loads(result.format(width=6, signature=signature, is_json=True))
         mean, half = plain.get("confidence_mean", 0.0), plain.get("confidence_var", 0.0)
-        return Score(result.name, result.score, signature, mean - half, mean + half)
+        return Score(shown, result.score, signature, mean - half, mean + half)
 
-    def _metric(self, name: str) -> Any:
-        """A fresh sacreBLEU metric: a used one keeps the bootstrap in its signature."""
+    def metric(self, name: str) -> Any:
+        """A fresh sacreBLEU metric: a used one keeps the bootstrap in its signature.
+
+        Raises:
+            ConfigError: unknown, not for this language, or what it needs cannot be had.
+        """
         from sacrebleu.metrics import BLEU, CHRF, TER
 
         if name == "bleu":
             return BLEU(tokenize=self.tokenize)
-        if name == "chrf":
-            return CHRF()
+        if name in ("chrf", "chrf++"):
+            return CHRF(word_order=2 if name == "chrf++" else 0)
+        if name == "spbleu":
+            return _spbleu()
         if name != "ter":
             raise ConfigError(f"unknown metric {name!r}: use {', '.join(METRICS)}")
         # TER counts words; for Chinese and Japanese it can count characters instead.
@@ -188,6 +150,27 @@ class Scorer:
                 "use bleu (counted in characters) or chrf"
             )
         return TER(normalized=cjk, asian_support=cjk)
+
+
+def share_score(name: str, n_right: int, n: int) -> Score:
+    """A share of `n` trials in per cent, with its 95 % interval.
+
+    Source: Wilson 1927; it stays within [0, 100] and has a width at 0 and at 100, too.
+    Args:
+        n_right: in [0, n].
+        n: at least 1.
+    """
+    z = 1.959964  # 97.5 % of the normal distribution lie below
+    share, spread = n_right / n, z * z / n
+    middle = (share + spread / 2) / (1 + spread)
+    half = math.sqrt(share * (1 - share) * spread + spread * spread / 4) / (1 + spread)
+    low, high = max(0.0, middle - half), min(1.0, middle + half)
+    return Score(name, 100 * share, f"n:{n}|interval:wilson", 100 * low, 100 * high)
+
+
+def score_name(metric: str, name: str) -> str:
+    """How a metric is called in tables: as sacreBLEU calls it, but spBLEU, which it calls BLEU."""
+    return "spBLEU" if metric == "spbleu" else name
 
 
 def format_table(results: Mapping[str, Mapping[str, Score]]) -> str:
@@ -202,13 +185,36 @@ def format_table(results: Mapping[str, Mapping[str, Score]]) -> str:
             rows.append(
                 [test, score.name, f"{score.score:.2f}", *[bounds] * interval, score.signature]
             )
+    return align_columns(rows, numbers=(2,))
+
+
+def align_columns(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ()) -> str:
+    """Rows of equal length as lines; the columns `numbers` are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = set(numbers)
     lines = []
     for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        cells[2] = row[2].rjust(widths[2])
+        cells = [
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def _spbleu() -> Any:
+    """BLEU over the pieces of sacreBLEU's multilingual vocabulary, which it fetches once."""
+    from sacrebleu.metrics import BLEU
+    from sacrebleu.utils import SACREBLEU_DIR
+
+    try:
+        return BLEU(tokenize=_SPBLEU_TOKENIZER)
+    except (OSError, RuntimeError, SystemExit) as error:  # it exits where TLS fails
+        raise ConfigError(
+            f"spbleu needs sacreBLEU's tokenizer {_SPBLEU_TOKENIZER}, whose model could not be "
+            f"fetched or read ({error}); run this command once with a network, or copy "
+            f"{SACREBLEU_DIR}/models from a machine that has it"
+        ) from error
 
 
 def _tokenizer_for(language: str) -> tuple[str, str | None]:
@@ -244,7 +250,7 @@ def _check_tokenizer(tokenize: str) -> None:
             )
 
 
-def _check_aligned(hyps: Sequence[str], refs: Sequence[str]) -> None:
+def check_aligned(hyps: Sequence[str], refs: Sequence[str]) -> None:
     if len(hyps) != len(refs):
         raise DataError(
             f"{len(hyps)} translations but {len(refs)} references: each line needs its reference"
