@@ -39,7 +39,7 @@ LAYERS = [
     ["experiment"],
     ["workbench", "survey"],
     ["trial"],
-    ["plan", "bench", "doctor"],
+    ["plan", "bench", "bench_decode", "doctor", "tune"],
     ["cli_common"],
     ["cli_data", "cli_bench", "cli_eval", "cli_translate"],
     ["cli"],

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from transformer_mt.cli_common import AsJson
+from transformer_mt.cli_common import AsJson, find_model_path
+from transformer_mt.errors import TmtError
 
 bench_app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
 
@@ -45,4 +46,38 @@ def bench_train(
     report = bench_training(
         cfg, chosen, n_updates=updates, processes=processes or count_processes()
     )
+    print(json.dumps(report.to_json(), indent=2) if as_json else report.render())
+
+
+@bench_app.command("decode")
+def bench_decode(
+    size: Annotated[
+        str, typer.Option(help="tiny, small, base or big, with random weights")
+    ] = "tiny",
+    model: Annotated[
+        Path | None, typer.Option("-m", "--model", help="a trained model instead of a size")
+    ] = None,
+    src_path: Annotated[
+        Path | None, typer.Option("--src", help="with a model: what it translates")
+    ] = None,
+    sentences: Annotated[int, typer.Option(min=1, help="at most so many")] = 256,
+    rounds: Annotated[int, typer.Option(min=1, help="each rate is their median")] = 3,
+    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Measure translating: sentences/s one by one and in batches, greedily and with a beam of 5."""
+    from transformer_mt.bench import SIZES, parse_size
+    from transformer_mt.bench_decode import bench_model, bench_size
+    from transformer_mt.config import ModelConfig
+    from transformer_mt.model.transformer import resolve_tying
+
+    if (model is None) != (src_path is None):
+        raise TmtError("-m MODEL and --src FILE go together")
+    if model is not None and src_path is not None:
+        path = find_model_path(model)
+        report = bench_model(path, src_path, n_sentences=sentences, rounds=rounds)
+    else:
+        chosen = parse_size(size)
+        cfg = resolve_tying(ModelConfig.model_validate(SIZES[chosen]), joint=True)
+        report = bench_size(chosen, cfg, precision=precision, n_sentences=sentences, rounds=rounds)
     print(json.dumps(report.to_json(), indent=2) if as_json else report.render())

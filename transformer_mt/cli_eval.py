@@ -94,6 +94,7 @@ def evaluate(
     if comet:
         _add_comet(found, comet)
     _print(found, as_json=as_json)
+    _tell_faults(found)
     if report:
         _write_report(found, systems, report)
     _insist(found, min_bleu)
@@ -181,6 +182,16 @@ def _print(found: "Evaluation", *, as_json: bool) -> None:
         print(format_table(found.only_scores()))
     else:
         print(format_comparison(found.scores))
+
+
+def _tell_faults(found: "Evaluation") -> None:
+    """How many translations of each model have faults, see `guards`."""
+    for test in found.tests:
+        for system, counts in found.faults[test.name].items():
+            if counts["any"]:
+                kinds = ", ".join(f"{fault} {n}" for fault, n in counts.items() if fault != "any")
+                n_texts = len(test.refs)
+                say(f"{test.name}: {counts['any']} of {n_texts} by {system} have faults: {kinds}")
 
 
 def _write_report(found: "Evaluation", systems: "list[System]", directory: Path) -> None:

@@ -20,7 +20,7 @@ from transformer_mt.cli_common import (
     say,
     write_lines,
 )
-from transformer_mt.errors import TmtError
+from transformer_mt.errors import DataError, TmtError
 
 if TYPE_CHECKING:
     from transformer_mt.inference.documents.translate import Form
@@ -114,6 +114,7 @@ def translate(
     from transformer_mt.inference.sampling import Sampling
     from transformer_mt.inference.translation import Wishes
     from transformer_mt.inference.translator import Translator
+    from transformer_mt.runtime import keep_memory
 
     document_form = _form(form, input_path)
     if document_form != "text" and text:
@@ -130,6 +131,7 @@ def translate(
         "n_best": n_best, "diverse": diverse, "sampling": sampling, "mbr": mbr,
     }  # fmt: skip
     paths = [find_model_path(model) for model in models or (None,)]
+    keep_memory()
     translator = Translator.load(*paths)
     flagged = _Flagged()
 
@@ -184,7 +186,10 @@ def _write_document(
     from transformer_mt.inference.documents.translate import translate_document
 
     text = _read_document(input_path)
-    result = translate_document(text, form, translated, field=field)
+    try:
+        result = translate_document(text, form, translated, field=field)
+    except DataError as error:
+        raise DataError(f"{input_path or 'standard input'}: {error}") from error
     if output_path is None:
         sys.stdout.buffer.write(result.encode())
     else:

@@ -3,7 +3,10 @@
 python decode_tmt.py TASK.json
 """
 
+import os
 from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command does, before torch is loaded
 
 import torch
 from decoding import read_task, report

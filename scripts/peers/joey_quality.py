@@ -52,6 +52,7 @@ def stop_after(minutes: float) -> None:
 
     def timed(self: Any, batch: Any) -> Any:
         if time.monotonic() - started > 60 * minutes:
+            self.stats.best_ckpt_iter = self.stats.steps
             self._save_checkpoint(True, 0.0)
             print(json.dumps({"updates": self.stats.steps}), file=sys.stderr)
             raise KeyboardInterrupt

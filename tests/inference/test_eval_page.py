@@ -69,7 +69,7 @@ def write(tmp_path: Path, outputs: dict[str, list[str]], texts: list[str]) -> tu
         scores = {name: Scorer("zh").score(hyps, test.refs) for name, hyps in outputs.items()}
     contrast = {name: {"contrast": share_score("accuracy", 3, 4)} for name in outputs}
     evaluation = Evaluation(
-        [test], {test.name: outputs}, {test.name: scores, "pronouns.tsv": contrast}
+        [test], {test.name: outputs}, {test.name: scores, "pronouns.tsv": contrast}, {}
     )
     report = describe_evaluation(evaluation, {})
     write_page(report, tmp_path / "report.html")

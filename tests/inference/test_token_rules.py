@@ -48,7 +48,9 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "allowed"), RULES, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize(
+    ("settings", "allowed"), RULES, ids=[str(settings) for settings, _ in RULES]
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_search_finds_the_best_that_a_rule_allows(
     settings: dict, allowed: Callable[[Hypothesis], bool], seed: int

@@ -5,8 +5,9 @@ and search, but no text.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -63,12 +64,12 @@ class Engine:
         models: in eval mode on one device, with the same two vocabularies.
         silent_ids: of the target vocabulary, never written.
         """
-        self._models = models
+        self.models = models
         self._silent_ids = silent_ids
 
     @property
     def device(self) -> torch.device:
-        return self._models[0].output.weight.device
+        return self.models[0].output.weight.device
 
     def search(
         self,
@@ -105,18 +106,23 @@ class Engine:
         """
         n_workers = torch.get_num_threads() if self.device.type == "cpu" else 1
         lengths = [len(request.src) + 1 for request in requests]
-        share = -(-sum(lengths) // n_workers)
-        batches = list(batches_by_length(lengths, min(BATCH_TOKENS // rows, share)))
+        batches = list(batches_by_length(lengths, BATCH_TOKENS // rows))
+        if len(batches) < n_workers:
+            batches = equal_parts(lengths, n_workers)
 
         def one(indices: list[int]) -> list[T]:
-            if n_workers > 1:
-                torch.set_num_threads(1)  # of this thread
             with torch.inference_mode():
                 return search([requests[i] for i in indices])
 
         results: dict[int, T] = {}
-        with ThreadPoolExecutor(n_workers) as pool:
-            for indices, found in zip(batches, pool.map(one, batches), strict=True):
+        with ExitStack() as stack:
+            run: Callable[..., Iterable[list[T]]] = map
+            if min(n_workers, len(batches)) > 1:
+                pool = ThreadPoolExecutor(
+                    n_workers, initializer=torch.set_num_threads, initargs=(1,)
+                )
+                run = stack.enter_context(pool).map
+            for indices, found in zip(batches, run(one, batches), strict=True):
                 results.update(zip(indices, found, strict=True))
         return [results[i] for i in range(len(requests))]
 
@@ -238,7 +244,7 @@ class Engine:
     def stepper(self, batch: Sequence[Request], beam: int) -> StepModel:
         """The source of a batch read by every model."""
         src = pad([[*request.src, EOS_ID] for request in batch], self.device)
-        members = [Stepper(model, src, beam) for model in self._models]
+        members = [Stepper(model, src, beam) for model in self.models]
         return members[0] if len(members) == 1 else Ensemble(members)
 
     def _rules(
@@ -281,3 +287,13 @@ def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[
         size = max(1, max_tokens // lengths[order[start]])
         yield order[start : start + size]
         start += size
+
+
+def equal_parts(lengths: Sequence[int], n_parts: int) -> list[list[int]]:
+    """Indices, longest first, in at most `n_parts` parts of about as many tokens."""
+    parts: list[list[int]] = [[] for _ in range(n_parts)]
+    total, before = sum(lengths), 0
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        parts[before * n_parts // total].append(i)
+        before += lengths[i]
+    return [part for part in parts if part]

@@ -222,26 +222,29 @@ def best_continuations(scores: Tensor, log_probs: Tensor, n: int) -> Candidates:
     """
     batch, beam, vocab_size = log_probs.shape
     n_blocks = vocab_size // BLOCK
+    if beam * n_blocks <= n:
+        totals = (log_probs + scores[..., None]).flatten(1)
+        found, at = totals.topk(min(n, totals.size(1)), dim=1)
+        return Candidates(found, at // vocab_size, at % vocab_size)
     whole = n_blocks * BLOCK  # tokens in blocks; the others are all looked into
     blocks = log_probs[..., :whole].unflatten(-1, (n_blocks, BLOCK))  # (B, K, blocks, BLOCK)
-    maxima = (blocks.amax(dim=-1) + scores[..., None]).flatten(1)
-    best = maxima.topk(min(n, maxima.size(1)), dim=1).indices  # (B, n)
-    parents, block = best // max(1, n_blocks), best % max(1, n_blocks)
+    best = (blocks.amax(dim=-1) + scores[..., None]).flatten(1).topk(n, dim=1).indices  # (B, n)
+    parents, block = best // n_blocks, best % n_blocks
     rows = torch.arange(batch, device=scores.device)[:, None]
     cells = blocks[rows, parents, block] + scores.gather(1, parents)[..., None]  # (B, n, BLOCK)
     others = log_probs[..., whole:] + scores[..., None]  # (B, K, V − whole)
-    totals = torch.cat([cells.flatten(1), others.flatten(1)], dim=1)
     beams, ids = (torch.arange(size, device=scores.device) for size in (beam, vocab_size))
-    parents = torch.cat(
-        [parents[..., None].expand_as(cells).flatten(1),
-         beams[:, None].expand_as(others).flatten(1)], dim=1
-    )  # fmt: skip
-    tokens = torch.cat(
-        [(block[..., None] * BLOCK + ids[:BLOCK].expand_as(cells)).flatten(1),
-         ids[whole:].expand_as(others).flatten(1)], dim=1
-    )  # fmt: skip
-    found, at = totals.topk(min(n, beam * vocab_size), dim=1)
+    parents = _side_by_side(parents[..., None].expand_as(cells), beams[:, None].expand_as(others))
+    tokens = _side_by_side(
+        block[..., None] * BLOCK + ids[:BLOCK].expand_as(cells), ids[whole:].expand_as(others)
+    )
+    found, at = _side_by_side(cells, others).topk(n, dim=1)
     return Candidates(found, parents.gather(1, at), tokens.gather(1, at))
+
+
+def _side_by_side(*tensors: Tensor) -> Tensor:
+    """Tensors of one batch, each flattened: (B, …) → (B, all)."""
+    return torch.cat([tensor.flatten(1) for tensor in tensors], dim=1)
 
 
 def _ended(

@@ -17,6 +17,7 @@ from transformer_mt.inference.contrast import evaluate_contrast, read_contrast
 from transformer_mt.inference.direction import both_directions
 from transformer_mt.inference.evaluation import EvaluationSet
 from transformer_mt.inference.metrics import Score, Scorer, share_score
+from transformer_mt.inference.translation import Translation
 from transformer_mt.inference.translator import Translator
 
 N_SAMPLES = 1000  # of every bootstrap
@@ -38,11 +39,13 @@ class Evaluation:
     tests: in order; their names differ.
     outputs: by test set and system, the baseline first.
     scores: by test set or contrast file, then system, then metric.
+    faults: by test set and model: how many translations have a fault (`any`), and which.
     """
 
     tests: list[EvaluationSet]
     outputs: Outputs
     scores: dict[str, SystemScores]
+    faults: dict[str, dict[str, Counter[str]]]
 
     @property
     def systems(self) -> list[str]:
@@ -127,6 +130,7 @@ def evaluate_systems(
         raise TmtError("--contrast needs a model: finished translations have no preferences")
     contrasts = {str(path): read_contrast(path) for path in contrast_paths}
     outputs: Outputs = {test.name: {} for test in tests}
+    faults: dict[str, dict[str, Counter[str]]] = {test.name: {} for test in tests}
     preferences: dict[str, SystemScores] = {name: {} for name in contrasts}
     for system in systems:
         if not system.is_model:
@@ -135,12 +139,14 @@ def evaluate_systems(
             continue
         translator = Translator.load(system.path)
         for test in tests:
-            outputs[test.name][system.name] = _translate(translator, system, test, beam)
+            found = _translate(translator, system, test, beam)
+            outputs[test.name][system.name] = [translation.text for translation in found]
+            faults[test.name][system.name] = _count_faults(found)
         for name, items in contrasts.items():
-            found = _prefer(translator, items, to)
-            preferences[name][system.name] = {"contrast": found}
+            accuracy = _prefer(translator, items, to)
+            preferences[name][system.name] = {"contrast": accuracy}
     scores = {test.name: _score(test, outputs[test.name], metrics, confidence) for test in tests}
-    return Evaluation(list(tests), outputs, {**scores, **preferences})
+    return Evaluation(list(tests), outputs, {**scores, **preferences}, faults)
 
 
 def _read_output(system: System, test: EvaluationSet, n_tests: int) -> list[str]:
@@ -160,7 +166,7 @@ def _read_output(system: System, test: EvaluationSet, n_tests: int) -> list[str]
 
 def _translate(
     translator: Translator, system: System, test: EvaluationSet, beam: int | None
-) -> list[str]:
+) -> list[Translation]:
     directions = [
         (direction.src, direction.tgt) for direction in both_directions(translator.cfg.languages)
     ]
@@ -170,8 +176,13 @@ def _translate(
             f"{system.path} translates {own}; the test set {test.name} is "
             f"{test.src or 'without sources'} → {test.tgt}"
         )
-    found = translator.translate(test.srcs, to=test.tgt, beam=beam)
-    return [translation.text for translation in found]
+    return translator.translate(test.srcs, to=test.tgt, beam=beam)
+
+
+def _count_faults(translations: Sequence[Translation]) -> Counter[str]:
+    counts = Counter(fault for translation in translations for fault in translation.faults)
+    counts["any"] = sum(bool(translation.faults) for translation in translations)
+    return counts
 
 
 def _prefer(translator: Translator, items: list[tuple[str, str, str]], to: str | None) -> Score:

@@ -108,20 +108,37 @@ class Translator:
             ConfigError: options that do not go together.
             TmtError: see `direction_of`.
         """
-        options = SearchOptions.of(self.cfg.decode, **changes)
         directions = [direction_of(text, self.cfg.languages, to) for text in texts]
+        drafts_of = self._drafts(texts, directions, wishes, retry, changes)
+        return [
+            _join(text, direction.tgt, drafts)
+            for text, direction, drafts in zip(texts, directions, drafts_of, strict=True)
+        ]
+
+    def drafts(
+        self, texts: Sequence[str], *, to: str | None = None, **changes: Any
+    ) -> list[list[Draft]]:
+        """What was found for each piece of each text; see `translate` for the arguments."""
+        directions = [direction_of(text, self.cfg.languages, to) for text in texts]
+        return self._drafts(texts, directions, NO_WISHES, False, changes)
+
+    def _drafts(
+        self,
+        texts: Sequence[str],
+        directions: Sequence[Languages],
+        wishes: Wishes,
+        retry: bool,
+        changes: dict[str, Any],
+    ) -> list[list[Draft]]:
+        options = SearchOptions.of(self.cfg.decode, **changes)
         pieces_of = [
             self._read(text, direction, wishes)
             for text, direction in zip(texts, directions, strict=True)
         ]
         flat = [piece for pieces in pieces_of for piece in pieces]
         drafter = Drafter(self.engine, self.tgt_tokenizer, self._to_one_line)
-        cut = self._sentences if retry else None
-        drafts = iter(drafter.translate(flat, options, cut=cut))
-        return [
-            _join(text, direction.tgt, [next(drafts) for _ in pieces])
-            for text, direction, pieces in zip(texts, directions, pieces_of, strict=True)
-        ]
+        found = iter(drafter.translate(flat, options, cut=self._sentences if retry else None))
+        return [[next(found) for _ in pieces] for pieces in pieces_of]
 
     def _read(self, text: str, direction: Languages, wishes: Wishes) -> list[Piece]:
         """A text in as many pieces as the model's length limit asks for; none if it is empty."""
