@@ -68,7 +68,12 @@ def make_models(size: Size, tokenizer_dir: Path, work_dir: Path) -> tuple[Any, d
     from transformer_mt.config import build_config
     from transformer_mt.export.ctranslate2 import save_ctranslate2
     from transformer_mt.export.marian import marian_config, marian_weights
-    from transformer_mt.model_dir import build_model, load_tokenizers, save_model_dir
+    from transformer_mt.model_dir import (
+        build_model,
+        load_tokenizers,
+        save_model_dir,
+        weights_of,
+    )
 
     tokenizers = load_tokenizers(tokenizer_dir, joint=True)
     tree = {
@@ -84,11 +89,8 @@ def make_models(size: Size, tokenizer_dir: Path, work_dir: Path) -> tuple[Any, d
     cfg = build_config(tree, "bench")
     torch.manual_seed(1)
     model = build_model(cfg, tokenizers).eval()
-    weights = {name: w for name, w in model.state_dict().items() if w is not None}
     paths = {name: work_dir / name for name in ("tmt", "ctranslate2", "marian")}
-    names = {name for name, _ in model.named_parameters()}
-    distinct = {name: w for name, w in weights.items() if name in names}
-    save_model_dir(paths["tmt"], cfg, distinct, tokenizer_dir, {})
+    save_model_dir(paths["tmt"], cfg, weights_of(model), tokenizer_dir, {})
     save_ctranslate2(model, tokenizers, paths["ctranslate2"])
     paths["marian"].mkdir()
     save_file(marian_weights(model), paths["marian"] / "model.safetensors", {"format": "pt"})

@@ -20,7 +20,7 @@ from transformer_mt.cli_eval import evaluate
 from transformer_mt.config import Config
 from transformer_mt.errors import DataError, TmtError
 from transformer_mt.inference.systems import name_systems
-from transformer_mt.model_dir import build_model, load_tokenizers, save_model_dir
+from transformer_mt.model_dir import build_model, load_tokenizers, save_model_dir, weights_of
 
 Pairs = list[tuple[str, str]]
 APP = typer.Typer()
@@ -45,7 +45,7 @@ def run_dir(
     directory = tmp_path_factory.mktemp("runs") / "toy"
     torch.manual_seed(1)
     model = build_model(toy_config, load_tokenizers(tokenizer_dir, joint=False))
-    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+    weights = weights_of(model)
     metadata = {"trained": {}, "data": {}, "decode": {}, "scores": {}}
     save_model_dir(directory / "model", toy_config, weights, tokenizer_dir, metadata)
     clean_dir = directory / "data" / "clean"

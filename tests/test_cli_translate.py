@@ -16,7 +16,7 @@ from transformer_mt.cli import app
 from transformer_mt.config import Config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import TmtError
-from transformer_mt.model_dir import build_model, save_model_dir
+from transformer_mt.model_dir import build_model, save_model_dir, weights_of
 
 Run = Callable[..., Result]
 
@@ -29,9 +29,7 @@ def model_dir(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     torch.manual_seed(2)
-    model = build_model(toy_config, tokenizers)
-    names = {name for name, _ in model.named_parameters()}
-    weights = {name: w for name, w in model.state_dict().items() if name in names}
+    weights = weights_of(build_model(toy_config, tokenizers))
     path = tmp_path_factory.mktemp("model") / "model"
     save_model_dir(path, toy_config, weights, tokenizer_dir, {})
     return path

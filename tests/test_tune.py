@@ -10,7 +10,7 @@ from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import DataError
 from transformer_mt.inference.evaluation import EvaluationSet
 from transformer_mt.inference.translator import Translator
-from transformer_mt.model_dir import build_model, load_model_dir, save_model_dir
+from transformer_mt.model_dir import build_model, load_model_dir, save_model_dir, weights_of
 from transformer_mt.tune import ALPHAS, BEAMS, Choice, choose, tune, write_choice
 
 
@@ -37,9 +37,7 @@ def model_dir(
     tmp_path: Path,
 ) -> Path:
     torch.manual_seed(4)
-    model = build_model(toy_config, tokenizers)
-    names = {name for name, _ in model.named_parameters()}
-    weights = {name: w for name, w in model.state_dict().items() if name in names}
+    weights = weights_of(build_model(toy_config, tokenizers))
     save_model_dir(tmp_path / "model", toy_config, weights, tokenizer_dir, {"scores": {"x": 1}})
     return tmp_path / "model"
 

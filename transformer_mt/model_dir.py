@@ -55,6 +55,11 @@ def load_tokenizers(directory: Path, *, joint: bool) -> tuple[Tokenizer, Tokeniz
     return src, (src if joint else Tokenizer.load(tgt_path))
 
 
+def weights_of(model: Transformer) -> dict[str, Tensor]:
+    """One entry per distinct parameter, as `save_model_dir` takes them."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
 def save_model_dir(
     path: Path,
     cfg: Config,

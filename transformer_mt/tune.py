@@ -17,7 +17,7 @@ from transformer_mt.inference.metrics import Scorer
 from transformer_mt.inference.search import LengthPenalty
 from transformer_mt.inference.segment import join_translations
 from transformer_mt.inference.translator import Translator
-from transformer_mt.model_dir import load_model_dir, save_model_dir
+from transformer_mt.model_dir import load_model_dir, save_model_dir, weights_of
 
 BEAMS = (1, 2, 4, 8)
 ALPHAS = (0.0, 0.3, 0.6, 1.0, 1.4)
@@ -97,12 +97,10 @@ def write_choice(model_dir: Path, best: Choice) -> None:
     decode = {"beam": best.beam, "length_penalty": best.length_penalty}
     cfg = loaded.config
     cfg = cfg.model_copy(update={"decode": cfg.decode.model_copy(update=decode)})
-    names = {name for name, _ in loaded.model.named_parameters()}
-    weights = {name: w for name, w in loaded.model.state_dict().items() if name in names}
     kept = {k: v for k, v in loaded.metadata.items() if k not in ("format", "versions", "files")}
     if "decode" in kept:
         kept["decode"] = cfg.decode.model_dump()
-    save_model_dir(model_dir, cfg, weights, model_dir, kept)
+    save_model_dir(model_dir, cfg, weights_of(loaded.model), model_dir, kept)
 
 
 def _dev_sets(model_dir: Path, translator: Translator) -> list[EvaluationSet]:

@@ -11,40 +11,20 @@ from typing import Any
 
 import torch
 from decoding import read_task, report
+from joey_driver import SPECIAL, model_settings
 from joeynmt.model import build_model
 from joeynmt.search import search
 from joeynmt.vocabulary import Vocabulary
 
-SPECIAL = {
-    "unk_token": "<unk>", "unk_id": 0, "pad_token": "<pad>", "pad_id": 1,
-    "bos_token": "<s>", "bos_id": 2, "eos_token": "</s>", "eos_id": 3,
-    "sep_token": None, "sep_id": None, "lang_tags": [],
-}  # fmt: skip
 PAD_ID, EOS_ID = 1, 3
 
 
 def model_of(task: dict[str, Any]) -> Any:
     size = task["model"]
     words = [f"w{i}" for i in range(size["vocab_size"] - 4)]
-    vocabulary = Vocabulary(words, SimpleNamespace(**SPECIAL))
-    stack = {
-        "type": "transformer",
-        "num_layers": size["layers"],
-        "num_heads": size["heads"],
-        "embeddings": {"embedding_dim": size["d_model"], "scale": True},
-        "hidden_size": size["d_model"],
-        "ff_size": size["ffn"],
-        "dropout": 0.0,
-        "layer_norm": "post",
-    }
-    cfg = {
-        "initializer": "xavier_uniform",
-        "embed_initializer": "xavier_uniform",
-        "tied_embeddings": True,
-        "tied_softmax": True,
-        "encoder": stack,
-        "decoder": stack,
-    }
+    symbols = SimpleNamespace(**SPECIAL, sep_token=None, sep_id=None, lang_tags=[])
+    vocabulary = Vocabulary(words, symbols)
+    cfg = model_settings({**size, "dropout": 0.0})
     return build_model(cfg, src_vocab=vocabulary, trg_vocab=vocabulary).eval()
 
 

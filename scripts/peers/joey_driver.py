@@ -18,6 +18,33 @@ from joeynmt.training import TrainManager
 from sentencepiece import SentencePieceProcessor
 from update_log import UpdateLog, count_real
 
+SPECIAL = {
+    "unk_token": "<unk>", "unk_id": 0, "pad_token": "<pad>", "pad_id": 1,
+    "bos_token": "<s>", "bos_id": 2, "eos_token": "</s>", "eos_id": 3,
+}  # fmt: skip
+
+
+def model_settings(size: dict[str, Any]) -> dict[str, Any]:
+    """The paper's model, post-norm, with all embeddings tied. Args: size: `tools.Size`."""
+    stack = {
+        "type": "transformer",
+        "num_layers": size["layers"],
+        "num_heads": size["heads"],
+        "embeddings": {"embedding_dim": size["d_model"], "scale": True},
+        "hidden_size": size["d_model"],
+        "ff_size": size["ffn"],
+        "dropout": size["dropout"],
+        "layer_norm": "post",  # without it, layers are pre and the end is post
+    }
+    return {
+        "initializer": "xavier_uniform",
+        "embed_initializer": "xavier_uniform",
+        "tied_embeddings": True,
+        "tied_softmax": True,
+        "encoder": stack,
+        "decoder": dict(stack),
+    }
+
 
 def configuration(task: dict[str, Any]) -> dict[str, Any]:
     work_dir, size = Path(task["work_dir"]), task["model"]
@@ -36,16 +63,6 @@ def configuration(task: dict[str, Any]) -> dict[str, Any]:
             "tokenizer_cfg": {"model_file": task["tokenizer"], "pretokenizer": "none"},
         }
 
-    stack = {
-        "type": "transformer",
-        "num_layers": size["layers"],
-        "num_heads": size["heads"],
-        "embeddings": {"embedding_dim": size["d_model"], "scale": True},
-        "hidden_size": size["d_model"],
-        "ff_size": size["ffn"],
-        "dropout": size["dropout"],
-        "layer_norm": "post",  # without it, layers are pre and the end is post
-    }
     return {
         "name": "bench",
         "joeynmt_version": "2.3.0",
@@ -58,10 +75,7 @@ def configuration(task: dict[str, Any]) -> dict[str, Any]:
             "dataset_type": "plain",
             "src": side("src"),
             "trg": side("tgt"),
-            "special_symbols": {
-                "unk_token": "<unk>", "unk_id": 0, "pad_token": "<pad>", "pad_id": 1,
-                "bos_token": "<s>", "bos_id": 2, "eos_token": "</s>", "eos_id": 3,
-            },
+            "special_symbols": SPECIAL,
         },
         "testing": {"beam_size": 1, "batch_size": 64},
         "training": {
@@ -81,14 +95,7 @@ def configuration(task: dict[str, Any]) -> dict[str, Any]:
             "logging_freq": 10,
             "overwrite": True,
         },
-        "model": {
-            "initializer": "xavier_uniform",
-            "embed_initializer": "xavier_uniform",
-            "tied_embeddings": True,
-            "tied_softmax": True,
-            "encoder": stack,
-            "decoder": stack,
-        },
+        "model": model_settings(size),
     }  # fmt: skip
 
 

@@ -20,7 +20,13 @@ from transformer_mt.inference.metrics import Score
 from transformer_mt.inference.options import SearchOptions
 from transformer_mt.inference.systems import evaluate_systems, name_systems
 from transformer_mt.inference.translator import Translator
-from transformer_mt.model_dir import build_model, load_tokenizers, save_model_dir, tokenizer_paths
+from transformer_mt.model_dir import (
+    build_model,
+    load_tokenizers,
+    save_model_dir,
+    tokenizer_paths,
+    weights_of,
+)
 
 Pairs = list[tuple[str, str]]
 
@@ -44,7 +50,7 @@ def run_dir(cfg: Config, toy_pairs: Pairs, tmp_path_factory: pytest.TempPathFact
     train_tokenizer(texts, path, tokenizer_cfg, ["zh", "en"], seed=1, tags=tags)
     torch.manual_seed(1)
     model = build_model(cfg, load_tokenizers(directory, joint=True))
-    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+    weights = weights_of(model)
     metadata = {"trained": {}, "data": {}, "decode": {}, "scores": {}}
     save_model_dir(directory / "model", cfg, weights, directory, metadata)
     clean_dir = directory / "data" / "clean"

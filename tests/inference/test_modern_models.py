@@ -21,7 +21,13 @@ from transformer_mt.inference.steppers import Stepper
 from transformer_mt.inference.token_rules import TokenRules
 from transformer_mt.inference.translator import Translator
 from transformer_mt.model.transformer import AttentionWeights
-from transformer_mt.model_dir import build_model, load_model_dir, load_tokenizers, save_model_dir
+from transformer_mt.model_dir import (
+    build_model,
+    load_model_dir,
+    load_tokenizers,
+    save_model_dir,
+    weights_of,
+)
 
 TEXT = "猫看见狗，孩子喜欢苹果。"
 
@@ -42,7 +48,7 @@ def model_dir(
     )
     torch.manual_seed(1)
     model = build_model(cfg, load_tokenizers(tokenizer_dir, joint=False))
-    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    weights = weights_of(model)
     path = tmp_path_factory.mktemp("run") / "model"
     save_model_dir(path, cfg, weights, tokenizer_dir, {})
     return path

@@ -1,7 +1,6 @@
 """What a user can ask of a translation, through a toy model with real tokenizers."""
 
 import copy
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from transformer_mt.inference.steppers import Ensemble, Stepper
 from transformer_mt.inference.translation import Wishes
 from transformer_mt.inference.translator import Translator
 from transformer_mt.inference.wording import Wording
+from transformer_mt.model_dir import save_model_dir, weights_of
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -228,16 +228,10 @@ def test_words_are_spelled_as_they_stand_in_sentences(
 def test_models_of_different_vocabularies_do_not_vote(
     translator: Translator, tmp_path: Path, tokenizer_dir: Path
 ) -> None:
-    from transformer_mt.model_dir import save_model_dir
-
-    names = {name for name, _ in translator.model.named_parameters()}
-    weights = {n: w.clone() for n, w in translator.model.state_dict().items() if n in names}
+    weights = weights_of(translator.model)
     cfg = translator.cfg
-    swapped = cfg.model_copy(
-        update={"languages": dataclasses.replace(cfg.languages)}
-        if dataclasses.is_dataclass(cfg.languages)
-        else {"languages": cfg.languages.model_copy(update={"src": "ja"})}
-    )
+    languages = cfg.languages.model_copy(update={"src": "ja"})
+    swapped = cfg.model_copy(update={"languages": languages})
     for name, one in (("a", cfg), ("b", swapped)):
         save_model_dir(tmp_path / name, one, weights, tokenizer_dir, {})
     assert Translator.load(tmp_path / "a", tmp_path / "a").others
