@@ -41,7 +41,7 @@ LAYERS = [
     ["trial"],
     ["plan", "bench", "bench_decode", "doctor", "tune"],
     ["cli_common"],
-    ["cli_data", "cli_bench", "cli_eval", "cli_translate"],
+    ["cli_data", "cli_bench", "cli_eval", "cli_export", "cli_translate"],
     ["cli"],
     ["__main__"],
 ]
@@ -138,9 +138,16 @@ def test_the_trainer_knows_no_text() -> None:
 def test_nothing_imports_the_command_line() -> None:
     importers = [module for module, path in MODULES.items() if "cli" in of_the_package(path)]
     assert importers == ["__main__"]
-    parts = {"cli_common", "cli_data", "cli_bench", "cli_eval", "cli_translate"}
+    parts = {"cli_common", "cli_data", "cli_bench", "cli_eval", "cli_export", "cli_translate"}
     importers = [module for module, path in MODULES.items() if parts & of_the_package(path)]
-    assert set(importers) <= {"cli", "cli_data", "cli_bench", "cli_eval", "cli_translate"}
+    assert set(importers) <= {
+        "cli",
+        "cli_data",
+        "cli_bench",
+        "cli_eval",
+        "cli_export",
+        "cli_translate",
+    }
 
 
 @pytest.mark.parametrize("module", [*LAYERS[0], *LAYERS[1]])

@@ -87,7 +87,8 @@ def bench_model(model_dir: Path, src_path: Path, *, n_sentences: int, rounds: in
     started = time.monotonic()
     subprocess.run(command, check=True, capture_output=True)
     cold_start_s = time.monotonic() - started
-    return _report(str(model_dir), translator.engine, requests, options, rounds, cold_start_s)
+    engine = Engine([translator.model], translator.tgt_tokenizer.silent_ids)
+    return _report(str(model_dir), engine, requests, options, rounds, cold_start_s)
 
 
 def bench_size(

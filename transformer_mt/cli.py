@@ -32,6 +32,7 @@ from transformer_mt.cli_common import (
 )
 from transformer_mt.cli_data import data_app, tokenizer_app
 from transformer_mt.cli_eval import evaluate
+from transformer_mt.cli_export import export
 from transformer_mt.cli_translate import translate
 from transformer_mt.errors import DataError, LostProcess, TmtError
 from transformer_mt.launch import LOST, count_processes, end_with_launcher, is_launched, launch
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 app.command()(translate)
 app.command("eval")(evaluate)
+app.command()(export)
 app.add_typer(data_app, name="data")
 app.add_typer(tokenizer_app, name="tokenizer")
 app.add_typer(bench_app, name="bench")

@@ -25,6 +25,7 @@ from transformer_mt.errors import DataError, TmtError
 if TYPE_CHECKING:
     from transformer_mt.inference.documents.translate import Form
     from transformer_mt.inference.translation import Translation
+    from transformer_mt.inference.translator import Translator
 
 SHOWN_FAULTS = 5  # flagged translations that are named; the others are counted
 SEARCH, CHOICE, WORDS = "How to search", "Instead of the best", "Words"
@@ -53,6 +54,9 @@ def translate(
     ] = None,
     field: Annotated[str, typer.Option(help="with jsonl: the key of the text")] = "text",
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object per text")] = False,
+    engine: Annotated[
+        str, typer.Option(help="native, or ctranslate2 with what tmt export wrote")
+    ] = "native",
     retry: Annotated[
         bool, typer.Option(help="search again where a translation has faults, such as loops")
     ] = True,
@@ -124,6 +128,9 @@ def translate(
     sampling = Sampling(temperature, top_k, top_p, seed) if sample else None
     if penalty not in (None, "gnmt", "average"):
         raise TmtError(f"--penalty {penalty}: expected gnmt or average")
+    if engine == "ctranslate2" and penalty is None:
+        penalty = "average"
+        say("CTranslate2 divides scores by length^α: --penalty average")
     changes = {
         "beam": beam, "penalty": penalty, "length_penalty": length_penalty,
         "max_length_ratio": max_length_ratio, "min_length": min_length, "max_length": max_length,
@@ -133,6 +140,8 @@ def translate(
     paths = [find_model_path(model) for model in models or (None,)]
     keep_memory()
     translator = Translator.load(*paths)
+    if engine != "native":
+        translator = _with_engine(translator, paths, engine)
     flagged = _Flagged()
 
     def found(texts: Sequence[str]) -> list["Translation"]:
@@ -153,6 +162,24 @@ def translate(
 
         _write_document(input_path, output_path, document_form, field, texts_of)
     flagged.tell()
+
+
+def _with_engine(translator: "Translator", paths: Sequence[Path], engine: str) -> "Translator":
+    """The same texts and rules, searched by another program."""
+    import torch
+
+    from transformer_mt.export.ctranslate2 import exported_path
+    from transformer_mt.export.ctranslate2_engine import CTranslate2Engine
+    from transformer_mt.inference.translator import Translator
+
+    if engine != "ctranslate2":
+        raise TmtError(f"--engine {engine}: expected native or ctranslate2")
+    if len(paths) > 1:
+        raise TmtError("--engine ctranslate2 takes one model; several vote with native")
+    tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
+    threads = torch.get_num_threads()
+    exported = CTranslate2Engine(exported_path(paths[0]), tokenizers, threads=threads)
+    return Translator(translator.model, tokenizers, translator.cfg, engine=exported)
 
 
 def _form(form: str | None, path: Path | None) -> "Form":

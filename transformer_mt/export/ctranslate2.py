@@ -30,6 +30,11 @@ Quantization = Literal["float32", "int8", "int16", "bfloat16", "float16"]
 MAX_POSITIONS = 1024  # rows of the position table; CTranslate2 refuses longer texts
 
 
+def exported_path(model_dir: Path) -> Path:
+    """Where the export of a model is looked for."""
+    return model_dir.with_name(f"{model_dir.name}.ctranslate2")
+
+
 def save_ctranslate2(
     model: Transformer,
     tokenizers: tuple[Tokenizer, Tokenizer],

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from transformer_mt.config_data import Languages
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.inference.engine import Engine, Request
+from transformer_mt.inference.engine import Request, SearchEngine
 from transformer_mt.inference.guards import faults
 from transformer_mt.inference.mbr import most_agreed
 from transformer_mt.inference.options import SearchOptions
@@ -54,7 +54,7 @@ class Drafter:
     """Translates pieces with one engine."""
 
     def __init__(
-        self, engine: Engine, tokenizer: Tokenizer, one_line: Callable[[str, str], str]
+        self, engine: SearchEngine, tokenizer: Tokenizer, one_line: Callable[[str, str], str]
     ) -> None:
         """
         Args:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -54,6 +54,19 @@ class Request:
     src: Sequence[int]
     prefix: Sequence[int] = ()
     required: Sequence[Sequence[int]] = ()
+
+
+class SearchEngine(Protocol):
+    """What searches for a `Translator`: `Engine`, or another program behind the same method."""
+
+    def search(
+        self,
+        requests: Sequence[Request],
+        options: SearchOptions,
+        *,
+        banned: Sequence[Sequence[int]] = (),
+    ) -> list[list[Hypothesis]]:
+        """See `Engine.search`."""
 
 
 class Engine:
@@ -148,7 +161,7 @@ class Engine:
             return [[found] for found in self._step_by_step(options, rules, batch, most_probable)]
         return beam_search(
             self.stepper(batch, options.beam),
-            _limits(batch, options),
+            length_limits(batch, options),
             rules(batch),
             beam=options.beam,
             bos_id=BOS_ID,
@@ -165,7 +178,7 @@ class Engine:
         beam = max(options.beam, n_required + 1)
         return constrained_beam_search(
             self.stepper(batch, beam),
-            _limits(batch, options),
+            length_limits(batch, options),
             rules(batch),
             required=[request.required for request in batch],
             beam=beam,
@@ -180,7 +193,7 @@ class Engine:
     ) -> list[Hypothesis]:
         return step_by_step_search(
             self.stepper(batch, 1),
-            _limits(batch, options),
+            length_limits(batch, options),
             rules(batch),
             bos_id=BOS_ID,
             penalty=LengthPenalty(options.penalty, options.length_penalty),
@@ -262,7 +275,7 @@ class Engine:
         )
 
 
-def _limits(batch: list[Request], options: SearchOptions) -> list[int]:
+def length_limits(batch: Sequence[Request], options: SearchOptions) -> list[int]:
     """The most tokens of each translation, EOS included."""
     most = math.inf if options.max_length is None else options.max_length + 1
     least = options.min_length + 1

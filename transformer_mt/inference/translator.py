@@ -22,7 +22,14 @@ from transformer_mt.errors import TmtError
 from transformer_mt.inference.attention_maps import AttentionMaps
 from transformer_mt.inference.direction import direction_of
 from transformer_mt.inference.drafts import Draft, Drafter, Piece
-from transformer_mt.inference.engine import BATCH_TOKENS, Engine, Request, batches_by_length, pad
+from transformer_mt.inference.engine import (
+    BATCH_TOKENS,
+    Engine,
+    Request,
+    SearchEngine,
+    batches_by_length,
+    pad,
+)
 from transformer_mt.inference.guards import is_loop
 from transformer_mt.inference.options import SearchOptions
 from transformer_mt.inference.segment import join_translations, split_text
@@ -50,9 +57,15 @@ class Translator:
         cfg: Config,
         *,
         others: Sequence[Transformer] = (),
+        engine: SearchEngine | None = None,
     ) -> None:
-        """Args: others: models with the same vocabularies, whose probabilities count as much."""
+        """
+        Args:
+            others: models with the same vocabularies, whose probabilities count as much.
+            engine: what searches; None: tmt's own.
+        """
         self.model, self.others = model, others
+        self._engine = engine
         self.src_tokenizer, self.tgt_tokenizer = tokenizers
         self.cfg = cfg
         codes, script = (cfg.languages.src, cfg.languages.tgt), cfg.data.clean.chinese_script
@@ -84,8 +97,8 @@ class Translator:
         return self.model.output.weight.device
 
     @property
-    def engine(self) -> Engine:
-        return Engine([self.model, *self.others], self.tgt_tokenizer.silent_ids)
+    def engine(self) -> SearchEngine:
+        return self._engine or Engine([self.model, *self.others], self.tgt_tokenizer.silent_ids)
 
     def translate(
         self,

@@ -1,0 +1,136 @@
+"""CTranslate2 behind a `Translator`, and `tmt export` through its command."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from transformer_mt.cli import app
+from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.export.ctranslate2 import save_ctranslate2
+from transformer_mt.export.ctranslate2_engine import CTranslate2Engine
+from transformer_mt.export.proof import compare
+from transformer_mt.inference.engine import Engine, Request
+from transformer_mt.inference.options import SearchOptions
+from transformer_mt.inference.sampling import Sampling
+from transformer_mt.inference.search import Hypothesis
+from transformer_mt.inference.translation import Wishes
+from transformer_mt.inference.translator import Translator
+from transformer_mt.model_dir import save_model_dir, weights_of
+
+pytest.importorskip("ctranslate2", reason="the extra export is not installed")
+Pairs = list[tuple[str, str]]
+
+
+@pytest.fixture
+def exported(translator: Translator, tmp_path: Path) -> Translator:
+    tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
+    save_ctranslate2(translator.model, tokenizers, tmp_path / "model")
+    engine = CTranslate2Engine(tmp_path / "model", tokenizers, threads=2)
+    return Translator(translator.model, tokenizers, translator.cfg, engine=engine)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_texts_come_back_the_same_and_in_order(
+    translator: Translator, exported: Translator, toy_pairs: Pairs, beam: int
+) -> None:
+    texts = ["", *(zh for zh, _ in toy_pairs[:30]), "".join(zh for zh, _ in toy_pairs[:20])]
+    mine, theirs = (
+        t.translate(texts, beam=beam, penalty="average", length_penalty=1.0)
+        for t in (translator, exported)
+    )
+    same = sum(one.text == two.text for one, two in zip(mine, theirs, strict=True))
+    assert same >= len(texts) - (1 if beam == 1 else 4)
+    assert theirs[0].text == "" and theirs[-1].pieces == mine[-1].pieces > 1
+    for one, two in zip(mine, theirs, strict=True):
+        if one.text == two.text and one.complete and one.pieces == 1:
+            assert one.score == pytest.approx(two.score, abs=5e-3)
+
+
+def test_wishes_that_it_can_fulfil(exported: Translator, toy_pairs: Pairs) -> None:
+    texts = [zh for zh, _ in toy_pairs[:10]]
+    options = {"penalty": "average", "beam": 3}
+    for found in exported.translate(texts, wishes=Wishes(prefix="the dog"), **options):
+        assert found.text.startswith("the dog")
+    plain = " ".join(t.text for t in exported.translate(texts, **options))
+    word = max(set(plain.split()), key=plain.split().count)
+    for found in exported.translate(texts, wishes=Wishes(banned=[word]), **options):
+        assert word not in found.text.split()
+    (alternatives,) = exported.translate(texts[:1], n_best=3, **options)
+    scores = [alternative.score for alternative in alternatives.alternatives]
+    assert len(scores) == 3 and scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (SearchOptions(beam=4), "give --penalty average"),
+        (SearchOptions(beam=1, sampling=Sampling()), "own engine"),
+        (SearchOptions(beam=1, mbr=4), "own engine"),
+        (SearchOptions(beam=1, repetition_penalty=1.5), "own engine"),
+    ],
+)
+def test_what_it_cannot_do_is_an_error(
+    exported: Translator, options: SearchOptions, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        exported.engine.search([Request([5, 6])], options)
+
+
+def test_without_an_export_it_says_what_to_do(translator: Translator, tmp_path: Path) -> None:
+    tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
+    with pytest.raises(TmtError, match="no exported model; tmt export writes one"):
+        CTranslate2Engine(tmp_path, tokenizers, threads=1)
+
+
+class Careless(Engine):
+    """Forgets the last word of every other sentence."""
+
+    def search(
+        self,
+        requests: Sequence[Request],
+        options: SearchOptions,
+        *,
+        banned: Sequence[Sequence[int]] = (),
+    ) -> list[list[Hypothesis]]:
+        found = super().search(requests, options, banned=banned)
+        return [
+            [replace(h, ids=h.ids[:-1]) for h in hypotheses] if i % 2 else hypotheses
+            for i, hypotheses in enumerate(found)
+        ]
+
+
+def test_the_proof_sees_a_difference(translator: Translator, toy_pairs: Pairs) -> None:
+    texts = [zh for zh, _ in toy_pairs[:20]]
+    silent = translator.tgt_tokenizer.silent_ids
+    assert compare(translator, Engine([translator.model], silent), texts).share == 1.0
+    assert compare(translator, Careless([translator.model], silent), texts).share <= 0.5
+
+
+def test_export_and_translate_by_their_commands(
+    translator: Translator, toy_pairs: Pairs, tokenizer_dir: Path, tmp_path: Path
+) -> None:
+    model_dir = tmp_path / "model"
+    save_model_dir(model_dir, translator.cfg, weights_of(translator.model), tokenizer_dir, {})
+    texts = tmp_path / "texts.zh"
+    texts.write_text("".join(f"{zh}\n" for zh, _ in toy_pairs[:20]), "utf-8")
+
+    def tmt(*words: str | Path) -> str:
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        if done.exception:
+            raise done.exception
+        return done.stdout
+
+    with pytest.raises(TmtError, match="give --src FILE, texts to prove the export on"):
+        tmt("export", "-m", model_dir)
+    tmt("export", "-m", model_dir, "--src", texts)
+    search = ["-m", model_dir, "-i", texts, "--beam", "1", "--no-retry"]
+    own = tmt("translate", *search).split("\n")
+    other = tmt("translate", *search, "--engine", "ctranslate2").split("\n")
+    assert sum(a != b for a, b in zip(own, other, strict=True)) <= 1
+    with pytest.raises(ConfigError, match="exists"):
+        tmt("export", "-m", model_dir, "--src", texts)
+    with pytest.raises(TmtError, match="expected native or ctranslate2"):
+        tmt("translate", *search, "--engine", "marian")

@@ -1,0 +1,68 @@
+"""`tmt export`: a model in the format of another program, and the proof that it is the same."""
+
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from transformer_mt.cli_common import ModelPath, find_model_path, say
+from transformer_mt.errors import TmtError
+
+SAMPLE = 100  # texts that both engines translate
+
+
+def export(
+    model: ModelPath = None,
+    to: Annotated[str, typer.Option(help="ctranslate2")] = "ctranslate2",
+    out_dir: Annotated[
+        Path | None, typer.Option("-o", "--out", help="default: MODEL.ctranslate2, beside MODEL")
+    ] = None,
+    quantization: Annotated[
+        str, typer.Option(help="float32, int8, int16, bfloat16 or float16")
+    ] = "float32",
+    src_path: Annotated[
+        Path | None,
+        typer.Option("--src", help="texts for the proof; default: dev of the model's run"),
+    ] = None,
+) -> None:
+    """Write a model for CTranslate2, and have both engines translate a sample.
+
+    Exits with 1, and leaves nothing, where the translations differ.
+    """
+    from transformer_mt.export.ctranslate2 import Quantization, exported_path, save_ctranslate2
+    from transformer_mt.export.ctranslate2_engine import CTranslate2Engine
+    from transformer_mt.export.proof import ENOUGH, compare
+    from transformer_mt.files import remove
+    from transformer_mt.inference.translator import Translator
+
+    if to != "ctranslate2":
+        raise TmtError(f"--to {to}: expected ctranslate2")
+    kinds: tuple[Quantization, ...] = get_args(Quantization)
+    kind = next((kind for kind in kinds if kind == quantization), None)
+    if kind is None:
+        raise TmtError(f"--quantization {quantization}: expected {', '.join(kinds)}")
+    model_dir = find_model_path(model)
+    texts = _sample(model_dir, src_path)
+    translator = Translator.load(model_dir, precision="fp32")
+    tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
+    path = out_dir or exported_path(model_dir)
+    save_ctranslate2(translator.model, tokenizers, path, kind)
+    found = compare(translator, CTranslate2Engine(path, tokenizers, threads=1), texts)
+    say(f"{found.n_equal} of {found.n_texts} translations are the same in both engines")
+    if kind == "float32" and found.share < ENOUGH:
+        remove(path)
+        say("tmt: the exported model does not translate as it should; nothing was kept")
+        raise typer.Exit(1)
+    say(f"{path}; next: tmt translate -m {model_dir} --engine ctranslate2 TEXT")
+
+
+def _sample(model_dir: Path, src_path: Path | None) -> list[str]:
+    from transformer_mt.data.formats.streams import split_lines
+
+    path = src_path or model_dir.parent / "data" / "clean" / "dev.src"
+    if not path.is_file():
+        raise TmtError(f"{path}: no such file; give --src FILE, texts to prove the export on")
+    texts = [text for text in split_lines(path) if text.strip()][:SAMPLE]
+    if not texts:
+        raise TmtError(f"{path}: there is no text")
+    return texts

@@ -1,0 +1,126 @@
+"""CTranslate2 as the engine of a `Translator`, in the place of `inference.engine.Engine`.
+
+Comes in: requests and search options. Goes out: hypotheses, as from tmt's own engine. What
+CTranslate2 cannot do, or does differently, is an error, never a silent difference.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.data.tokenizer import EOS, Tokenizer
+from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.inference.engine import Request, length_limits
+from transformer_mt.inference.options import SearchOptions
+from transformer_mt.inference.search import Hypothesis, LengthPenalty
+
+BATCH_SENTENCES = 64
+
+
+class CTranslate2Engine:
+    """An exported model, ready to search; batches share the threads of the machine."""
+
+    def __init__(
+        self, path: Path, tokenizers: tuple[Tokenizer, Tokenizer], *, threads: int
+    ) -> None:
+        """
+        Args:
+            path: what `save_ctranslate2` wrote.
+            threads: batches translated at a time, each by one thread.
+        Raises:
+            TmtError: the package is not installed, or there is no exported model.
+        """
+        try:
+            import ctranslate2
+        except ImportError as error:
+            raise TmtError(
+                "CTranslate2 is not installed: pip install 'transformer-mt[export]'"
+            ) from error
+        if not (path / "model.bin").is_file():
+            raise TmtError(f"{path}: no exported model; tmt export writes one")
+        self._src, self._tgt = tokenizers
+        self._ids = {p: i for i, p in enumerate(self._tgt.pieces(range(self._tgt.vocab_size)))}
+        self._translator = ctranslate2.Translator(
+            str(path), inter_threads=threads, intra_threads=1, max_queued_batches=-1
+        )
+
+    def search(
+        self,
+        requests: Sequence[Request],
+        options: SearchOptions,
+        *,
+        banned: Sequence[Sequence[int]] = (),
+    ) -> list[list[Hypothesis]]:
+        """See `inference.engine.Engine.search`.
+
+        Raises:
+            ConfigError: options that CTranslate2 does not have.
+        """
+        check_options(requests, options)
+        order = sorted(range(len(requests)), key=lambda i: -len(requests[i].src))
+        results: dict[int, list[Hypothesis]] = {}
+        for start in range(0, len(order), BATCH_SENTENCES):
+            part = order[start : start + BATCH_SENTENCES]
+            found = self._batch([requests[i] for i in part], options, banned)
+            results.update(zip(part, found, strict=True))
+        return [results[i] for i in range(len(requests))]
+
+    def _batch(
+        self, batch: list[Request], options: SearchOptions, banned: Sequence[Sequence[int]]
+    ) -> list[list[Hypothesis]]:
+        """With the limit of the longest; what grew beyond its own limit is searched again alone."""
+        limits = length_limits(batch, options)
+        found = self._within(batch, max(limits), options, banned)
+        for i, limit in enumerate(limits):
+            if any(len(h.ids) + h.complete > limit for h in found[i]):
+                (found[i],) = self._within([batch[i]], limit, options, banned)
+        return found
+
+    def _within(
+        self,
+        batch: list[Request],
+        limit: int,
+        options: SearchOptions,
+        banned: Sequence[Sequence[int]],
+    ) -> list[list[Hypothesis]]:
+        found = self._translator.translate_batch(
+            [self._src.pieces(request.src) for request in batch],
+            target_prefix=[self._tgt.pieces(request.prefix) for request in batch],
+            suppress_sequences=[self._tgt.pieces(ids) for ids in banned] or None,
+            max_decoding_length=limit,
+            min_decoding_length=options.min_length,
+            beam_size=options.beam,
+            num_hypotheses=options.n_best,
+            length_penalty=options.length_penalty,
+            no_repeat_ngram_size=options.no_repeat_ngram,
+            return_scores=True,
+            return_end_token=True,
+            max_batch_size=-(-BATCH_SENTENCES // self._translator.num_translators),
+        )
+        return [self._hypotheses(result, options) for result in found]
+
+    def _hypotheses(self, result: Any, options: SearchOptions) -> list[Hypothesis]:
+        return [
+            self._hypothesis(pieces, score, options)
+            for pieces, score in zip(result.hypotheses, result.scores, strict=True)
+        ]
+
+    def _hypothesis(self, pieces: list[str], score: float, options: SearchOptions) -> Hypothesis:
+        complete = bool(pieces) and pieces[-1] == EOS
+        ids = [self._ids[piece] for piece in (pieces[:-1] if complete else pieces)]
+        log_prob = score * max(1, len(pieces)) ** options.length_penalty
+        penalty = LengthPenalty(options.penalty, options.length_penalty)
+        return Hypothesis(ids, log_prob, log_prob / penalty(max(1, len(pieces))), complete)
+
+
+def check_options(requests: Sequence[Request], options: SearchOptions) -> None:
+    """Raises: ConfigError: every option that would be ignored or mean something else."""
+    problems = []
+    if options.penalty != "average" and options.beam > 1:
+        problems.append("it divides scores by length^α: give --penalty average")
+    if options.sampling is not None or options.mbr or options.diverse:
+        problems.append("sampling, mbr and diverse alternatives are tmt's own engine's")
+    if options.repetition_penalty != 1.0 or any(request.required for request in requests):
+        problems.append("required words and the repetition penalty are tmt's own engine's")
+    if problems:
+        raise ConfigError("--engine ctranslate2: " + "; ".join(problems))
