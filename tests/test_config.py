@@ -137,7 +137,7 @@ def test_an_empty_section_is_all_defaults(tmp_path: Path) -> None:
         ("decode: {beem: 3}", "decode.beem", "unknown key (did you mean decode.beam?)"),
         ("modle: {}", "modle", "unknown key (did you mean model?)"),
         ("decode: {x: 3}", "decode.x",
-         "unknown key; allowed here: beam, length_penalty, max_length_ratio"),
+         "unknown key; allowed here: beam, penalty, length_penalty, max_length_ratio"),
         # Wrong types: what was found, what is expected.
         ("train: {log_every: 1e5}", "train.log_every",
          "expected a whole number, found 100000.0 (a number)"),
