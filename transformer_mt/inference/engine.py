@@ -130,7 +130,7 @@ class Engine:
         results: dict[int, T] = {}
         with ExitStack() as stack:
             run: Callable[..., Iterable[list[T]]] = map
-            if min(n_workers, len(batches)) > 1:
+            if n_workers > 1:
                 pool = ThreadPoolExecutor(
                     n_workers, initializer=torch.set_num_threads, initargs=(1,)
                 )
