@@ -1,6 +1,10 @@
 """Required phrases against brute force: of everything a toy model can write, what contains them."""
 
+import math
+
 import pytest
+import torch
+from torch import Tensor
 from toy_model import BOS, EOS, ToyModel, every_hypothesis
 
 from transformer_mt.inference.constrained import constrained_beam_search
@@ -59,6 +63,25 @@ def test_every_phrase_is_there_however_narrow_the_beam(beam: int) -> None:
         if beam > sum(map(len, phrases)):
             assert best.complete
             assert all(contains(best.ids, phrase) for phrase in phrases)
+
+
+class Talkative(ToyModel):
+    """Rather writes on than ends, and never a 3 unless it must."""
+
+    def next_log_probs(self, sentence: int, prefix: tuple[int, ...]) -> Tensor:
+        ends = -0.5 if prefix and prefix[-1] == 3 else -3.0
+        return torch.tensor([-math.inf, ends, -0.1, -7.0])
+
+
+def test_what_ends_well_is_kept_though_others_are_more_probable() -> None:
+    """Prefixes without the phrase may not end, and grow; they must not crowd out what did."""
+    required = [[[3, 3]]]
+    (found,) = constrained_beam_search(
+        Talkative(1, 4), [30], NO_RULES, required=required, beam=4, bos_id=BOS,
+        penalty=LengthPenalty("average", 1.0), n_best=2,
+    )  # fmt: skip
+    assert all(hypothesis.complete for hypothesis in found)
+    assert all(contains(hypothesis.ids, [3, 3]) for hypothesis in found)
 
 
 def test_without_phrases_it_is_beam_search() -> None:

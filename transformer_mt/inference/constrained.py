@@ -133,14 +133,15 @@ def _continuations(
     rules.apply(log_probs, history, sentences)
     scores = torch.tensor([[p.log_prob for p in row] for row in rows], device=tokens.device)
     best = best_continuations(scores, log_probs, 2 * beam)
-    own_best = log_probs.argmax(dim=-1).tolist()  # each beam may go on, however improbable it is
+    # Each beam may go on and, if that is nearly as good, end, however improbable it is.
+    own_best = log_probs.topk(2, dim=-1).indices.tolist()
     found = []
     for row, sentence in enumerate(sentences):
         phrases = required[sentence]
         places = set(zip(best.parents[row].tolist(), best.tokens[row].tolist(), strict=True))
         for parent, prefix in enumerate(rows[row]):
             places |= {(parent, token) for token in prefix.wanted(phrases)}
-            places.add((parent, own_best[row][parent]))
+            places |= {(parent, token) for token in own_best[row][parent]}
         parents, words = map(list, zip(*sorted(places), strict=True))
         totals = (scores[row, parents] + log_probs[row, parents, words]).tolist()
         found.append(
@@ -164,7 +165,7 @@ def _step(
     found.sort(key=lambda prefix: -prefix.log_prob)
     ended = [
         Hypothesis(list(p.ids[:-1]), p.log_prob, p.log_prob / penalty(len(p.ids)), True)
-        for p in found[: 2 * beam]
+        for p in found
         if p.ids[-1] == eos_id and len(p.met) == len(phrases)
     ]
     return _allocate([p for p in found if p.ids[-1] != eos_id], phrases, beam), ended
