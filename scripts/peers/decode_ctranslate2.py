@@ -16,22 +16,11 @@ def main() -> None:
         intra_threads=task["threads"] // task["workers"],
     )
 
+    size = task["batch"]
+    if task["workers"] > 1:
+        task["batch"] = len(task["pieces"])  # they take their batches from one call
+
     def translate(batch: list[list[str]]) -> int:
-        found = translator.translate_batch(
-            batch,
-            beam_size=task["beam"],
-            min_decoding_length=task["length"],
-            max_decoding_length=task["length"],
-        )
-        return sum(len(result.hypotheses[0]) for result in found)
-
-    if task["workers"] == 1:
-        report(task, task["pieces"], translate)
-        return
-    # Several workers take their batches from one call.
-    size, task["batch"] = task["batch"], len(task["pieces"])
-
-    def translate_all(batch: list[list[str]]) -> int:
         found = translator.translate_batch(
             batch,
             beam_size=task["beam"],
@@ -41,7 +30,7 @@ def main() -> None:
         )
         return sum(len(result.hypotheses[0]) for result in found)
 
-    report(task, task["pieces"], translate_all)
+    report(task, task["pieces"], translate)
 
 
 if __name__ == "__main__":
