@@ -67,8 +67,8 @@ def epoch_corpora(
         directory: where corpora of epochs go. The older ones are removed.
         workers: processes for an epoch that training must wait for.
         draws: of several processes on one disk, only one is to draw; the others read.
-        meet: called when this process has drawn an epoch, or wants to read it; returns when all
-            have called it.
+        meet: called when this process has drawn an epoch, or wants to read it, and again when it
+            has opened it; returns when all have called it.
     """
     if not sampling.strength:
         yield lambda epoch: plain
@@ -79,7 +79,9 @@ def epoch_corpora(
         if draws:
             corpora.prepare(epoch)
         meet()
-        return corpora.open(epoch)
+        corpus = corpora.open(epoch)
+        meet()  # or preparing the next epoch could remove what another process still opens
+        return corpus
 
     try:
         yield corpus_of
