@@ -2,8 +2,10 @@
 
 import multiprocessing
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from transformer_mt.data.dataset import EncodedCorpus, encode_corpus, open_corpu
 from transformer_mt.data.epochs import CorpusOf, Sampling, epoch_corpora, sample_corpus
 from transformer_mt.data.tags import Tagging
 from transformer_mt.data.tokenizer import UNK_ID, train_tokenizer
+from transformer_mt.files import fingerprint
 
 Pairs = list[tuple[str, str]]
 
@@ -214,3 +217,32 @@ def test_of_several_processes_one_draws_and_the_others_read_what_it_drew(
     ):
         found = ids(reading(0))
     assert found == drawn(sampling, 0, tmp_path / "0")
+
+
+def test_no_epoch_goes_before_the_slowest_process_has_opened_it(
+    sampling: Sampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when training resumes at the end of an epoch: one process asks for the next at once."""
+    plain = open_corpus(sampling.corpus_dir)
+    barrier = threading.Barrier(2, timeout=30)
+
+    def open_late(place: Path) -> EncodedCorpus:
+        if threading.current_thread().name.startswith("reader"):
+            time.sleep(0.5)
+        return open_corpus(place)
+
+    monkeypatch.setattr(epochs, "open_corpus", open_late)
+    # Drawn before, so that nothing but the meeting keeps the one that draws from going on.
+    for epoch in (0, 1):
+        place = tmp_path / "e" / fingerprint(sampling.strength, sampling.seed) / f"{epoch:06d}"
+        sample_corpus(sampling, epoch, place, workers=1)
+
+    def both_epochs(draws: bool) -> list[list[list[list[int]]]]:
+        with epoch_corpora(
+            plain, sampling, tmp_path / "e", workers=1, say=print, draws=draws, meet=barrier.wait
+        ) as corpus_of:
+            return [ids(corpus_of(epoch)) for epoch in (0, 1)]
+
+    with ThreadPoolExecutor(1, thread_name_prefix="reader") as pool:
+        reading = pool.submit(both_epochs, False)
+        assert both_epochs(True) == reading.result()
