@@ -20,6 +20,7 @@ from transformer_mt.inference.search import LengthPenalty, beam_search
 from transformer_mt.inference.steppers import Stepper
 from transformer_mt.inference.token_rules import TokenRules
 from transformer_mt.inference.translator import Translator
+from transformer_mt.model.incremental import IncrementalDecoder
 from transformer_mt.model.transformer import AttentionWeights
 from transformer_mt.model_dir import (
     build_model,
@@ -91,7 +92,7 @@ def test_a_beams_scores_are_those_of_one_teacher_forced_pass(
     model = translator.model
     sources = [[5, 9, 30, 3], [7, 3], [8, 6, 11, 20, 40, 3]]
     search = beam_search(
-        Stepper(model, translator.pad(sources), beam),
+        Stepper(IncrementalDecoder(model), translator.pad(sources), beam),
         [24, 3, 11],
         TokenRules(eos_id=EOS_ID),
         beam=beam,

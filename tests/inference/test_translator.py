@@ -169,14 +169,13 @@ def test_settings_come_from_the_configuration_unless_given(
     assert configured_ones.translate(texts) != translator.translate(texts)
 
 
-def with_logits(translator: Translator, ids: list[int], value: float) -> Translator:
-    """A copy whose output layer gives these words always the same score."""
-    found = configured(translator)
-    found.model = copy.deepcopy(translator.model)
-    found.model.output.register_forward_hook(
-        lambda module, inputs, logits: logits.index_fill(-1, torch.tensor(ids), value)
-    )
-    return found
+def biased(translator: Translator, ids: list[int], value: float) -> Translator:
+    """A copy whose output layer adds a number to the scores of these words."""
+    model = copy.deepcopy(translator.model)
+    model.output.bias = torch.nn.Parameter(torch.zeros(model.output.out_features))
+    model.output.bias.data[ids] = value
+    tokenizers = (translator.src_tokenizer, translator.tgt_tokenizer)
+    return Translator(model, tokenizers, translator.cfg)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -185,7 +184,7 @@ def test_the_length_limit_follows_the_source_and_is_told(
     translator: Translator, texts: list[str], beam: int, ratio: float
 ) -> None:
     """A model that never ends a sentence is stopped, and the result marked."""
-    endless = configured(with_logits(translator, [EOS_ID], -1e4), beam=beam, max_length_ratio=ratio)
+    endless = configured(biased(translator, [EOS_ID], -1e4), beam=beam, max_length_ratio=ratio)
     for text, translation in zip(texts, endless.translate(texts), strict=True):
         n_source = len(translator.src_tokenizer.encode([text])[0])
         n_target = len(endless.attention(text).tgt_out_pieces) - 1
@@ -197,7 +196,7 @@ def test_no_padding_and_no_second_beginning_is_ever_written(
     translator: Translator, texts: list[str]
 ) -> None:
     """Even where a model finds them most probable, at every step."""
-    tempted = with_logits(translator, [PAD_ID, BOS_ID], 50.0)
+    tempted = biased(translator, [PAD_ID, BOS_ID], 50.0)
     plain, found = (t.translate(texts, beam=1) for t in (translator, tempted))
     assert [t.text for t in found] == [t.text for t in plain]
     for text in texts[:5]:

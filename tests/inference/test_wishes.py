@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from sacrebleu.metrics import CHRF
-from test_translator import configured
+from test_translator import biased
 
 from transformer_mt.data.tokenizer import EOS_ID, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
@@ -20,6 +20,7 @@ from transformer_mt.inference.steppers import Ensemble, Stepper
 from transformer_mt.inference.translation import Wishes
 from transformer_mt.inference.translator import Translator
 from transformer_mt.inference.wording import Wording
+from transformer_mt.model.incremental import IncrementalDecoder
 from transformer_mt.model_dir import save_model_dir, weights_of
 
 
@@ -136,24 +137,17 @@ def test_an_ensemble_has_the_mean_probability(translator: Translator) -> None:
     for parameter in other.parameters():
         parameter.mul_(0.9)
     src = translator.pad([[5, 6, 7, EOS_ID]])
-    models = (translator.model, other)
+    decoders = [IncrementalDecoder(model) for model in (translator.model, other)]
     tokens = torch.tensor([[2, 2]])
-    alone = [Stepper(model, src, 2).step(tokens).exp() for model in models]
-    together = Ensemble([Stepper(model, src, 2) for model in models]).step(tokens).exp()
+    alone = [Stepper(decoder, src, 2).step(tokens).exp() for decoder in decoders]
+    together = Ensemble([Stepper(decoder, src, 2) for decoder in decoders]).step(tokens).exp()
     torch.testing.assert_close(together, (alone[0] + alone[1]) / 2)
 
 
 def endless(translator: Translator) -> Translator:
     """One that says the same word for ever, unless it may not."""
-    found = configured(translator)
-    found.model = copy.deepcopy(translator.model)
     (word,) = translator.tgt_tokenizer.encode(["the"])[0][:1]
-
-    def prefer(module: object, inputs: object, logits: torch.Tensor) -> torch.Tensor:
-        return logits.index_add(-1, torch.tensor([word]), torch.full((*logits.shape[:-1], 1), 9.0))
-
-    found.model.output.register_forward_hook(prefer)
-    return found
+    return biased(translator, [word], 9.0)
 
 
 def test_loops_are_seen_and_searched_again(translator: Translator, texts: list[str]) -> None:
@@ -234,6 +228,6 @@ def test_models_of_different_vocabularies_do_not_vote(
     swapped = cfg.model_copy(update={"languages": languages})
     for name, one in (("a", cfg), ("b", swapped)):
         save_model_dir(tmp_path / name, one, weights, tokenizer_dir, {})
-    assert Translator.load(tmp_path / "a", tmp_path / "a").others
+    assert len(Translator.load(tmp_path / "a", tmp_path / "a").engine.models) == 2
     with pytest.raises(TmtError, match="has other languages or vocabularies than"):
         Translator.load(tmp_path / "a", tmp_path / "b")

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from transformer_mt.model import attention
 from transformer_mt.model.attention import (
-    CrossAttention,
     SelfAttention,
     attend,
     causal_mask,
@@ -166,42 +165,3 @@ def test_multi_head_attention_is_its_heads_side_by_side() -> None:
         torch.testing.assert_close(collected[0][:, h], scores.softmax(-1))
         heads.append(scores.softmax(-1) @ v)
     torch.testing.assert_close(outputs, module.out_proj(torch.cat(heads, dim=-1)))
-
-
-def test_beams_that_share_a_memory_equal_rows_with_a_memory_each() -> None:
-    torch.manual_seed(4)
-    module = CrossAttention(12, 3)
-    memory, queries = torch.randn(2, 7, 12), torch.randn(2 * 4, 1, 12)
-    mask = may_attend(torch.tensor([[False] * 7, [False] * 4 + [True] * 3]))
-    shared_weights: list[Tensor] = []
-    own_weights: list[Tensor] = []
-    shared = module(queries, module.project_memory(memory), mask, shared_weights)
-    own = module(
-        queries,
-        module.project_memory(memory.repeat_interleave(4, dim=0)),
-        mask.repeat_interleave(4, dim=0),
-        own_weights,
-    )
-    torch.testing.assert_close(shared, own)
-    assert shared_weights[0].shape == (8, 3, 1, 7)
-    torch.testing.assert_close(shared_weights[0], own_weights[0])
-
-
-def test_beams_of_several_positions_share_a_memory_too() -> None:
-    torch.manual_seed(5)
-    module = CrossAttention(12, 3)
-    memory, queries = torch.randn(2, 6, 12), torch.randn(2 * 3, 4, 12)
-    mask = may_attend(torch.tensor([[False] * 6, [False] * 5 + [True]]))
-    collected: list[Tensor] = []
-    together = module(queries, module.project_memory(memory), mask, collected)
-    for row in range(6):
-        alone_weights: list[Tensor] = []
-        sentence = slice(row // 3, row // 3 + 1)
-        alone = module(
-            queries[row : row + 1],
-            module.project_memory(memory[sentence]),
-            mask[sentence],
-            alone_weights,
-        )
-        torch.testing.assert_close(together[row : row + 1], alone)
-        torch.testing.assert_close(collected[0][row : row + 1], alone_weights[0])

@@ -245,33 +245,6 @@ def test_only_the_rotation_knows_the_order_of_the_source() -> None:
     assert_same(model.encode(src[:, order])[0], memory[:, order])
 
 
-def test_incremental_decoding_equals_teacher_forcing() -> None:
-    """Each new query and key is turned by the position that the cache tells."""
-    model = make_model()
-    src, tgt_in = random_ids(6, 3, 5), random_ids(40, 40, 40)
-    expected = model(src, tgt_in)
-    state = model.start(*model.encode(src))
-    for step in range(40):
-        hidden = model.decode(tgt_in[:, step : step + 1], state, incremental=True)
-        assert_same(hidden, expected[:, step : step + 1])
-
-
-def test_beams_equal_rows_run_alone() -> None:
-    model = make_model()
-    src = random_ids(6, 4)
-    state = model.start(*model.encode(src), beam=3)
-    prefixes = torch.full((2 * 3, 1), BOS)
-    generator = torch.Generator().manual_seed(3)
-    for _ in range(20):
-        hidden = model.decode(prefixes[:, -1:], state, incremental=True)
-        assert_same(hidden[:, 0], model(src.repeat_interleave(3, dim=0), prefixes)[:, -1])
-        parents = torch.randint(3, (2, 3), generator=generator)
-        rows = (parents + 3 * torch.arange(2)[:, None]).flatten()
-        state.select_beams(parents)
-        tokens = torch.randint(4, VOCAB, (6, 1), generator=generator)
-        prefixes = torch.cat([prefixes[rows], tokens], dim=1)
-
-
 def test_collected_weights() -> None:
     """Three encoder and two decoder layers: one map each, shares that sum to 1."""
     model = make_model()

@@ -231,44 +231,6 @@ def test_without_positions_the_encoder_knows_no_order() -> None:
     assert_same(model(src[:, order], tgt_in), model(src, tgt_in))
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_incremental_decoding_equals_teacher_forcing(norm: str) -> None:
-    model = make_model(norm=norm)
-    src, tgt_in = random_batch([6, 3, 5], [40, 40, 40])
-    expected = model(src, tgt_in)
-    state = model.start(*model.encode(src))
-    for step in range(40):  # the cache has to grow twice
-        assert state.length == step
-        hidden = model.decode(tgt_in[:, step : step + 1], state, incremental=True)
-        assert_same(hidden, expected[:, step : step + 1])
-
-
-def test_beams_equal_rows_run_alone() -> None:
-    """Random reordering within sentences and leaving sentences, as a beam search does it."""
-    model = make_model()
-    beam = 3
-    src, _ = random_batch([6, 3, 5], [1, 1, 1])
-    generator = torch.Generator().manual_seed(3)
-    state = model.start(*model.encode(src), beam)
-    sentences = [0, 1, 2]
-    prefixes = torch.full((len(sentences) * beam, 1), BOS)
-    for step in range(25):
-        hidden = model.decode(prefixes[:, -1:], state, incremental=True)
-        memory_rows = src[sentences].repeat_interleave(beam, dim=0)
-        assert_same(hidden[:, 0], model(memory_rows, prefixes)[:, -1])
-        leaving = {7: 1, 18: 0}.get(step)
-        stay = [i for i in range(len(sentences)) if i != leaving]
-        parents = torch.randint(beam, (len(sentences), beam), generator=generator)
-        state.select_beams(parents)
-        rows = (parents[stay] + beam * torch.tensor(stay)[:, None]).flatten()
-        if leaving is not None:
-            state.select_sentences(torch.tensor(stay))
-            sentences = [sentences[i] for i in stay]
-        tokens = torch.randint(4, VOCAB, (len(rows), 1), generator=generator)
-        prefixes = torch.cat([prefixes[rows], tokens], dim=1)
-    assert len(sentences) == 1
-
-
 def test_long_sentences_take_the_fused_kernel_and_stay_the_same() -> None:
     """Beyond EXPLICIT_MAX_CELLS scores; the collected weights force the explicit path."""
     model = make_model()

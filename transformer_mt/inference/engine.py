@@ -31,6 +31,7 @@ from transformer_mt.inference.search import (
 )
 from transformer_mt.inference.steppers import Ensemble, Stepper
 from transformer_mt.inference.token_rules import TokenRules
+from transformer_mt.model.incremental import IncrementalDecoder
 from transformer_mt.model.transformer import Transformer
 
 BATCH_TOKENS = 8192  # source tokens × beam decoded side by side, padding counted
@@ -74,10 +75,12 @@ class Engine:
 
     def __init__(self, models: Sequence[Transformer], silent_ids: Sequence[int]) -> None:
         """Args:
-        models: in eval mode on one device, with the same two vocabularies.
+        models: in eval mode on one device, with the same two vocabularies. Their weights must
+            not change any more.
         silent_ids: of the target vocabulary, never written.
         """
         self.models = models
+        self._decoders = [IncrementalDecoder(model) for model in models]
         self._silent_ids = silent_ids
 
     @property
@@ -257,7 +260,7 @@ class Engine:
     def stepper(self, batch: Sequence[Request], beam: int) -> StepModel:
         """The source of a batch read by every model."""
         src = pad([[*request.src, EOS_ID] for request in batch], self.device)
-        members = [Stepper(model, src, beam) for model in self.models]
+        members = [Stepper(decoder, src, beam) for decoder in self._decoders]
         return members[0] if len(members) == 1 else Ensemble(members)
 
     def _rules(

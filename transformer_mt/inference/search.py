@@ -206,6 +206,7 @@ class Candidates:
 
 
 BLOCK = 64  # tokens; a block is looked into only if its best token can be among the chosen
+SMALL = 1 << 16  # numbers, which are sorted faster than they are divided
 
 
 def best_continuations(scores: Tensor, log_probs: Tensor, n: int) -> Candidates:
@@ -222,7 +223,7 @@ def best_continuations(scores: Tensor, log_probs: Tensor, n: int) -> Candidates:
     """
     batch, beam, vocab_size = log_probs.shape
     n_blocks = vocab_size // BLOCK
-    if beam * n_blocks <= n:
+    if beam * n_blocks <= n or log_probs.numel() <= SMALL:
         totals = (log_probs + scores[..., None]).flatten(1)
         found, at = totals.topk(min(n, totals.size(1)), dim=1)
         return Candidates(found, at // vocab_size, at % vocab_size)

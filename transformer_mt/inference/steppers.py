@@ -11,27 +11,24 @@ import torch
 from torch import Tensor
 
 from transformer_mt.inference.search import StepModel
-from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.incremental import IncrementalDecoder
 
 
 class Stepper:
     """One Transformer that has read its source, as a `search.StepModel`."""
 
-    def __init__(self, model: Transformer, src: Tensor, beam: int) -> None:
+    def __init__(self, decoder: IncrementalDecoder, src: Tensor, beam: int) -> None:
         """Args: src: (B, S) ids, padded."""
-        self._model = model
-        self._state = model.start(*model.encode(src), beam)
+        self._decoding = decoder.start(src, beam)
 
     def step(self, tokens: Tensor) -> Tensor:
-        hidden = self._model.decode(tokens.view(-1, 1), self._state, incremental=True)
-        logits = self._model.project(hidden.view(*tokens.shape, -1))  # (B, K, V)
-        return logits.log_softmax(dim=-1, dtype=torch.float32)
+        return self._decoding.step(tokens).log_softmax(dim=-1, dtype=torch.float32)
 
     def select_beams(self, parents: Tensor) -> None:
-        self._state.select_beams(parents)
+        self._decoding.select_beams(parents)
 
     def select_sentences(self, sentences: Tensor) -> None:
-        self._state.select_sentences(sentences)
+        self._decoding.select_sentences(sentences)
 
 
 class Ensemble:

@@ -8,6 +8,7 @@ Shapes: `B` sentences still searched · `K` beam · `V` vocabulary · `t` tokens
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -55,11 +56,15 @@ class TokenRules:
         for sequence in self.banned:
             *start, last = sequence
             log_probs[..., last].masked_fill_(_ends_with(history, start), FORBIDDEN)
-        log_probs[..., list(self.never)] = FORBIDDEN
+        log_probs.index_fill_(2, self._never.to(log_probs.device), FORBIDDEN)
         log_probs[..., self.eos_id] = eos if history.size(2) >= self.min_length else FORBIDDEN
         for row, token, values in forced:
             log_probs[row] = FORBIDDEN
             log_probs[row, :, token] = values
+
+    @cached_property
+    def _never(self) -> Tensor:
+        return torch.tensor(self.never, dtype=torch.int64)
 
     def _forced(
         self, log_probs: Tensor, step: int, sentences: Sequence[int]

@@ -64,9 +64,9 @@ class Translator:
             others: models with the same vocabularies, whose probabilities count as much.
             engine: what searches; None: tmt's own.
         """
-        self.model, self.others = model, others
-        self._engine = engine
+        self.model = model
         self.src_tokenizer, self.tgt_tokenizer = tokenizers
+        self.engine = engine or Engine([model, *others], self.tgt_tokenizer.silent_ids)
         self.cfg = cfg
         codes, script = (cfg.languages.src, cfg.languages.tgt), cfg.data.clean.chinese_script
         self._normalise = {code: Normaliser(code, script) for code in codes}
@@ -95,10 +95,6 @@ class Translator:
     @property
     def device(self) -> torch.device:
         return self.model.output.weight.device
-
-    @property
-    def engine(self) -> SearchEngine:
-        return self._engine or Engine([self.model, *self.others], self.tgt_tokenizer.silent_ids)
 
     def translate(
         self,

@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.model.decoder_state import KeyValueCache
 from transformer_mt.model.modern import RotaryPositions
 
 # Below this many score cells per head, two batched products beat the fused kernel on a CPU
@@ -89,28 +88,23 @@ class SelfAttention(nn.Module):
         self,
         x: Tensor,
         attn_mask: Tensor | None,
-        cache: KeyValueCache | None = None,
+        *,
         weights: list[Tensor] | None = None,
     ) -> Tensor:
         """Args:
-            x: (B, T, D); with a cache (B·K, 1, D): K consecutive rows for each sentence.
-            attn_mask: see `attend`; with a cache broadcastable to (B, H, K, length·K).
-            cache: earlier positions of a decoder, extended by that of `x`.
+            x: (B, T, D).
+            attn_mask: see `attend`.
             weights: if given, the (B, H, T, S) attention weights are appended to it.
         Returns:
             (B, T, D).
         """
         q, k, v = (split_heads(y, self.heads) for y in self.qkv_proj(x).chunk(3, dim=-1))
         if self.rotary is not None:
-            start = 0 if cache is None else cache.length
-            q, k = self.rotary(q, start), self.rotary(k, start)
-        if cache is not None:
-            q, k, v = (_beams_as_queries(y, cache.beam) for y in (q, k, v))
-            k, v = cache.append(k, v)
+            q, k = self.rotary(q), self.rotary(k)
         outputs, head_weights = attend(q, k, v, attn_mask, return_weights=weights is not None)
         if weights is not None and head_weights is not None:
             weights.append(head_weights)
-        return self.out_proj(merge_heads(outputs).view(x.shape))
+        return self.out_proj(merge_heads(outputs))
 
 
 class CrossAttention(nn.Module):
@@ -140,35 +134,19 @@ class CrossAttention(nn.Module):
         weights: list[Tensor] | None = None,
     ) -> Tensor:
         """Args:
-            x: (B·K, T, D): K consecutive rows for each of the B sentences (K = 1 in training).
+            x: (B, T, D).
             keys_values: from `project_memory`, (B, H, S, Dh) each.
-            attn_mask: broadcastable to (B, H, K·T, S), True = may attend.
-            weights: if given, the (B·K, H, T, S) attention weights are appended to it.
+            attn_mask: broadcastable to (B, H, T, S), True = may attend.
+            weights: if given, the (B, H, T, S) attention weights are appended to it.
         Returns:
-            (B·K, T, D).
+            (B, T, D).
         """
         k, v = keys_values
-        n_rows, length, _ = x.shape
-        # The beams of a sentence are more queries over the same keys: no copy of the memory.
-        q = self.q_proj(x).view(k.size(0), -1, x.size(-1))  # (B, K·T, D)
-        outputs, head_weights = attend(
-            split_heads(q, self.heads), k, v, attn_mask, return_weights=weights is not None
-        )
+        q = split_heads(self.q_proj(x), self.heads)
+        outputs, head_weights = attend(q, k, v, attn_mask, return_weights=weights is not None)
         if weights is not None and head_weights is not None:
-            weights.append(_split_beams(head_weights, n_rows, length))
-        return self.out_proj(merge_heads(outputs).view(n_rows, length, -1))
-
-
-def _split_beams(weights: Tensor, n_rows: int, length: int) -> Tensor:
-    """(B, H, K·T, S) → (B·K, H, T, S)."""
-    batch, heads, _, source_length = weights.shape
-    weights = weights.view(batch, heads, -1, length, source_length).transpose(1, 2)
-    return weights.reshape(n_rows, heads, length, source_length)
-
-
-def _beams_as_queries(x: Tensor, beam: int) -> Tensor:
-    """(B·K, H, 1, Dh) → (B, H, K, Dh)."""
-    return x.squeeze(2).unflatten(0, (-1, beam)).transpose(1, 2)
+            weights.append(head_weights)
+        return self.out_proj(merge_heads(outputs))
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

@@ -18,7 +18,6 @@ from transformer_mt.model.attention import (
     causal_mask,
     may_attend,
 )
-from transformer_mt.model.decoder_state import DecoderState, KeyValueCache
 from transformer_mt.model.dropout import Dropout
 from transformer_mt.model.modern import RotaryPositions, SwiGLU
 
@@ -144,13 +143,12 @@ class DecoderLayer(nn.Module):
         self_mask: Tensor | None,
         memory_keys_values: tuple[Tensor, Tensor],
         memory_mask: Tensor,
-        cache: KeyValueCache | None,
         self_weights: list[Tensor] | None,
         cross_weights: list[Tensor] | None,
     ) -> Tensor:
-        """(N, T, D) → (N, T, D); see `DecoderState` and `Transformer.decode` for the arguments."""
+        """(B, T, D) → (B, T, D); see `Transformer.decode` for the arguments."""
         normed = self.self_attn_residual.before(x)
-        attended = self.self_attn(normed, self_mask, cache, self_weights)
+        attended = self.self_attn(normed, self_mask, weights=self_weights)
         x = self.self_attn_residual.after(x, attended)
         normed = self.encoder_attn_residual.before(x)
         attended = self.encoder_attn(normed, memory_keys_values, memory_mask, cross_weights)
@@ -235,17 +233,7 @@ class Transformer(nn.Module):
             x = layer(x, mask, None if weights is None else weights.encoder)
         return self.encoder_norm(x), mask
 
-    def start(self, memory: Tensor, memory_mask: Tensor, beam: int = 1) -> DecoderState:
-        """Begin incremental decoding: project the memory once for every decoder layer.
-
-        Args:
-            beam: rows per sentence.
-        """
-        # Laid out by heads, or each product of each step would copy them so.
-        keys_values = [(k.contiguous(), v.contiguous()) for k, v in self._project(memory)]
-        return DecoderState(keys_values, memory_mask, beam)
-
-    def _project(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def project_memory(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
         """(B, S, D) → keys and values, (B, H, S, Dh) each, for every decoder layer."""
         keys_values = []
         for layer in self.decoder_layers:
@@ -256,34 +244,28 @@ class Transformer(nn.Module):
     def decode(
         self,
         tgt_in: Tensor,
-        state: DecoderState,
-        *,
-        incremental: bool,
+        memory: Tensor,
+        memory_mask: Tensor,
         weights: AttentionWeights | None = None,
     ) -> Tensor:
         """Hidden states that predict the token after each of `tgt_in`.
 
         Args:
-            tgt_in: (N, T) int64. In teacher forcing whole rows that start with BOS;
-                incremental: the newest position only, T = 1, the K beams of a sentence in a row,
-                and `state` is extended by it.
-                Padding needs no mask here: it stands to the right of every real position.
+            tgt_in: (B, T) int64, whole rows that start with BOS. Padding needs no mask here: it
+                stands to the right of every real position.
+            memory, memory_mask: from `encode`.
         Returns:
-            (N, T, D); `project` turns them into logits.
+            (B, T, D); `project` turns them into logits.
         """
-        start = state.length if incremental else 0
-        x = self.decoder_embedding(tgt_in, start)
-        if incremental:
-            self_mask = state.next_mask()
-        else:
-            self_mask = causal_mask(tgt_in.size(1), tgt_in.device)
-        for i, layer in enumerate(self.decoder_layers):
+        x = self.decoder_embedding(tgt_in)
+        self_mask = causal_mask(tgt_in.size(1), tgt_in.device)
+        keys_values = self.project_memory(memory)
+        for layer, layer_keys_values in zip(self.decoder_layers, keys_values, strict=True):
             x = layer(
                 x,
                 self_mask,
-                state.memory_keys_values[i],
-                state.memory_mask,
-                state.caches[i] if incremental else None,
+                layer_keys_values,
+                memory_mask,
                 None if weights is None else weights.decoder,
                 None if weights is None else weights.cross,
             )
@@ -303,9 +285,7 @@ class Transformer(nn.Module):
         Returns:
             Hidden states (B, T, D) before the output layer, so that the loss can take it in parts.
         """
-        memory, memory_mask = self.encode(src, weights)
-        state = DecoderState(self._project(memory), memory_mask)
-        return self.decode(tgt_in, state, incremental=False, weights=weights)
+        return self.decode(tgt_in, *self.encode(src, weights), weights)
 
 
 # What `architecture` decides, all of it: the paper's parts, or those of `modern.py`.

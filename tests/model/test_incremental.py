@@ -1,0 +1,124 @@
+"""Decoding step by step against teacher forcing, for every architecture and way to multiply."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from transformer_mt.config import ModelConfig
+from transformer_mt.model import incremental
+from transformer_mt.model.incremental import IncrementalDecoder
+from transformer_mt.model.transformer import Transformer
+
+PAD, BOS, VOCAB = 0, 2, 30
+KINDS = [
+    {"architecture": "paper", "norm": "post"},
+    {"architecture": "paper", "norm": "pre"},
+    {"architecture": "modern", "norm": "pre"},
+]
+
+pytestmark = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(kind.values()))
+
+
+@pytest.fixture(params=["plain", "reordered"])
+def matrices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Matrices as torch keeps them, and all of them in the order of the product library."""
+    if request.param == "reordered":
+        if not torch.backends.mkldnn.is_available():
+            pytest.skip("this build of torch has no oneDNN")
+        monkeypatch.setattr(incremental, "REORDER_MIN_ELEMENTS", 1)
+    return str(request.param)
+
+
+def make_model(kind: dict[str, str]) -> Transformer:
+    """A small model in eval mode; every parameter is random, also biases and norms."""
+    settings: dict[str, Any] = {
+        "d_model": 16, "heads": 4, "ffn": 24, "encoder_layers": 2, "decoder_layers": 3,
+        "dropout": 0.0, "tie_embeddings": "none", **kind,
+    }  # fmt: skip
+    torch.manual_seed(1)
+    model = Transformer(ModelConfig.model_validate(settings), VOCAB, VOCAB, pad_id=PAD)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def random_ids(*lengths: int) -> Tensor:
+    """(B, longest) ids that start with BOS, padded."""
+    generator = torch.Generator().manual_seed(sum(lengths))
+    ids = torch.randint(4, VOCAB, (len(lengths), max(lengths)), generator=generator)
+    ids[:, 0] = BOS
+    for row, length in enumerate(lengths):
+        ids[row, length:] = PAD
+    return ids
+
+
+def assert_same(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [(6, 3, 5), (4, 4, 4)], ids=["padded", "equal"])
+@torch.inference_mode()
+def test_a_step_equals_the_position_of_teacher_forcing(
+    kind: dict[str, str], lengths: tuple[int, ...], matrices: str
+) -> None:
+    model = make_model(kind)
+    src, tgt_in = random_ids(*lengths), random_ids(40, 40, 40)
+    expected = model.project(model(src, tgt_in))
+    decoding = IncrementalDecoder(model).start(src)
+    for step in range(40):  # the buffers have to grow twice
+        assert decoding.length == step
+        assert_same(decoding.step(tgt_in[:, step : step + 1]), expected[:, step : step + 1])
+
+
+@torch.inference_mode()
+def test_beams_equal_rows_run_alone(kind: dict[str, str], matrices: str) -> None:
+    """Random reordering within sentences and leaving sentences, as a beam search does it."""
+    model = make_model(kind)
+    beam = 3
+    src = random_ids(6, 3, 5)
+    generator = torch.Generator().manual_seed(3)
+    decoding = IncrementalDecoder(model).start(src, beam)
+    sentences = [0, 1, 2]
+    prefixes = torch.full((len(sentences), beam, 1), BOS)
+    for step in range(25):
+        logits = decoding.step(prefixes[:, :, -1])
+        memory_rows = src[sentences].repeat_interleave(beam, dim=0)
+        expected = model.project(model(memory_rows, prefixes.flatten(0, 1))[:, -1])
+        assert_same(logits.flatten(0, 1), expected)
+        parents = torch.randint(beam, (len(sentences), beam), generator=generator)
+        decoding.select_beams(parents)
+        prefixes = prefixes.gather(1, parents[:, :, None].expand_as(prefixes))
+        if (leaving := {7: 1, 18: 0}.get(step)) is not None:
+            stay = torch.tensor([i for i in range(len(sentences)) if i != leaving])
+            decoding.select_sentences(stay)
+            sentences, prefixes = [sentences[i] for i in stay], prefixes[stay]
+        tokens = torch.randint(4, VOCAB, (*prefixes.shape[:2], 1), generator=generator)
+        prefixes = torch.cat([prefixes, tokens], dim=2)
+    assert len(sentences) == 1
+
+
+@torch.inference_mode()
+def test_a_new_order_of_beams_moves_no_keys(kind: dict[str, str]) -> None:
+    """What `Decoding` promises: only the mask changes."""
+    decoding = IncrementalDecoder(make_model(kind)).start(random_ids(6, 3), beam=3)
+    decoding.step(torch.full((2, 3), BOS))
+    cache = decoding._cache
+    before = cache.clone()
+    decoding.select_beams(torch.tensor([[2, 2, 0], [1, 0, 0]]))
+    assert decoding._cache is cache and cache.equal(before)
+
+
+@torch.inference_mode()
+def test_bf16_stays_near_fp32(kind: dict[str, str]) -> None:
+    src, tgt_in = random_ids(6, 3), random_ids(9, 9)
+    exact = IncrementalDecoder(make_model(kind)).start(src)
+    rounded = IncrementalDecoder(make_model(kind).to(torch.bfloat16)).start(src)
+    for step in range(9):
+        tokens = tgt_in[:, step : step + 1]
+        expected, found = exact.step(tokens), rounded.step(tokens)
+        assert found.dtype == torch.bfloat16
+        assert (found.float() - expected).abs().max() < 0.05 * expected.abs().max()

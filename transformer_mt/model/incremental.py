@@ -1,0 +1,232 @@
+"""One position after the other: the decoder as search runs it.
+
+Comes in: the newest token of every beam. Goes out: logits of the next. The layers are those of
+`Transformer.decode`, with its parameters; the keys and values of earlier positions are kept. A step
+is a few hundred operations on few numbers each, so what it costs is mostly how many they are: one
+for all of Q, K and V, one for attention, none for what dropout and modules do in training.
+
+Shapes: see `attention.py`; `L` decoder layers · `P` target positions so far.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_mt.model.modern import SwiGLU
+from transformer_mt.model.transformer import DecoderLayer, FeedForward, Transformer
+
+# On a CPU, few rows times a large matrix is mostly reading the matrix, for which the library that
+# multiplies wants it in another order than torch keeps it (docs/decoding.md has the measurement).
+REORDER_MIN_ELEMENTS = 1 << 18
+REORDER_MAX_ROWS = 64
+
+Function = Callable[[Tensor], Tensor]
+
+
+class IncrementalDecoder:
+    """A model made ready to decode step by step; its weights must not change any more."""
+
+    def __init__(self, model: Transformer) -> None:
+        """Args: model: in eval mode."""
+        self.model = model
+        self.layers = [_Layer(layer) for layer in model.decoder_layers]  # type: ignore[arg-type]
+        self.norm = _norm(model.decoder_norm)
+        self.output = _Linear(model.output)
+
+    def start(self, src: Tensor, beam: int = 1) -> "Decoding":
+        """Read the source.
+
+        Args:
+            src: (B, S) int64 ids, padded.
+        """
+        memory, memory_mask = self.model.encode(src)
+        return Decoding(self, self.model.project_memory(memory), memory_mask, beam)
+
+
+class Decoding:
+    """B sentences with K beams each, decoded side by side.
+
+    A position holds the K beams of a sentence side by side, so that the beams are more queries over
+    the same keys, as in cross-attention. A new order of the beams moves no keys and values: which
+    of them a beam descends from is for the mask to say.
+    """
+
+    def __init__(
+        self,
+        decoder: IncrementalDecoder,
+        memory_keys_values: list[tuple[Tensor, Tensor]],
+        memory_mask: Tensor,
+        beam: int,
+    ) -> None:
+        """
+        Args:
+            memory_keys_values: per layer, (B, H, S, Dh) each.
+            memory_mask: (B, 1, 1, S), True = may attend.
+        """
+        self.length = 0  # target positions decoded so far
+        self._decoder = decoder
+        self._beam = beam
+        # Keys and values of layer i are entries 2i and 2i + 1.
+        self._memory = torch.stack([x for pair in memory_keys_values for x in pair])
+        self._memory_mask = None if memory_mask.all() else _added(memory_mask, self._memory.dtype)
+        n, batch, heads, _, head_width = self._memory.shape
+        self._cache = self._memory.new_empty(n, batch, heads, 16 * beam, head_width)
+        # What is added to the scores: 0 where a key was written by the beam's own prefix, else −∞.
+        self._mask = self._memory.new_empty(batch, beam, 0)  # (B, K, P·K)
+        eye = torch.eye(beam, dtype=torch.bool, device=memory_mask.device)
+        self._own = _added(eye, self._memory.dtype).expand(batch, beam, beam)
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Go on by one position. (B, K) int64 newest tokens → (B, K, V) logits of the next."""
+        decoder, memory = self._decoder, self._memory.unbind()
+        x = decoder.model.decoder_embedding(tokens.view(-1, 1), self.length).squeeze(1)  # (N, D)
+        newest, cached, mask = self._begin_position()
+        for i, layer in enumerate(decoder.layers):
+            k, v = 2 * i, 2 * i + 1
+            target = _Seen(cached[k], cached[v], mask)
+            source = _Seen(memory[k], memory[v], self._memory_mask)
+            x = layer(x, self.length, newest[k : v + 1], target, source)
+        self.length += 1
+        return decoder.output(decoder.norm(x)).view(*tokens.shape, -1)
+
+    def select_beams(self, parents: Tensor) -> None:
+        """Let beam k continue the former beam `parents[:, k]`. Args: parents: (B, K) int64."""
+        self._mask = self._mask.gather(1, parents[:, :, None].expand_as(self._mask))
+
+    def select_sentences(self, sentences: Tensor) -> None:
+        """Keep these of the B sentences. Args: sentences: (B',) int64."""
+        self._memory, self._cache = self._memory[:, sentences], self._cache[:, sentences]
+        self._mask, self._own = self._mask[sentences], self._own[sentences]
+        if self._memory_mask is not None:
+            self._memory_mask = self._memory_mask[sentences]
+
+    def _begin_position(self) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
+        """Room for one more position.
+
+        Returns:
+            Where its keys and values are to be written, (2L, B, H, K, Dh); those of all positions,
+            this one included, 2L times (B, H, P·K, Dh); the mask, (B, 1, K, P·K), or None.
+        """
+        start, end = self.length * self._beam, (self.length + 1) * self._beam
+        if end > self._cache.size(3):  # by doubling, so that most steps copy nothing
+            self._cache = torch.cat([self._cache, torch.empty_like(self._cache)], dim=3)
+        newest, cached = self._cache[:, :, :, start:end], self._cache[:, :, :, :end].unbind()
+        if self._beam == 1:
+            return newest, cached, None
+        self._mask = torch.cat([self._mask, self._own], dim=2)
+        return newest, cached, self._mask[:, None]
+
+
+class _Seen(NamedTuple):
+    """What is attended to."""
+
+    keys: Tensor  # (B, H, any, Dh)
+    values: Tensor
+    mask: Tensor | None  # added to the scores, broadcastable to (B, H, K, any)
+
+
+class _Layer:
+    """The parameters of one `DecoderLayer`, for rows (N, D): N = B·K newest positions."""
+
+    def __init__(self, layer: DecoderLayer) -> None:
+        self._pre = layer.ffn_residual.pre
+        self._norms = [
+            _norm(residual.layer_norm)
+            for residual in (
+                layer.self_attn_residual, layer.encoder_attn_residual, layer.ffn_residual
+            )
+        ]  # fmt: skip
+        self._heads = layer.self_attn.heads
+        self._rotary = layer.self_attn.rotary
+        self._qkv = _Linear(layer.self_attn.qkv_proj)
+        self._self_out = _Linear(layer.self_attn.out_proj)
+        self._q = _Linear(layer.encoder_attn.q_proj)
+        self._cross_out = _Linear(layer.encoder_attn.out_proj)
+        self._ffn = _feed_forward(layer.ffn)
+
+    def __call__(
+        self, x: Tensor, position: int, newest: Tensor, target: _Seen, source: _Seen
+    ) -> Tensor:
+        """(N, D) → (N, D). Args: newest: see `Decoding._begin_position`; it is written."""
+        sublayers: tuple[Function, ...] = (
+            lambda y: self._attend_to_target(y, position, newest, target),
+            lambda y: self._attend_to_source(y, source),
+            self._ffn,
+        )
+        for norm, sublayer in zip(self._norms, sublayers, strict=True):
+            x = x + sublayer(norm(x)) if self._pre else norm(x + sublayer(x))
+        return x
+
+    def _attend_to_target(self, x: Tensor, position: int, newest: Tensor, target: _Seen) -> Tensor:
+        batch, heads, _, head_width = target.keys.shape
+        qkv = self._qkv(x).view(batch, -1, 3, heads, head_width).permute(2, 0, 3, 1, 4)
+        q, kv = qkv[0], qkv[1:]  # (B, H, K, Dh), (2, B, H, K, Dh)
+        if self._rotary is not None:
+            q, k = self._rotary(qkv[:2].unsqueeze(-2), position).squeeze(-2).unbind()
+            newest[0], newest[1] = k, qkv[2]
+        else:
+            newest.copy_(kv)
+        return self._self_out(_attend(q, target))
+
+    def _attend_to_source(self, x: Tensor, source: _Seen) -> Tensor:
+        batch, heads, _, head_width = source.keys.shape
+        q = self._q(x).view(batch, -1, heads, head_width).transpose(1, 2)  # (B, H, K, Dh)
+        return self._cross_out(_attend(q, source))
+
+
+def _attend(q: Tensor, seen: _Seen) -> Tensor:
+    """(B, H, K, Dh) → (N, D), in one operation; `attention.attend` says what it does."""
+    outputs = F.scaled_dot_product_attention(q, seen.keys, seen.values, attn_mask=seen.mask)
+    return outputs.transpose(1, 2).reshape(-1, q.size(1) * q.size(3))
+
+
+def _added(may_attend: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask, True = may attend, as what is added to scores."""
+    return torch.zeros(may_attend.shape, dtype=dtype, device=may_attend.device).masked_fill_(
+        ~may_attend, -math.inf
+    )
+
+
+class _Linear:
+    """A linear layer that keeps its matrix reordered for few rows as well, where that is faster."""
+
+    def __init__(self, module: nn.Linear) -> None:
+        self._weight, self._bias = module.weight, module.bias
+        self._reordered: Tensor | None = None
+        self._may_reorder = (
+            self._weight.device.type == "cpu"
+            and self._weight.numel() >= REORDER_MIN_ELEMENTS
+            and torch.backends.mkldnn.is_available()
+        )
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(N, in) → (N, out)."""
+        if not self._may_reorder or x.size(0) > REORDER_MAX_ROWS:
+            return F.linear(x, self._weight, self._bias)
+        if self._reordered is None:
+            self._reordered = torch.ops.mkldnn._reorder_linear_weight(self._weight, x.size(0))
+        return torch.ops.mkldnn._linear_pointwise(x, self._reordered, self._bias, "none", [], "")
+
+
+def _norm(module: nn.Module) -> Function:
+    """Without what calling a module costs."""
+    if isinstance(module, nn.LayerNorm):
+        shape, weight, bias = module.normalized_shape, module.weight, module.bias
+        return lambda x: F.layer_norm(x, shape, weight, bias, module.eps)
+    if isinstance(module, nn.RMSNorm):
+        shape, weight = module.normalized_shape, module.weight
+        return lambda x: F.rms_norm(x, shape, weight, module.eps)
+    return lambda x: x
+
+
+def _feed_forward(module: nn.Module) -> Function:
+    if isinstance(module, SwiGLU):
+        gate, up, down = map(_Linear, (module.gate_proj, module.up_proj, module.down_proj))
+        return lambda x: down(F.silu(gate(x)) * up(x))
+    assert isinstance(module, FeedForward)
+    first, second = _Linear(module.fc1), _Linear(module.fc2)
+    return lambda x: second(first(x).relu_())
