@@ -44,7 +44,7 @@ def search(model: ToyModel, required: list[list[list[int]]], beam: int) -> list[
 @pytest.mark.parametrize("phrases", PHRASES, ids=str)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_wide_beam_finds_the_best_that_contains_all(phrases: list[list[int]], seed: int) -> None:
-    model = ToyModel(1, 3**LIMIT, seed)
+    model = ToyModel(1, seed)
     ((found,),) = search(model, [phrases], 3**LIMIT)
     expected = next(
         h
@@ -58,7 +58,7 @@ def test_a_wide_beam_finds_the_best_that_contains_all(phrases: list[list[int]], 
 @pytest.mark.parametrize("beam", [1, 2, 4, 8])
 def test_every_phrase_is_there_however_narrow_the_beam(beam: int) -> None:
     required = [*PHRASES, [[3]], [[2, 3, 3]]]
-    found = search(ToyModel(len(required), beam), required, beam)
+    found = search(ToyModel(len(required)), required, beam)
     for (best,), phrases in zip(found, required, strict=True):
         if beam > sum(map(len, phrases)):
             assert best.complete
@@ -85,20 +85,20 @@ def test_what_ends_well_is_kept_though_others_are_more_probable() -> None:
 
 
 def test_without_phrases_it_is_beam_search() -> None:
-    found = search(ToyModel(5, 3), [[]] * 5, 3)
-    plain = beam_search(ToyModel(5, 3), [LIMIT] * 5, NO_RULES, beam=3, bos_id=BOS, penalty=PENALTY)
+    found = search(ToyModel(5), [[]] * 5, 3)
+    plain = beam_search(ToyModel(5), [LIMIT] * 5, NO_RULES, beam=3, bos_id=BOS, penalty=PENALTY)
     assert sum(a[0].ids == b[0].ids for a, b in zip(found, plain, strict=True)) >= 4
 
 
 def test_what_does_not_fit_is_said_to_be_cut() -> None:
-    ((found,),) = search(ToyModel(1, 12), [[[2] * (LIMIT + 3)]], 12)
+    ((found,),) = search(ToyModel(1), [[[2] * (LIMIT + 3)]], 12)
     assert found.ids == [2] * LIMIT and not found.complete
 
 
 def test_sentences_do_not_influence_each_other() -> None:
-    together = search(ToyModel(4, 5), PHRASES[:4], 5)
+    together = search(ToyModel(4), PHRASES[:4], 5)
     for sentence in range(4):
-        alone = ToyModel(1, 5)
+        alone = ToyModel(1)
         alone.sentences = [sentence]
         ((best,),) = search(alone, [PHRASES[sentence]], 5)
         assert best.ids == together[sentence][0].ids

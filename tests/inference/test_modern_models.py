@@ -92,7 +92,7 @@ def test_a_beams_scores_are_those_of_one_teacher_forced_pass(
     model = translator.model
     sources = [[5, 9, 30, 3], [7, 3], [8, 6, 11, 20, 40, 3]]
     search = beam_search(
-        Stepper(IncrementalDecoder(model), translator.pad(sources), beam),
+        Stepper(IncrementalDecoder(model), translator.pad(sources)),
         [24, 3, 11],
         TokenRules(eos_id=EOS_ID),
         beam=beam,

@@ -39,7 +39,7 @@ def test_draws_follow_the_distribution() -> None:
 def translate(sampling: Sampling) -> list[list[int]]:
     rules = TokenRules(eos_id=EOS)
     found = step_by_step_search(
-        ToyModel(20, 1), [8] * 20, rules, bos_id=BOS, penalty=LengthPenalty(),
+        ToyModel(20), [8] * 20, rules, bos_id=BOS, penalty=LengthPenalty(),
         choose=Sampler(sampling, CPU),
     )  # fmt: skip
     return [hypothesis.ids for hypothesis in found]
@@ -52,13 +52,13 @@ def test_a_seed_repeats_its_draws_and_another_does_not() -> None:
 
 def test_one_candidate_is_greedy_search() -> None:
     greedy = step_by_step_search(
-        ToyModel(20, 1), [8] * 20, TokenRules(eos_id=EOS), bos_id=BOS, penalty=LengthPenalty()
+        ToyModel(20), [8] * 20, TokenRules(eos_id=EOS), bos_id=BOS, penalty=LengthPenalty()
     )
     assert translate(Sampling(top_k=1)) == [hypothesis.ids for hypothesis in greedy]
 
 
 def test_log_probabilities_are_those_of_the_model_at_any_temperature() -> None:
-    model = ToyModel(1, 1)
+    model = ToyModel(1)
     (found,) = step_by_step_search(
         model, [8], TokenRules(eos_id=EOS), bos_id=BOS, penalty=LengthPenalty(),
         choose=Sampler(Sampling(temperature=3.0), CPU),

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from toy_model import BOS, EOS, ToyModel, every_hypothesis
 
+from transformer_mt.inference import search as search_module
 from transformer_mt.inference.search import (
     Hypothesis,
     LengthPenalty,
@@ -49,7 +50,7 @@ PENALTIES = [
 def test_a_wide_beam_finds_what_exhaustive_search_finds(penalty: LengthPenalty, seed: int) -> None:
     limits = [4, 2, 5, 1, 3]
     beam = 2 * 3**4  # wider than the number of live prefixes: nothing is ever pruned
-    model = ToyModel(len(limits), beam, seed)
+    model = ToyModel(len(limits), seed)
     found = search(model, limits, beam, penalty=penalty, n_best=5)
     for sentence, limit in enumerate(limits):
         expected = every_hypothesis(model, sentence, limit, penalty)[:5]
@@ -62,8 +63,8 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(penalty: LengthPenalty, 
 @pytest.mark.parametrize("seed", range(6))
 def test_beam_one_is_greedy(seed: int) -> None:
     limits = [7, 3, 9, 1, 5, 12, 4, 8]
-    greedy = greedy_search(ToyModel(8, 1, seed), limits)
-    beams = search(ToyModel(8, 1, seed), limits, 1)
+    greedy = greedy_search(ToyModel(8, seed), limits)
+    beams = search(ToyModel(8, seed), limits, 1)
     assert len({len(h.ids) for h in greedy}) > 1, "the sentences must differ for this to tell much"
     for one, (other,) in zip(greedy, beams, strict=True):
         assert one.ids == other.ids
@@ -72,9 +73,9 @@ def test_beam_one_is_greedy(seed: int) -> None:
 
 def test_sentences_do_not_influence_each_other() -> None:
     limits = [6, 6, 6, 6]
-    together = search(ToyModel(4, 3), limits, 3, penalty=LengthPenalty("gnmt", 0.6))
+    together = search(ToyModel(4), limits, 3, penalty=LengthPenalty("gnmt", 0.6))
     for sentence in range(4):
-        alone = ToyModel(1, 3)
+        alone = ToyModel(1)
         alone.sentences = [sentence]
         (hypotheses,) = search(alone, [6], 3, penalty=LengthPenalty("gnmt", 0.6))
         assert hypotheses[0].ids == together[sentence][0].ids
@@ -83,7 +84,7 @@ def test_sentences_do_not_influence_each_other() -> None:
 def test_a_wider_beam_never_scores_worse_without_pruning_luck() -> None:
     """The best hypothesis of a beam is at most as probable as the true best one."""
     for seed in range(5):
-        model = ToyModel(3, 2, seed)
+        model = ToyModel(3, seed)
         found = search(model, [5, 5, 5], 2)
         for sentence in range(3):
             best = every_hypothesis(model, sentence, 5, NO_PENALTY)[0]
@@ -118,13 +119,17 @@ def test_paper_length_penalty() -> None:
 
 
 def test_average_penalty_of_one_is_the_mean_log_probability() -> None:
-    ((best,),) = search(ToyModel(1, 3), [6], 3, penalty=LengthPenalty("average", 1.0))
+    ((best,),) = search(ToyModel(1), [6], 3, penalty=LengthPenalty("average", 1.0))
     assert best.score == pytest.approx(best.log_prob / (len(best.ids) + best.complete))
 
 
 @pytest.mark.parametrize("vocab_size", [4, 63, 64, 65, 200, 1000])
 @pytest.mark.parametrize("beam", [1, 2, 5])
-def test_best_continuations_are_those_of_a_full_sort(vocab_size: int, beam: int) -> None:
+@pytest.mark.parametrize("small", [0, search_module.SMALL], ids=["in blocks", "at once"])
+def test_best_continuations_are_those_of_a_full_sort(
+    monkeypatch: pytest.MonkeyPatch, vocab_size: int, beam: int, small: int
+) -> None:
+    monkeypatch.setattr(search_module, "SMALL", small)
     generator = torch.Generator().manual_seed(vocab_size + beam)
     log_probs = torch.randn(3, beam, vocab_size, generator=generator)
     log_probs[0, 0, 1:] = -math.inf  # rules leave only few
@@ -142,4 +147,4 @@ def test_best_continuations_are_those_of_a_full_sort(vocab_size: int, beam: int)
 
 def test_n_best_beyond_the_beam_is_refused() -> None:
     with pytest.raises(ValueError, match="n_best 3 must be between 1 and the beam, 2"):
-        search(ToyModel(1, 2), [3], 2, n_best=3)
+        search(ToyModel(1), [3], 2, n_best=3)

@@ -55,7 +55,7 @@ RULES = [
 def test_search_finds_the_best_that_a_rule_allows(
     settings: dict, allowed: Callable[[Hypothesis], bool], seed: int
 ) -> None:
-    model = ToyModel(1, WIDE, seed)
+    model = ToyModel(1, seed)
     rules = TokenRules(eos_id=EOS, **settings)
     (found,) = beam_search(model, [LIMIT], rules, beam=WIDE, bos_id=BOS, penalty=PENALTY, n_best=4)
     expected = [h for h in every_hypothesis(model, 0, LIMIT, PENALTY) if allowed(h)][:4]
@@ -66,7 +66,7 @@ def test_search_finds_the_best_that_a_rule_allows(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_repetition_penalty_makes_written_tokens_less_probable(seed: int) -> None:
-    model = ToyModel(1, WIDE, seed)
+    model = ToyModel(1, seed)
     rules = TokenRules(eos_id=EOS, repetition_penalty=1.7)
     (found,) = beam_search(
         model, [LIMIT], rules, beam=WIDE, bos_id=BOS, penalty=LengthPenalty(), n_best=3
@@ -89,9 +89,7 @@ def test_each_sentence_keeps_its_own_prefix_when_others_leave() -> None:
     prefixes = [[2, 2, 2, 2], [3], [], [3, 3, 2]]
     rules = TokenRules(eos_id=EOS, prefixes=prefixes)
     for beam in (1, 3):
-        found = beam_search(
-            ToyModel(4, beam), [9] * 4, rules, beam=beam, bos_id=BOS, penalty=PENALTY
-        )
+        found = beam_search(ToyModel(4), [9] * 4, rules, beam=beam, bos_id=BOS, penalty=PENALTY)
         for (best,), prefix in zip(found, prefixes, strict=True):
             assert best.ids[: len(prefix)] == prefix
 
@@ -99,8 +97,8 @@ def test_each_sentence_keeps_its_own_prefix_when_others_leave() -> None:
 @pytest.mark.parametrize("settings", [settings for settings, _ in RULES], ids=str)
 def test_rules_hold_in_greedy_search_too(settings: dict) -> None:
     rules = TokenRules(eos_id=EOS, **settings)
-    (greedy,) = step_by_step_search(ToyModel(1, 1, 5), [LIMIT], rules, bos_id=BOS, penalty=PENALTY)
-    ((beam,),) = beam_search(ToyModel(1, 1, 5), [LIMIT], rules, beam=1, bos_id=BOS, penalty=PENALTY)
+    (greedy,) = step_by_step_search(ToyModel(1, 5), [LIMIT], rules, bos_id=BOS, penalty=PENALTY)
+    ((beam,),) = beam_search(ToyModel(1, 5), [LIMIT], rules, beam=1, bos_id=BOS, penalty=PENALTY)
     assert (greedy.ids, greedy.complete) == (beam.ids, beam.complete)
     assert greedy.score == pytest.approx(beam.score, abs=1e-5)
 
@@ -108,7 +106,7 @@ def test_rules_hold_in_greedy_search_too(settings: dict) -> None:
 def test_a_rule_that_forbids_everything_leaves_the_end() -> None:
     """Each token once, then only EOS is left."""
     rules = TokenRules(eos_id=EOS, no_repeat_ngram=1)
-    (greedy,) = step_by_step_search(ToyModel(1, 1), [50], rules, bos_id=BOS, penalty=PENALTY)
+    (greedy,) = step_by_step_search(ToyModel(1), [50], rules, bos_id=BOS, penalty=PENALTY)
     assert len(greedy.ids) <= 2 and greedy.complete
 
 

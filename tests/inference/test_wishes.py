@@ -139,8 +139,8 @@ def test_an_ensemble_has_the_mean_probability(translator: Translator) -> None:
     src = translator.pad([[5, 6, 7, EOS_ID]])
     decoders = [IncrementalDecoder(model) for model in (translator.model, other)]
     tokens = torch.tensor([[2, 2]])
-    alone = [Stepper(decoder, src, 2).step(tokens).exp() for decoder in decoders]
-    together = Ensemble([Stepper(decoder, src, 2) for decoder in decoders]).step(tokens).exp()
+    alone = [Stepper(decoder, src).step(tokens).exp() for decoder in decoders]
+    together = Ensemble([Stepper(decoder, src) for decoder in decoders]).step(tokens).exp()
     torch.testing.assert_close(together, (alone[0] + alone[1]) / 2)
 
 

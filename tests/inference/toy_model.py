@@ -14,10 +14,10 @@ VOCAB, BOS, EOS = 4, 0, 1
 class ToyModel:
     """Scores that depend on the sentence and on the whole prefix, at random."""
 
-    def __init__(self, n_sentences: int, beam: int, seed: int = 0) -> None:
+    def __init__(self, n_sentences: int, seed: int = 0) -> None:
         self.seed = seed
         self.sentences = list(range(n_sentences))
-        self.prefixes: list[list[tuple[int, ...]]] = [[()] * beam for _ in range(n_sentences)]
+        self.prefixes: list[list[tuple[int, ...]]] = [[()] for _ in range(n_sentences)]
         self.steps = 0
 
     def next_log_probs(self, sentence: int, prefix: tuple[int, ...]) -> Tensor:

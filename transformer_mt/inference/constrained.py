@@ -86,9 +86,8 @@ def constrained_beam_search(
     """
     finished: list[list[Hypothesis]] = [[] for _ in max_lengths]
     sentences = list(range(len(max_lengths)))
-    start = _Prefix((), 0.0, frozenset())
-    rows = [[start, *[_DEAD] * (beam - 1)] for _ in sentences]
-    tokens = torch.full((len(sentences), beam), bos_id, device=device)
+    rows = [[_Prefix((), 0.0, frozenset())] for _ in sentences]
+    tokens = torch.full((len(sentences), 1), bos_id, device=device)
     while sentences:
         found = _continuations(model, tokens, rows, rules, sentences, required, beam)
         next_rows, stay = [], []

@@ -35,6 +35,7 @@ from transformer_mt.model.incremental import IncrementalDecoder
 from transformer_mt.model.transformer import Transformer
 
 BATCH_TOKENS = 8192  # source tokens × beam decoded side by side, padding counted
+THREAD_ROWS = 32  # sentences × beam that are worth a thread of their own
 LENGTH_MARGIN = 10  # tokens allowed beyond max_length_ratio × source, so that short texts can grow
 
 
@@ -115,7 +116,7 @@ class Engine:
         """Search batches of like lengths, as many at a time as torch has threads.
 
         Each batch is searched by one thread: threads within small operations wait for each other
-        more than they work.
+        more than they work. For the same reason a small batch is not divided.
 
         Args:
             rows: of a batch for each of its sentences.
@@ -124,7 +125,8 @@ class Engine:
         lengths = [len(request.src) + 1 for request in requests]
         batches = list(batches_by_length(lengths, BATCH_TOKENS // rows))
         if len(batches) < n_workers:
-            batches = equal_parts(lengths, n_workers)
+            n_parts = min(n_workers, len(requests) * rows // THREAD_ROWS)
+            batches = equal_parts(lengths, max(1, n_parts))
 
         def one(indices: list[int]) -> list[T]:
             with torch.inference_mode():
@@ -163,7 +165,7 @@ class Engine:
         if options.beam == 1:
             return [[found] for found in self._step_by_step(options, rules, batch, most_probable)]
         return beam_search(
-            self.stepper(batch, options.beam),
+            self.stepper(batch),
             length_limits(batch, options),
             rules(batch),
             beam=options.beam,
@@ -180,7 +182,7 @@ class Engine:
         n_required = max(sum(map(len, request.required)) for request in batch)
         beam = max(options.beam, n_required + 1)
         return constrained_beam_search(
-            self.stepper(batch, beam),
+            self.stepper(batch),
             length_limits(batch, options),
             rules(batch),
             required=[request.required for request in batch],
@@ -195,7 +197,7 @@ class Engine:
         self, options: SearchOptions, rules: MakeRules, batch: list[Request], choose: Choose
     ) -> list[Hypothesis]:
         return step_by_step_search(
-            self.stepper(batch, 1),
+            self.stepper(batch),
             length_limits(batch, options),
             rules(batch),
             bos_id=BOS_ID,
@@ -241,7 +243,7 @@ class Engine:
         longest = max(len(request.prefix) for request in batch)
         if any(len(request.prefix) != longest for request in batch):
             return [self._first_tokens(options, rules, [request])[0] for request in batch]
-        stepper = self.stepper(batch, 1)
+        stepper = self.stepper(batch)
         tokens = torch.full((len(batch), 1), BOS_ID, device=self.device)
         for step in range(longest):
             stepper.step(tokens)
@@ -257,10 +259,10 @@ class Engine:
             for row, oks in zip(best.indices.tolist(), allowed, strict=True)
         ]
 
-    def stepper(self, batch: Sequence[Request], beam: int) -> StepModel:
+    def stepper(self, batch: Sequence[Request]) -> StepModel:
         """The source of a batch read by every model."""
         src = pad([[*request.src, EOS_ID] for request in batch], self.device)
-        members = [Stepper(decoder, src, beam) for decoder in self._decoders]
+        members = [Stepper(decoder, src) for decoder in self._decoders]
         return members[0] if len(members) == 1 else Ensemble(members)
 
     def _rules(

@@ -26,7 +26,11 @@ class StepModel(Protocol):
         """
 
     def select_beams(self, parents: Tensor) -> None:
-        """Let beam k continue the former beam `parents[:, k]`. Args: parents: (B, K) int64."""
+        """Let beam k continue the former beam `parents[:, k]`.
+
+        Args:
+            parents: (B, K) int64, for the next step; K may differ from that of the last one.
+        """
 
     def select_sentences(self, sentences: Tensor) -> None:
         """Keep these of the B sentences. Args: sentences: (B',) int64, ascending."""
@@ -154,9 +158,8 @@ def beam_search(
     finished: list[list[Hypothesis]] = [[] for _ in max_lengths]
     sentences = list(range(len(max_lengths)))
     done = [False] * len(sentences)  # rows that wait until it is worth leaving
-    tokens = torch.full((len(sentences), beam), bos_id, device=device)
-    scores = torch.full((len(sentences), beam), -torch.inf, device=device)  # (B, K)
-    scores[:, 0] = 0.0  # all beams start equal: count the first only
+    tokens = torch.full((len(sentences), 1), bos_id, device=device)  # (B, K): one beam at first
+    scores = torch.zeros((len(sentences), 1), device=device)  # (B, K)
     history = tokens[:, :, None][:, :, :0]  # (B, K, t)
     while sentences:
         log_probs = model.step(tokens)
@@ -164,14 +167,12 @@ def beam_search(
         candidates = best_continuations(scores, log_probs, 2 * beam)
         length = history.size(2) + 1
         at_limit = [length >= max_lengths[sentence] for sentence in sentences]
-        ended = _ended(candidates, beam, history, rules.eos_id, penalty, at_limit)
-        for row, hypothesis in ended:
+        for row, hypothesis in _ended(candidates, beam, history, rules.eos_id, penalty, at_limit):
             best = finished[sentences[row]]
             best.append(hypothesis)
             best.sort(key=lambda h: -h.score)
-        scores, order = candidates.scores.masked_fill(
-            candidates.tokens == rules.eos_id, -torch.inf
-        ).topk(beam, dim=1)
+        alive = candidates.scores.masked_fill(candidates.tokens == rules.eos_id, -torch.inf)
+        scores, order = alive.topk(min(beam, alive.size(1)), dim=1)
         parents = candidates.parents.gather(1, order)
         tokens = candidates.tokens.gather(1, order)
         history = torch.cat([_gather_beams(history, parents), tokens[:, :, None]], dim=2)
@@ -185,7 +186,8 @@ def beam_search(
                 )
             )
         model.select_beams(parents)
-        scores.masked_fill_(torch.tensor(done, device=device)[:, None], -torch.inf)
+        if any(done):
+            scores.masked_fill_(torch.tensor(done, device=device)[:, None], -torch.inf)
         if _worth_leaving(sum(done), len(done)):
             stay = [row for row, is_done in enumerate(done) if not is_done]
             sentences, done = [sentences[row] for row in stay], [False] * len(stay)
@@ -257,14 +259,15 @@ def _ended(
     at_limit: list[bool],
 ) -> Iterator[tuple[int, Hypothesis]]:
     """Hypotheses that this step ends, with their row: by EOS, or all of a row at its limit."""
-    limits = torch.tensor(at_limit, device=history.device)[:, None]
-    ends = (candidates.tokens == eos_id) | limits
-    ends &= candidates.scores > -torch.inf
-    ends[:, beam:] = False  # what would not have stayed in the beam does not end in it
-    for row, column in ends.nonzero().tolist():
-        prefix = history[row, candidates.parents[row, column]].tolist()
-        ids = [*prefix, int(candidates.tokens[row, column])]
-        yield row, _hypothesis(ids, candidates.scores[row, column].item(), eos_id, penalty)
+    # What would not have stayed in the beam does not end in it.
+    for row, tokens in enumerate(candidates.tokens[:, :beam].tolist()):
+        for column, token in enumerate(tokens):
+            if token != eos_id and not at_limit[row]:
+                continue
+            log_prob = candidates.scores[row, column].item()
+            if log_prob > -torch.inf:
+                prefix = history[row, candidates.parents[row, column]].tolist()
+                yield row, _hypothesis([*prefix, token], log_prob, eos_id, penalty)
 
 
 def _gather_beams(history: Tensor, parents: Tensor) -> Tensor:

@@ -17,9 +17,9 @@ from transformer_mt.model.incremental import IncrementalDecoder
 class Stepper:
     """One Transformer that has read its source, as a `search.StepModel`."""
 
-    def __init__(self, decoder: IncrementalDecoder, src: Tensor, beam: int) -> None:
+    def __init__(self, decoder: IncrementalDecoder, src: Tensor) -> None:
         """Args: src: (B, S) ids, padded."""
-        self._decoding = decoder.start(src, beam)
+        self._decoding = decoder.start(src)
 
     def step(self, tokens: Tensor) -> Tensor:
         return self._decoding.step(tokens).log_softmax(dim=-1, dtype=torch.float32)

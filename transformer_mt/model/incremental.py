@@ -37,22 +37,22 @@ class IncrementalDecoder:
         self.norm = _norm(model.decoder_norm)
         self.output = _Linear(model.output)
 
-    def start(self, src: Tensor, beam: int = 1) -> "Decoding":
+    def start(self, src: Tensor) -> "Decoding":
         """Read the source.
 
         Args:
             src: (B, S) int64 ids, padded.
         """
         memory, memory_mask = self.model.encode(src)
-        return Decoding(self, self.model.project_memory(memory), memory_mask, beam)
+        return Decoding(self, self.model.project_memory(memory), memory_mask)
 
 
 class Decoding:
-    """B sentences with K beams each, decoded side by side.
+    """B sentences, decoded side by side; each has as many beams as the newest tokens say.
 
-    A position holds the K beams of a sentence side by side, so that the beams are more queries over
+    The beams of a sentence stand side by side at each position, so that they are more queries over
     the same keys, as in cross-attention. A new order of the beams moves no keys and values: which
-    of them a beam descends from is for the mask to say.
+    of them a beam descends from is for the mask to say. One of these is a slot.
     """
 
     def __init__(
@@ -60,7 +60,6 @@ class Decoding:
         decoder: IncrementalDecoder,
         memory_keys_values: list[tuple[Tensor, Tensor]],
         memory_mask: Tensor,
-        beam: int,
     ) -> None:
         """
         Args:
@@ -69,22 +68,26 @@ class Decoding:
         """
         self.length = 0  # target positions decoded so far
         self._decoder = decoder
-        self._beam = beam
         # Keys and values of layer i are entries 2i and 2i + 1.
         self._memory = torch.stack([x for pair in memory_keys_values for x in pair])
         self._memory_mask = None if memory_mask.all() else _added(memory_mask, self._memory.dtype)
         n, batch, heads, _, head_width = self._memory.shape
-        self._cache = self._memory.new_empty(n, batch, heads, 16 * beam, head_width)
-        # What is added to the scores: 0 where a key was written by the beam's own prefix, else −∞.
-        self._mask = self._memory.new_empty(batch, beam, 0)  # (B, K, P·K)
-        eye = torch.eye(beam, dtype=torch.bool, device=memory_mask.device)
-        self._own = _added(eye, self._memory.dtype).expand(batch, beam, beam)
+        self._cache = self._memory.new_empty(n, batch, heads, 64, head_width)
+        # What is added to the scores: 0 for the slots of a beam's own prefix, else −∞.
+        self._mask = self._memory.new_empty(batch, 1, 0)  # (B, K, slots)
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Go on by one position. (B, K) int64 newest tokens → (B, K, V) logits of the next."""
+        """Go on by one position.
+
+        Args:
+            tokens: (B, K) int64, the newest. K may grow through `select_beams`; before the first
+                step it is free.
+        Returns:
+            (B, K, V) logits of the next.
+        """
         decoder, memory = self._decoder, self._memory.unbind()
         x = decoder.model.decoder_embedding(tokens.view(-1, 1), self.length).squeeze(1)  # (N, D)
-        newest, cached, mask = self._begin_position()
+        newest, cached, mask = self._begin_position(tokens.size(1))
         for i, layer in enumerate(decoder.layers):
             k, v = 2 * i, 2 * i + 1
             target = _Seen(cached[k], cached[v], mask)
@@ -95,30 +98,33 @@ class Decoding:
 
     def select_beams(self, parents: Tensor) -> None:
         """Let beam k continue the former beam `parents[:, k]`. Args: parents: (B, K) int64."""
-        self._mask = self._mask.gather(1, parents[:, :, None].expand_as(self._mask))
+        self._mask = self._mask.gather(1, parents[:, :, None].expand(-1, -1, self._mask.size(2)))
 
     def select_sentences(self, sentences: Tensor) -> None:
         """Keep these of the B sentences. Args: sentences: (B',) int64."""
         self._memory, self._cache = self._memory[:, sentences], self._cache[:, sentences]
-        self._mask, self._own = self._mask[sentences], self._own[sentences]
+        self._mask = self._mask[sentences]
         if self._memory_mask is not None:
             self._memory_mask = self._memory_mask[sentences]
 
-    def _begin_position(self) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
+    def _begin_position(self, beam: int) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
         """Room for one more position.
 
         Returns:
             Where its keys and values are to be written, (2L, B, H, K, Dh); those of all positions,
-            this one included, 2L times (B, H, P·K, Dh); the mask, (B, 1, K, P·K), or None.
+            this one included, 2L times (B, H, slots, Dh); the mask, (B, 1, K, slots), or None.
         """
-        start, end = self.length * self._beam, (self.length + 1) * self._beam
+        start = self._mask.size(2)
+        end = start + beam
         if end > self._cache.size(3):  # by doubling, so that most steps copy nothing
             self._cache = torch.cat([self._cache, torch.empty_like(self._cache)], dim=3)
         newest, cached = self._cache[:, :, :, start:end], self._cache[:, :, :, :end].unbind()
-        if self._beam == 1:
-            return newest, cached, None
-        self._mask = torch.cat([self._mask, self._own], dim=2)
-        return newest, cached, self._mask[:, None]
+        eye = torch.eye(beam, dtype=torch.bool, device=self._mask.device)
+        own = _added(eye, self._mask.dtype).expand(self._mask.size(0), beam, beam)
+        before = self._mask if start else self._mask.expand(-1, beam, -1)
+        self._mask = torch.cat([before, own], dim=2)
+        only_beam = end == self.length + 1  # at every position
+        return newest, cached, None if only_beam else self._mask[:, None]
 
 
 class _Seen(NamedTuple):
