@@ -84,7 +84,7 @@ def translate_chunk(translator: Translator, chunk: Sequence[Hostile], tallies: "
     texts = [text for _, text in chunk]
     started = time.process_time()
     try:
-        translations = translator.translate(texts)
+        translations = translator.translate(texts, retry=True)
     except Exception:
         if len(chunk) > 1:
             for hostile in chunk:

@@ -38,6 +38,7 @@ GOOD = [
         ("他有一条狗。", "He has a dog and a dog with a dog near a dog by a dog for a dog",
          "loop", "never in a row, but nearly all of it"),
         ("哈哈哈", "ha " * 30, "loop", "far more than the source"),
+        ("no, no, no", "Niesiesiesiesiesiesie, nein", "loop", "words excuse no syllables"),
         ("你好。", "", "empty", "nothing"),
         ("你好。", "...", "empty", "punctuation only"),
         ("会议将于下周三下午在三楼的会议室举行。", "The", "short", "the rest is missing"),

@@ -31,8 +31,6 @@ _WORD = re.compile(rf"[{_UNSPACED}]|[^\W\d_{_UNSPACED}][^\W_{_UNSPACED}]*")
 
 _LONGEST_UNIT = 40  # words; and characters, for what is repeated inside words
 _REPEATED = re.compile(rf"(.{{1,{_LONGEST_UNIT}}}?)\1{{2,}}", re.DOTALL)
-_FEWEST_TIMES = 4  # in a row, from which on words are a loop
-_FEWEST_SYMBOLS = 10  # the same for punctuation and digits: 1,000,000,000 and ......
 _EXCUSED = 2  # times as often as the source repeats something: 哈哈哈 may become hahahaha
 _LONGEST_PHRASE = 8  # words
 _FEWEST_WORDS = 12  # of a text, for a phrase to make up most of it
@@ -64,7 +62,12 @@ class Repeats(NamedTuple):
     """How often something stands in a row at most; 1: nothing is repeated."""
 
     words: int
+    letters: int  # or syllables, within a word or without spaces
     symbols: int
+
+
+# From which on it is a loop; of punctuation and digits it takes more: 1,000,000,000 and ......
+_FEWEST_TIMES = Repeats(words=4, letters=4, symbols=10)
 
 
 def faults(
@@ -96,14 +99,13 @@ def is_loop(source: str, translation: str) -> bool:
     words = _words(translation)
     times = _repeats(translation, words)
     covered = _covered(words)
-    if times.words < _FEWEST_TIMES and times.symbols < _FEWEST_SYMBOLS and covered <= _MOST:
+    if all(map(int.__lt__, times, _FEWEST_TIMES)) and covered <= _MOST:
         return False
     src_words = _words(source)
     excused = _repeats(source, src_words)
-    return (
-        times.words >= max(_FEWEST_TIMES, _EXCUSED * excused.words + 1)
-        or times.symbols >= max(_FEWEST_SYMBOLS, _EXCUSED * excused.symbols + 1)
-        or covered > max(_MOST, _EXCUSED * _covered(src_words))
+    return covered > max(_MOST, _EXCUSED * _covered(src_words)) or any(
+        n >= max(fewest, _EXCUSED * n_of_source + 1)
+        for n, fewest, n_of_source in zip(times, _FEWEST_TIMES, excused, strict=True)
     )
 
 
@@ -118,13 +120,13 @@ def _words(text: str) -> str:
 
 def _repeats(text: str, words: str) -> Repeats:
     n_words = max((_times(run) for run in _REPEATED.finditer(words)), default=1)
-    n_symbols = 1
+    n_letters = n_symbols = 1
     for run in _REPEATED.finditer(text.casefold()):
         if any(map(str.isalpha, run[1])):
-            n_words = max(n_words, _times(run))
+            n_letters = max(n_letters, _times(run))
         else:
             n_symbols = max(n_symbols, _times(run))
-    return Repeats(n_words, n_symbols)
+    return Repeats(n_words, n_letters, n_symbols)
 
 
 def _times(run: re.Match[str]) -> int:
@@ -139,7 +141,7 @@ def _covered(words: str) -> float:
     for size in range(1, _LONGEST_PHRASE + 1):
         grams = Counter(words[i : i + size] for i in range(len(words) - size + 1))
         n = max(grams.values(), default=0)
-        if n >= _FEWEST_TIMES:
+        if n >= _FEWEST_TIMES.words:
             most = max(most, n * size)
     return most / len(words)
 
