@@ -123,6 +123,18 @@ def test_bleu_below_the_threshold_exits_with_1(files: Path) -> None:
     assert error == "tmt: BLEU is below 99.0 on ref.en (bad.en)\n"
 
 
+def test_robustness_is_reported_apart(run_dir: Path, tmp_path: Path) -> None:
+    """An untrained model: the test set keeps its score, and its variants get their own."""
+    plain = json.loads(tmt_eval("-m", run_dir, "--json")[0])
+    report = tmp_path / "report"
+    found = json.loads(tmt_eval("-m", run_dir, "--robustness", "--json", "--report", report)[0])
+    assert set(found) == {"toy", "toy.unpunctuated", "toy.words"}, "Chinese has no capitals"
+    assert found["toy"] == plain["toy"]
+    assert set(found["toy.words"]) == {"words"}
+    written = json.loads((report / "report.json").read_text(encoding="utf-8"))
+    assert set(written["words"]) == {"toy.words"} and written["contrast"] == {}
+
+
 def test_contrast_gives_the_share_that_is_preferred(run_dir: Path, files: Path) -> None:
     given = ["--contrast", files / "contrast.tsv", "--json"]
     found = json.loads(tmt_eval("-m", run_dir, *given)[0])
@@ -166,6 +178,8 @@ def test_the_report_says_where_words_were_counted(run_dir: Path, files: Path) ->
         (["-m", "RUN", "--contrast", "none.tsv"], "none.tsv: cannot be read", "no file"),
         (["--hyp", "good.en", "--ref", "ref.en", "--lang", "en", "--contrast", "contrast.tsv"],
          "--contrast needs a model", "a file prefers nothing"),
+        (["--hyp", "good.en", "--ref", "ref.en", "--lang", "en", "--robustness"],
+         "--robustness needs models", "a file says nothing of other texts"),
         (["--hyp", "good.en", "--ref", "ref.en", "--lang", "en", "--report", "r"],
          "--report shows the sources, too", "no sources"),
         (["--hyp", "good.en", "-m", "RUN", "--src", "src.zh", "--ref", "ref.en", "--to", "xx"],

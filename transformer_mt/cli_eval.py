@@ -49,6 +49,10 @@ def evaluate(
         list[Path] | None,
         typer.Option(help="also accuracy on a TSV of source, right, wrong; may be repeated"),
     ] = None,
+    robustness: Annotated[
+        bool,
+        typer.Option("--robustness", help="also lower-cased, without final marks, single words"),
+    ] = False,
     lang: Annotated[
         str | None, typer.Option(help="target language, with --hyp and without a model")
     ] = None,
@@ -90,6 +94,7 @@ def evaluate(
         to=to,
         beam=beam,
         confidence=confidence,
+        robustness=robustness,
     )
     if comet:
         _add_comet(found, comet)

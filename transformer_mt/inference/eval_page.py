@@ -32,7 +32,7 @@ def write_page(report: EvaluationReport, path: Path) -> None:
     systems = list(next(iter(report.sets.values())).systems)
     title = "Evaluation: " + " · ".join(systems)
     scores = {name: _scores_of(found) for name, found in report.sets.items()}
-    sections = [element("h1", title), _scores({**scores, **report.preferences})]
+    sections = [element("h1", title), _scores({**scores, **report.shares})]
     sections += [_errors(name, found) for name, found in report.sets.items()]
     data = {
         "kinds": list(CHECKS),

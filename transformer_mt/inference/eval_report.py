@@ -75,19 +75,23 @@ class SetReport:
 class EvaluationReport:
     """Attributes:
     sets: by test set.
-    preferences: accuracy by contrast file, then system.
+    shares: by contrast file or set of single words, then system.
     """
 
     sets: dict[str, SetReport]
-    preferences: dict[str, SystemScores]
+    shares: dict[str, SystemScores]
 
     def to_json(self) -> dict[str, Any]:
         return {
             "tests": {name: report.to_json() for name, report in self.sets.items()},
-            "contrast": {
-                name: {system: scores["contrast"].to_json() for system, scores in systems.items()}
-                for name, systems in self.preferences.items()
-            },
+            **{kind: self._shares(kind) for kind in ("contrast", "words")},
+        }
+
+    def _shares(self, kind: str) -> dict[str, Any]:
+        return {
+            name: {system: scores[kind].to_json() for system, scores in systems.items()}
+            for name, systems in self.shares.items()
+            if all(kind in scores for scores in systems.values())
         }
 
 

@@ -4,7 +4,7 @@ Comes in: systems, test sets, contrast files. Goes out: an `Evaluation`. This fi
 scores are computed or shown.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from transformer_mt.inference.contrast import evaluate_contrast, read_contrast
 from transformer_mt.inference.direction import both_directions
 from transformer_mt.inference.evaluation import EvaluationSet
 from transformer_mt.inference.metrics import Score, Scorer, share_score
+from transformer_mt.inference.robustness import careless_variants, frequent_words, score_words
 from transformer_mt.inference.translation import Translation
 from transformer_mt.inference.translator import Translator
 
@@ -38,7 +39,7 @@ class Evaluation:
     """Attributes:
     tests: in order; their names differ.
     outputs: by test set and system, the baseline first.
-    scores: by test set or contrast file, then system, then metric.
+    scores: by test set, its single words, or contrast file; then system, then metric.
     faults: by test set and model: how many translations have a fault (`any`), and which.
     """
 
@@ -114,6 +115,7 @@ def evaluate_systems(
     to: str | None = None,
     beam: int | None = None,
     confidence: bool = False,
+    robustness: bool = False,
 ) -> Evaluation:
     """Translate with each model, one at a time, and score; with several systems, compare.
 
@@ -121,6 +123,7 @@ def evaluate_systems(
         systems: at least one; the first is the baseline of the others.
         to: the direction of the contrast files, for models of both directions.
         confidence: a 95 % interval also for a single system; compared ones always have it.
+        robustness: also the variants of each test set and its single words, see `robustness.py`.
     Raises:
         DataError: nothing to translate; a file that does not fit its test set; a contrast file
             that cannot be read, or no model to ask.
@@ -128,10 +131,15 @@ def evaluate_systems(
     """
     if contrast_paths and not any(system.is_model for system in systems):
         raise TmtError("--contrast needs a model: finished translations have no preferences")
+    if robustness and not all(system.is_model for system in systems):
+        raise TmtError("--robustness needs models: finished translations are of one text only")
     contrasts = {str(path): read_contrast(path) for path in contrast_paths}
+    words = {test.name: frequent_words(test) for test in tests} if robustness else {}
+    if robustness:
+        tests = [*tests, *(variant for test in tests for variant in careless_variants(test))]
     outputs: Outputs = {test.name: {} for test in tests}
     faults: dict[str, dict[str, Counter[str]]] = {test.name: {} for test in tests}
-    preferences: dict[str, SystemScores] = {name: {} for name in contrasts}
+    others: dict[str, SystemScores] = defaultdict(dict)
     for system in systems:
         if not system.is_model:
             for test in tests:
@@ -142,11 +150,14 @@ def evaluate_systems(
             found = _translate(translator, system, test, beam)
             outputs[test.name][system.name] = [translation.text for translation in found]
             faults[test.name][system.name] = _count_faults(found)
+        for test in tests:
+            if alone := words.get(test.name):
+                found = translator.translate(alone, to=test.tgt, beam=beam)
+                others[f"{test.name}.words"][system.name] = {"words": score_words(found, test.tgt)}
         for name, items in contrasts.items():
-            accuracy = _prefer(translator, items, to)
-            preferences[name][system.name] = {"contrast": accuracy}
+            others[name][system.name] = {"contrast": _prefer(translator, items, to)}
     scores = {test.name: _score(test, outputs[test.name], metrics, confidence) for test in tests}
-    return Evaluation(list(tests), outputs, {**scores, **preferences}, faults)
+    return Evaluation(list(tests), outputs, {**scores, **others}, faults)
 
 
 def _read_output(system: System, test: EvaluationSet, n_tests: int) -> list[str]:
