@@ -59,7 +59,7 @@ def whole(corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def records(run: Run) -> list[dict[str, Any]]:
-    clock = ("minutes", "eta_minutes", "tgt_tokens_per_s")
+    clock = ("minutes", "eta_minutes", "tgt_tokens_per_s", "validation_s")
     lines = run.metrics_path.read_text(encoding="utf-8").splitlines()
     return [{k: v for k, v in json.loads(line).items() if k not in clock} for line in lines]
 

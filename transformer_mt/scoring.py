@@ -31,10 +31,11 @@ def dev_validation(
 
     With both directions the scores are the means of the two, which are told too: `bleu.zh-en`.
     """
-    translator = Translator(model, prepared.tokenizers, cfg)
     dev_sets = read_dev_sets(run.clean_dir, cfg.languages)
 
     def validate() -> dict[str, float]:
+        # A new one each time: it may keep weights in another order, and these have changed.
+        translator = Translator(model, prepared.tokenizers, cfg)
         values = {"loss": dev_loss(model, prepared.dev, cfg.train.batch_tokens, ranks)}
         scores = [_score(translator, dev, ranks, beam=1)[0] for dev in dev_sets]
         for metric in ("bleu", "chrf"):

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from transformer_mt.run_dir import Run
 
-CLOCK = ("minutes", "eta_minutes", "tgt_tokens_per_s")
+CLOCK = ("minutes", "eta_minutes", "tgt_tokens_per_s", "validation_s")
 CONFIG = """
 name: group
 languages: {{src: zh, tgt: en}}

@@ -31,7 +31,8 @@ from transformer_mt.training.trainer import (
 )
 
 VOCAB = 20
-CLOCK = ("minutes", "eta_minutes", "tgt_tokens_per_s")  # what may differ between equal runs
+# What may differ between equal runs.
+CLOCK = ("minutes", "eta_minutes", "tgt_tokens_per_s", "validation_s")
 
 
 def encoded_side(rows: list[list[int]]) -> EncodedSide:

@@ -131,6 +131,7 @@ _FORMATS = {
     "best_bleu": ("best", "6.2f"),
     "epoch": ("epoch", "6.2f"),
     "minutes": ("min", "6.1f"),
+    "validation_s": ("took", "4.1f s"),
     "eta_minutes": ("left", "5.0f min"),
 }
 

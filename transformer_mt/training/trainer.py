@@ -217,6 +217,7 @@ class Trainer:
     def _validate(self, log: Log) -> None:
         """Score the weights on dev, remember the best, save a checkpoint."""
         train = self.cfg.train
+        started = time.monotonic()
         self.model.eval()
         scores = self.validate()
         value = -scores["loss"] if train.metric == "loss" else scores[train.metric]
@@ -229,8 +230,11 @@ class Trainer:
             validations_without_gain=(0 if better else self.progress.validations_without_gain + 1),
         )
         self._save()
-        minutes = self.progress.seconds / 60
-        log.record("validation", self.progress.update, {**scores, "minutes": minutes})
+        clock = {
+            "minutes": self.progress.seconds / 60,
+            "validation_s": time.monotonic() - started,
+        }
+        log.record("validation", self.progress.update, {**scores, **clock})
         release_memory()
 
     def _save(self) -> None:

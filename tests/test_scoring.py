@@ -1,0 +1,45 @@
+"""Validation in training."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from transformer_mt import scoring
+from transformer_mt.config import Config
+from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.distributed import ALONE
+from transformer_mt.model import incremental
+from transformer_mt.model_dir import build_model
+from transformer_mt.preparation import Prepared
+from transformer_mt.run_dir import Run
+
+
+def test_a_validation_scores_the_weights_of_its_time(
+    toy_config: Config,
+    toy_pairs: list[tuple[str, str]],
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The decoder keeps copies of weights in another order: they must not outlive an update."""
+    monkeypatch.setattr(incremental, "REORDER_MIN_ELEMENTS", 1)
+    monkeypatch.setattr(scoring, "dev_loss", lambda *_: 0.0)
+    run = Run(tmp_path)
+    run.clean_dir.mkdir(parents=True)
+    for side, name in enumerate(("src", "tgt")):
+        text = "".join(f"{pair[side]}\n" for pair in toy_pairs[:20])
+        (run.clean_dir / f"dev.{name}").write_text(text, encoding="utf-8")
+    torch.manual_seed(1)
+    model = build_model(toy_config, tokenizers).eval()
+    unread: Any = None
+    prepared = Prepared(tokenizers, unread, unread, "")
+    validate = scoring.dev_validation(toy_config, run, prepared, model, ALONE)
+    before = validate()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.5 * torch.randn_like(parameter))
+    after = validate()
+    assert after == scoring.dev_validation(toy_config, run, prepared, model, ALONE)()
+    assert after["chrf"] != before["chrf"]
