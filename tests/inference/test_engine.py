@@ -21,8 +21,9 @@ def test_batches_hold_everything_once_and_keep_their_limit(seed: int) -> None:
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= limit
     parts = equal_parts(lengths, 3)
     assert sorted(i for part in parts for i in part) == list(range(len(lengths)))
+    assert max(map(len, parts)) - min(map(len, parts), default=0) <= max(1, 3 - len(parts))
     tokens = [sum(lengths[i] for i in part) for part in parts]
-    assert max(tokens) <= sum(lengths) / 3 + 2 * max(lengths)
+    assert max(tokens) <= sum(lengths) / 3 + max(lengths)
 
 
 def test_nothing_to_do() -> None:

@@ -308,10 +308,9 @@ def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[
 
 
 def equal_parts(lengths: Sequence[int], n_parts: int) -> list[list[int]]:
-    """Indices, longest first, in at most `n_parts` parts of about as many tokens."""
-    parts: list[list[int]] = [[] for _ in range(n_parts)]
-    total, before = sum(lengths), 0
-    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        parts[before * n_parts // total].append(i)
-        before += lengths[i]
-    return [part for part in parts if part]
+    """Indices, longest first, in at most `n_parts` parts: as many sentences, of the same lengths.
+
+    Source lengths alone do not tell how long a search takes, so they are dealt out like cards.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    return [part for part in (order[start::n_parts] for start in range(n_parts)) if part]

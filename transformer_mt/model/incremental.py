@@ -69,12 +69,14 @@ class Decoding:
         self.length = 0  # target positions decoded so far
         self._decoder = decoder
         # Keys and values of layer i are entries 2i and 2i + 1.
-        self._memory = torch.stack([x for pair in memory_keys_values for x in pair])
-        self._memory_mask = None if memory_mask.all() else _added(memory_mask, self._memory.dtype)
-        n, batch, heads, _, head_width = self._memory.shape
-        self._cache = self._memory.new_empty(n, batch, heads, 64, head_width)
+        self._memory = [x.contiguous() for pair in memory_keys_values for x in pair]
+        keys = self._memory[0]
+        self._memory_mask = None if memory_mask.all() else _added(memory_mask, keys.dtype)
+        batch, heads, _, head_width = keys.shape
+        self._cache = keys.new_empty(len(self._memory), batch, heads, 64, head_width)
         # What is added to the scores: 0 for the slots of a beam's own prefix, else −∞.
-        self._mask = self._memory.new_empty(batch, 1, 0)  # (B, K, slots)
+        self._mask = keys.new_empty(batch, 1, 0)  # (B, K, slots)
+        self._own = keys.new_zeros(1, 1, 1)
 
     def step(self, tokens: Tensor) -> Tensor:
         """Go on by one position.
@@ -85,7 +87,7 @@ class Decoding:
         Returns:
             (B, K, V) logits of the next.
         """
-        decoder, memory = self._decoder, self._memory.unbind()
+        decoder, memory = self._decoder, self._memory
         x = decoder.model.decoder_embedding(tokens.view(-1, 1), self.length).squeeze(1)  # (N, D)
         newest, cached, mask = self._begin_position(tokens.size(1))
         for i, layer in enumerate(decoder.layers):
@@ -102,8 +104,8 @@ class Decoding:
 
     def select_sentences(self, sentences: Tensor) -> None:
         """Keep these of the B sentences. Args: sentences: (B',) int64."""
-        self._memory, self._cache = self._memory[:, sentences], self._cache[:, sentences]
-        self._mask = self._mask[sentences]
+        self._memory = [keys[sentences] for keys in self._memory]
+        self._cache, self._mask = self._cache[:, sentences], self._mask[sentences]
         if self._memory_mask is not None:
             self._memory_mask = self._memory_mask[sentences]
 
@@ -119,12 +121,18 @@ class Decoding:
         if end > self._cache.size(3):  # by doubling, so that most steps copy nothing
             self._cache = torch.cat([self._cache, torch.empty_like(self._cache)], dim=3)
         newest, cached = self._cache[:, :, :, start:end], self._cache[:, :, :, :end].unbind()
-        eye = torch.eye(beam, dtype=torch.bool, device=self._mask.device)
-        own = _added(eye, self._mask.dtype).expand(self._mask.size(0), beam, beam)
         before = self._mask if start else self._mask.expand(-1, beam, -1)
+        own = self._own_slots(beam).expand(self._mask.size(0), -1, -1)
         self._mask = torch.cat([before, own], dim=2)
         only_beam = end == self.length + 1  # at every position
         return newest, cached, None if only_beam else self._mask[:, None]
+
+    def _own_slots(self, beam: int) -> Tensor:
+        """(1, K, K): what each beam sees of a position while no beam has changed its place."""
+        if self._own.size(1) != beam:
+            eye = torch.eye(beam, dtype=torch.bool, device=self._mask.device)
+            self._own = _added(eye, self._mask.dtype)[None]
+        return self._own
 
 
 class _Seen(NamedTuple):
