@@ -25,7 +25,8 @@ def main() -> None:
     cpu = torch.device("cpu")
     model = loaded.model.to(cpu, choose_precision(task["precision"], cpu))
     engine = Engine([model], loaded.tokenizers[1].silent_ids)
-    options = SearchOptions(beam=task["beam"], min_length=task["length"], max_length=task["length"])
+    most = task["length"] - 1  # beside EOS: as many steps as the others make
+    options = SearchOptions(beam=task["beam"], min_length=most, max_length=most)
 
     def translate(batch: list[list[int]]) -> int:
         found = engine.search([Request(src) for src in batch], options)

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from transformer_mt.inference.engine import Request, batches_by_length, equal_parts
+from transformer_mt.inference.engine import Request, batches_by_length, deal
 from transformer_mt.inference.options import SearchOptions
 from transformer_mt.inference.translator import Translator
 
@@ -19,15 +19,20 @@ def test_batches_hold_everything_once_and_keep_their_limit(seed: int) -> None:
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= limit
-    parts = equal_parts(lengths, 3)
-    assert sorted(i for part in parts for i in part) == list(range(len(lengths)))
-    assert max(map(len, parts)) - min(map(len, parts), default=0) <= max(1, 3 - len(parts))
-    tokens = [sum(lengths[i] for i in part) for part in parts]
-    assert max(tokens) <= sum(lengths) / 3 + max(lengths)
+
+
+@pytest.mark.parametrize("n_parts", range(5))
+def test_parts_hold_everything_once_and_are_alike(n_parts: int) -> None:
+    indices = list(range(23))
+    parts = deal(indices, n_parts)
+    assert len(parts) == max(1, n_parts)
+    assert sorted(i for part in parts for i in part) == indices
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    assert max(map(sum, parts)) - min(map(sum, parts)) <= max(indices)
 
 
 def test_nothing_to_do() -> None:
-    assert list(batches_by_length([], 10)) == equal_parts([], 2) == []
+    assert list(batches_by_length([], 10)) == []
 
 
 @pytest.mark.parametrize(

@@ -123,10 +123,11 @@ class Engine:
         """
         n_workers = torch.get_num_threads() if self.device.type == "cpu" else 1
         lengths = [len(request.src) + 1 for request in requests]
-        batches = list(batches_by_length(lengths, BATCH_TOKENS // rows))
-        if len(batches) < n_workers:
-            n_parts = min(n_workers, len(requests) * rows // THREAD_ROWS)
-            batches = equal_parts(lengths, max(1, n_parts))
+        batches = [
+            part
+            for batch in batches_by_length(lengths, n_workers * BATCH_TOKENS // rows)
+            for part in deal(batch, min(n_workers, len(batch) * rows // THREAD_ROWS))
+        ]
 
         def one(indices: list[int]) -> list[T]:
             with torch.inference_mode():
@@ -307,10 +308,6 @@ def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[
         start += size
 
 
-def equal_parts(lengths: Sequence[int], n_parts: int) -> list[list[int]]:
-    """Indices, longest first, in at most `n_parts` parts: as many sentences, of the same lengths.
-
-    Source lengths alone do not tell how long a search takes, so they are dealt out like cards.
-    """
-    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    return [part for part in (order[start::n_parts] for start in range(n_parts)) if part]
+def deal(indices: list[int], n_parts: int) -> list[list[int]]:
+    """Like cards, so that sorted sentences make parts of like lengths; `n_parts` < 2: one part."""
+    return [indices[start::n_parts] for start in range(n_parts)] if n_parts > 1 else [indices]
