@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from transformer_mt import scoring
 from transformer_mt.config import Config
-from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.data.dataset import EncodedCorpus, EncodedSide
+from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from transformer_mt.distributed import ALONE
 from transformer_mt.model import incremental
 from transformer_mt.model_dir import build_model
@@ -43,3 +45,23 @@ def test_a_validation_scores_the_weights_of_its_time(
     after = validate()
     assert after == scoring.dev_validation(toy_config, run, prepared, model, ALONE)()
     assert after["chrf"] != before["chrf"]
+
+
+def test_the_loss_on_dev_is_that_of_each_sentence_alone(
+    toy_config: Config, tokenizers: tuple[Tokenizer, Tokenizer]
+) -> None:
+    torch.manual_seed(2)
+    model = build_model(toy_config, tokenizers).eval()
+    random = np.random.default_rng(1)
+    rows = [random.integers(4, 300, length).tolist() for length in random.integers(1, 90, 60)]
+    ids = np.array([token for row in rows for token in (*row, EOS_ID)], dtype=np.uint16)
+    side = EncodedSide(ids, np.cumsum([0, *(len(row) + 1 for row in rows)]))
+    total, n_tokens = 0.0, 0
+    with torch.no_grad():
+        for row in rows:
+            src, tgt_in = torch.tensor([[*row, EOS_ID]]), torch.tensor([[BOS_ID, *row]])
+            log_probs = model.project(model(src, tgt_in))[0].log_softmax(dim=-1)
+            total -= log_probs.gather(1, src[0, :, None]).sum().item()
+            n_tokens += len(row) + 1
+    found = scoring.dev_loss(model, EncodedCorpus(side, side))
+    assert found == pytest.approx(total / n_tokens, rel=1e-5)

@@ -8,6 +8,7 @@ updates or checkpoints.
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 
 from transformer_mt.config import Config
 from transformer_mt.data.batching import collate, plan_epoch
@@ -21,7 +22,8 @@ from transformer_mt.inference.translator import Translator
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.preparation import Prepared
 from transformer_mt.run_dir import Run
-from transformer_mt.training.loss import OutputLoss
+
+DEV_TOKENS = 2048  # whose logits are held at a time, padding counted
 
 
 def dev_validation(
@@ -36,7 +38,7 @@ def dev_validation(
     def validate() -> dict[str, float]:
         # A new one each time: it may keep weights in another order, and these have changed.
         translator = Translator(model, prepared.tokenizers, cfg)
-        values = {"loss": dev_loss(model, prepared.dev, cfg.train.batch_tokens, ranks)}
+        values = {"loss": dev_loss(model, prepared.dev, ranks)}
         scores = [_score(translator, dev, ranks, beam=1)[0] for dev in dev_sets]
         for metric in ("bleu", "chrf"):
             values[metric] = sum(score[metric].score for score in scores) / len(scores)
@@ -49,27 +51,25 @@ def dev_validation(
     return validate
 
 
-@torch.no_grad()
-def dev_loss(
-    model: Transformer, dev: EncodedCorpus, max_tokens: int, ranks: Ranks = ALONE
-) -> float:
+@torch.inference_mode()
+def dev_loss(model: Transformer, dev: EncodedCorpus, ranks: Ranks = ALONE) -> float:
     """Cross-entropy without smoothing, in nats per target token."""
     model.eval()
     plan = plan_epoch(
         dev.src.lengths,
         dev.tgt.lengths,
-        max_tokens=max_tokens,
-        tokens_per_update=max_tokens,
+        max_tokens=DEV_TOKENS,
+        tokens_per_update=DEV_TOKENS,
         seed=0,
         epoch=0,
     )
-    output_loss = OutputLoss(0.0, PAD_ID)
     nll, n_tokens = 0.0, 0
     for indices in ranks.share(list(plan.batches())):
         batch = collate(dev, indices).to(model.output.weight.device)
-        sums = output_loss(model(batch.src, batch.tgt_in), model.output.weight, batch.tgt_out)
-        nll += sums.nll.item()
-        n_tokens += sums.n_tokens
+        real = batch.tgt_out != PAD_ID
+        logits = model.project(model(batch.src, batch.tgt_in)[real]).float()  # (n, V)
+        nll += F.cross_entropy(logits, batch.tgt_out[real], reduction="sum").item()
+        n_tokens += len(logits)
     nll, n = ranks.sum(torch.tensor([nll, n_tokens], dtype=torch.float64)).tolist()
     return nll / n
 

@@ -195,7 +195,7 @@ def _validate(bench: Workbench, cfg: Config, run: Run, ranks: Ranks) -> float:
     bench.model.eval()
     dev = open_corpus(run.encoded_dir / "dev")
     start = bench.now()
-    dev_loss(bench.model, dev, cfg.train.batch_tokens, ranks)
+    dev_loss(bench.model, dev, ranks)
     total_s = bench.now() - start
     src_length, tgt_length = dev.src.lengths.mean(), dev.tgt.lengths.mean()
     ratio = max(0.0, float((tgt_length - LENGTH_MARGIN) / src_length))

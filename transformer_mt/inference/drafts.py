@@ -129,21 +129,24 @@ class Drafter:
         banned = [ids for spelled in wording.values() for ids in spelled.banned(words)]
         if not options.mbr:
             found = self._engine.search(requests, options, banned=banned)
-            return [self._draft(*entry) for entry in zip(pieces, found, strict=True)]
+            return self._drafts(pieces, found)
         sampling = options.sampling or Sampling()
         drawn = replace(options, mbr=0, n_best=options.mbr, sampling=sampling)
         found = self._engine.search(requests, drawn, banned=banned)
-        return [self._most_agreed(*entry) for entry in zip(pieces, found, strict=True)]
+        best = [
+            [draft.hypotheses[most_agreed(draft.texts)]] for draft in self._drafts(pieces, found)
+        ]
+        return self._drafts(pieces, best)
 
-    def _draft(self, piece: Piece, hypotheses: list[Hypothesis]) -> Draft:
-        decoded = self._tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
-        # The byte pieces of a model could also spell line ends.
-        texts = [self._one_line(text, piece.direction.tgt) for text in decoded]
-        return Draft(texts, hypotheses, self._faults(piece, texts[0], hypotheses[0].complete))
-
-    def _most_agreed(self, piece: Piece, drawn: list[Hypothesis]) -> Draft:
-        best = drawn[most_agreed(self._draft(piece, drawn).texts)]
-        return self._draft(piece, [best])
+    def _drafts(self, pieces: Sequence[Piece], found: Sequence[list[Hypothesis]]) -> list[Draft]:
+        decoded = iter(self._tokenizer.decode([h.ids for hypotheses in found for h in hypotheses]))
+        drafts = []
+        for piece, hypotheses in zip(pieces, found, strict=True):
+            # The byte pieces of a model could also spell line ends.
+            texts = [self._one_line(next(decoded), piece.direction.tgt) for _ in hypotheses]
+            faults = self._faults(piece, texts[0], hypotheses[0].complete)
+            drafts.append(Draft(texts, hypotheses, faults))
+        return drafts
 
     def _faults(self, piece: Piece, text: str, complete: bool) -> tuple[str, ...]:
         """Names of `guards.FAULT_MEANING`, and what wishes were not fulfilled."""
