@@ -17,6 +17,7 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from transformer_mt.errors import LostProcess
 
@@ -140,7 +141,14 @@ def joined_ranks() -> Iterator[Ranks]:
         torch.cuda.set_device(local_rank)
         backend = "cpu:gloo,cuda:nccl"
     with _connected():
-        dist.init_process_group(backend, timeout=TIMEOUT)
+        store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
+        # torchrun may restart all on the same store: addresses of the last attempt are not those
+        # of this one.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        own_store = dist.PrefixStore(f"attempt_{attempt}", store)
+        dist.init_process_group(
+            backend, store=own_store, rank=rank, world_size=size, timeout=TIMEOUT
+        )
     local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size(), local_rank, local_size)

@@ -251,17 +251,38 @@ def test_a_stop_is_agreed_upon_and_loses_nothing(
     assert len(training.losses()) == int(newest), "the last update that was done is saved"
 
 
+def torchrun(training: Training, *settings: str, max_restarts: int = 0) -> list[str]:
+    return [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+        "--max-restarts", str(max_restarts), *training.command(2, *settings)[1:],
+    ]  # fmt: skip
+
+
 def test_torchrun_starts_the_same_training(
     tmp_path: Path, corpus_dir: Path, pair: Training
 ) -> None:
     training = Training(tmp_path, corpus_dir)
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-        *training.command(2)[1:],
-    ]  # fmt: skip
-    found = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    found = subprocess.run(torchrun(training), capture_output=True, text=True, timeout=300)
     assert found.returncode == 0, found.stderr
     assert_bit_equal(training.state(24), pair.state(24))
+
+
+@needs_proc
+def test_torchrun_goes_on_by_itself_after_a_rank_was_killed(
+    tmp_path: Path, corpus_dir: Path
+) -> None:
+    """All start anew, from the last checkpoint, and end where they would have ended anyway."""
+    whole = Training(tmp_path / "whole", corpus_dir).do(2, "train.max_updates=80")
+    training = Training(tmp_path / "killed", corpus_dir)
+    command = torchrun(training, "train.max_updates=80", max_restarts=1)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    wait_for_updates(process, training, 30)
+    ranks = {environment["RANK"]: pid for pid, environment in children(process.pid)}
+    os.kill(ranks["1"], 9)
+    _, told = process.communicate(timeout=200)
+    assert process.returncode == 0, told
+    assert "going on after update" in told
+    assert_bit_equal(training.state(80), whole.state(80))
 
 
 def test_a_mistake_is_told_once(tmp_path: Path, corpus_dir: Path) -> None:
