@@ -1,17 +1,13 @@
 """Decoding step by step against teacher forcing, for every architecture and way to multiply."""
 
-from typing import Any
-
 import pytest
 import torch
+from test_transformer import BOS, VOCAB, assert_same, make_model, random_batch
 from torch import Tensor
 
-from transformer_mt.config import ModelConfig
 from transformer_mt.model import incremental
 from transformer_mt.model.incremental import IncrementalDecoder
-from transformer_mt.model.transformer import Transformer
 
-PAD, BOS, VOCAB = 0, 2, 30
 KINDS = [
     {"architecture": "paper", "norm": "post"},
     {"architecture": "paper", "norm": "pre"},
@@ -31,33 +27,10 @@ def matrices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return str(request.param)
 
 
-def make_model(kind: dict[str, str]) -> Transformer:
-    """A small model in eval mode; every parameter is random, also biases and norms."""
-    settings: dict[str, Any] = {
-        "d_model": 16, "heads": 4, "ffn": 24, "encoder_layers": 2, "decoder_layers": 3,
-        "dropout": 0.0, "tie_embeddings": "none", **kind,
-    }  # fmt: skip
-    torch.manual_seed(1)
-    model = Transformer(ModelConfig.model_validate(settings), VOCAB, VOCAB, pad_id=PAD)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
-                parameter.add_(0.3 * torch.randn_like(parameter))
-    return model.eval()
-
-
 def random_ids(*lengths: int) -> Tensor:
     """(B, longest) ids that start with BOS, padded."""
-    generator = torch.Generator().manual_seed(sum(lengths))
-    ids = torch.randint(4, VOCAB, (len(lengths), max(lengths)), generator=generator)
-    ids[:, 0] = BOS
-    for row, length in enumerate(lengths):
-        ids[row, length:] = PAD
-    return ids
-
-
-def assert_same(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    _, tgt_in = random_batch([1], list(lengths))
+    return tgt_in
 
 
 @pytest.mark.parametrize("lengths", [(6, 3, 5), (4, 4, 4)], ids=["padded", "equal"])
@@ -65,7 +38,7 @@ def assert_same(found: Tensor, expected: Tensor) -> None:
 def test_a_step_equals_the_position_of_teacher_forcing(
     kind: dict[str, str], lengths: tuple[int, ...], matrices: str
 ) -> None:
-    model = make_model(kind)
+    model = make_model(**kind)
     src, tgt_in = random_ids(*lengths), random_ids(40, 40, 40)
     expected = model.project(model(src, tgt_in))
     decoding = IncrementalDecoder(model).start(src)
@@ -77,7 +50,7 @@ def test_a_step_equals_the_position_of_teacher_forcing(
 @torch.inference_mode()
 def test_beams_equal_rows_run_alone(kind: dict[str, str], matrices: str) -> None:
     """One beam at first, then random orders of more, and sentences that leave."""
-    model = make_model(kind)
+    model = make_model(**kind)
     src = random_ids(6, 3, 5)
     generator = torch.Generator().manual_seed(3)
     decoding = IncrementalDecoder(model).start(src)
@@ -105,7 +78,7 @@ def test_beams_equal_rows_run_alone(kind: dict[str, str], matrices: str) -> None
 @torch.inference_mode()
 def test_a_new_order_of_beams_moves_no_keys(kind: dict[str, str]) -> None:
     """What `Decoding` promises: only the mask changes."""
-    decoding = IncrementalDecoder(make_model(kind)).start(random_ids(6, 3))
+    decoding = IncrementalDecoder(make_model(**kind)).start(random_ids(6, 3))
     decoding.step(torch.full((2, 3), BOS))
     cache = decoding._cache
     before = cache[:, :, :, :3].clone()
@@ -116,8 +89,8 @@ def test_a_new_order_of_beams_moves_no_keys(kind: dict[str, str]) -> None:
 @torch.inference_mode()
 def test_bf16_stays_near_fp32(kind: dict[str, str]) -> None:
     src, tgt_in = random_ids(6, 3), random_ids(9, 9)
-    exact = IncrementalDecoder(make_model(kind)).start(src)
-    rounded = IncrementalDecoder(make_model(kind).to(torch.bfloat16)).start(src)
+    exact = IncrementalDecoder(make_model(**kind)).start(src)
+    rounded = IncrementalDecoder(make_model(**kind).to(torch.bfloat16)).start(src)
     for step in range(9):
         tokens = tgt_in[:, step : step + 1]
         expected, found = exact.step(tokens), rounded.step(tokens)
