@@ -3,6 +3,7 @@
 import copy
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,8 @@ import torch
 from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.inference import translator as translator_module
+from transformer_mt.inference.engine import Request, SearchEngine
+from transformer_mt.inference.sampling import Sampling
 from transformer_mt.inference.translator import Alternative, Translator
 
 
@@ -316,3 +319,30 @@ def test_a_translation_as_json(translator: Translator) -> None:
     fields = {"source", "text", "score", "complete", "pieces", "alternatives", "faults", "retried"}
     assert set(content) == fields
     assert content["alternatives"][0] == {"text": translation.text, "score": translation.score}
+
+
+class Counting:
+    """An engine that knows what it was asked for."""
+
+    def __init__(self, engine: SearchEngine) -> None:
+        self.engine = engine
+        self.asked: list[Request] = []
+
+    def search(self, requests: Sequence[Request], *args: Any, **kwargs: Any) -> Any:
+        self.asked += requests
+        return self.engine.search(requests, *args, **kwargs)
+
+
+def test_a_text_that_stands_many_times_is_searched_once(
+    translator: Translator, texts: list[str]
+) -> None:
+    counting = Counting(translator.engine)
+    repeated = configured(translator)
+    repeated.engine = counting
+    found = repeated.translate([texts[0], texts[1], *[texts[0]] * 5])
+    assert len(counting.asked) == 2
+    alone = translator.translate(texts[:2])
+    assert [t.text for t in found] == [alone[0].text, alone[1].text, *[alone[0].text] * 5]
+    counting.asked.clear()
+    repeated.translate([texts[0]] * 3, sampling=Sampling(seed=1))
+    assert len(counting.asked) == 3, "draws differ"

@@ -128,7 +128,7 @@ class Drafter:
         words = {word: None for piece in pieces for word in piece.wishes.banned}
         banned = [ids for spelled in wording.values() for ids in spelled.banned(words)]
         if not options.mbr:
-            found = self._engine.search(requests, options, banned=banned)
+            found = self._search_distinct(requests, options, banned)
             return self._drafts(pieces, found)
         sampling = options.sampling or Sampling()
         drawn = replace(options, mbr=0, n_best=options.mbr, sampling=sampling)
@@ -137,6 +137,17 @@ class Drafter:
             [draft.hypotheses[most_agreed(draft.texts)]] for draft in self._drafts(pieces, found)
         ]
         return self._drafts(pieces, best)
+
+    def _search_distinct(
+        self, requests: Sequence[Request], options: SearchOptions, banned: Sequence[Sequence[int]]
+    ) -> list[list[Hypothesis]]:
+        """What stands many times in a text is searched once, unless it is drawn at random."""
+        if options.sampling is not None:
+            return self._engine.search(requests, options, banned=banned)
+        distinct = list(dict.fromkeys(requests))
+        found = self._engine.search(distinct, options, banned=banned)
+        found_for = dict(zip(distinct, found, strict=True))
+        return [found_for[request] for request in requests]
 
     def _drafts(self, pieces: Sequence[Piece], found: Sequence[list[Hypothesis]]) -> list[Draft]:
         decoded = iter(self._tokenizer.decode([h.ids for hypotheses in found for h in hypotheses]))
@@ -164,4 +175,5 @@ class Drafter:
 def _request(piece: Piece, wording: Wording) -> Request:
     required = map(wording.required, piece.wishes.required(piece.text))
     prefix = wording.beginning(piece.wishes.prefix)
-    return Request(piece.src, prefix, [ids for ids in required if ids])
+    phrases = tuple(tuple(ids) for ids in required if ids)
+    return Request(tuple(piece.src), tuple(prefix), phrases)  # tuples, so that equal ones are found
