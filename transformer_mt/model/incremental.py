@@ -211,10 +211,8 @@ class _Linear:
     def __init__(self, module: nn.Linear) -> None:
         self._weight, self._bias = module.weight, module.bias
         self._reordered: Tensor | None = None
-        self._may_reorder = (
-            self._weight.device.type == "cpu"
-            and self._weight.numel() >= REORDER_MIN_ELEMENTS
-            and torch.backends.mkldnn.is_available()
+        self._may_reorder = self._weight.numel() >= REORDER_MIN_ELEMENTS and _can_reorder(
+            self._weight
         )
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -224,6 +222,17 @@ class _Linear:
         if self._reordered is None:
             self._reordered = torch.ops.mkldnn._reorder_linear_weight(self._weight, x.size(0))
         return torch.ops.mkldnn._linear_pointwise(x, self._reordered, self._bias, "none", [], "")
+
+
+def _can_reorder(weight: Tensor) -> bool:
+    """Whether oneDNN has products of this precision on this processor."""
+    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        return False
+    if weight.dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    if weight.dtype == torch.float16:
+        return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
+    return weight.dtype == torch.float32
 
 
 def _norm(module: nn.Module) -> Function:
