@@ -86,11 +86,12 @@ class Drafter:
         seconds = self._search([pieces[i] for i in flagged], careful(options))
         for i, second in zip(flagged, seconds, strict=True):
             drafts[i] = self._better(pieces[i], drafts[i], second, options.n_best)
-            sentences = split_sentences(pieces[i].text, pieces[i].direction.src)
-            if drafts[i].faults and len(sentences) > 1:
-                parts = self._search(cut(pieces[i], sentences), careful(options))
-                joined = self._join(pieces[i], parts)
-                drafts[i] = self._better(pieces[i], drafts[i], joined, options.n_best)
+        sentences = {i: _sentences(pieces[i]) for i in flagged if drafts[i].faults}
+        cut_up = {i: cut(pieces[i], found) for i, found in sentences.items() if len(found) > 1}
+        parts = iter(self._search([p for own in cut_up.values() for p in own], careful(options)))
+        for i, own in cut_up.items():
+            joined = self._join(pieces[i], [next(parts) for _ in own])
+            drafts[i] = self._better(pieces[i], drafts[i], joined, options.n_best)
         return drafts
 
     def _better(self, piece: Piece, first: Draft, second: Draft, n_best: int) -> Draft:
@@ -170,6 +171,10 @@ class Drafter:
         if any(word.lower() in text.lower() for word in wishes.banned):
             found.append("banned")
         return tuple(found)
+
+
+def _sentences(piece: Piece) -> list[str]:
+    return split_sentences(piece.text, piece.direction.src)
 
 
 def _request(piece: Piece, wording: Wording) -> Request:
