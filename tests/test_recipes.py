@@ -153,7 +153,9 @@ BUNDLED: dict[str, tuple[int, int, str, dict[str, str]]] = {
     "multi30k-en-de": (29_000, 430_000, "cpu", {
         **SAMPLING, "train.warmup_updates": "half of it, for a run of a quarter of an hour",
     }),
-    "tatoeba-zh-en": (27_000, 275_000, "cpu", SAMPLING),
+    "tatoeba-zh-en": (27_000, 275_000, "cpu", {
+        **SAMPLING, "train.warmup_updates": "half of it, as measured with the cool-down",
+    }),
     "mixed-zh-en": (109_637, 2_100_000, "cpu", {
         **dict.fromkeys(
             ("model.d_model", "model.ffn", "tokenizer.vocab_size", "model.dropout",
