@@ -10,7 +10,7 @@ Shapes: see `attention.py`; `L` decoder layers · `P` target positions so far.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -33,7 +33,7 @@ class IncrementalDecoder:
     def __init__(self, model: Transformer) -> None:
         """Args: model: in eval mode."""
         self.model = model
-        self.layers = [_Layer(layer) for layer in model.decoder_layers]  # type: ignore[arg-type]
+        self.layers = [_Layer(cast(DecoderLayer, layer)) for layer in model.decoder_layers]
         self.norm = _norm(model.decoder_norm)
         self.output = _Linear(model.output)
 
@@ -52,7 +52,7 @@ class Decoding:
 
     The beams of a sentence stand side by side at each position, so that they are more queries over
     the same keys, as in cross-attention. A new order of the beams moves no keys and values: which
-    of them a beam descends from is for the mask to say. One of these is a slot.
+    of them a beam descends from is for the mask to say. A slot is one beam's place at a position.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Decoding:
         """
         start = self._mask.size(2)
         end = start + beam
-        if end > self._cache.size(3):  # by doubling, so that most steps copy nothing
+        while end > self._cache.size(3):  # by doubling, so that most steps copy nothing
             self._cache = torch.cat([self._cache, torch.empty_like(self._cache)], dim=3)
         newest, cached = self._cache[:, :, :, start:end], self._cache[:, :, :, :end].unbind()
         before = self._mask if start else self._mask.expand(-1, beam, -1)
