@@ -23,6 +23,7 @@ from transformer_mt.model.transformer import DecoderLayer, FeedForward, Transfor
 # multiplies wants it in another order than torch keeps it (docs/decoding.md has the measurement).
 REORDER_MIN_ELEMENTS = 1 << 18
 REORDER_MAX_ROWS = 64
+REORDER_FOR_ROWS = 8  # what is in order for one row alone would be reordered again for each more
 
 Function = Callable[[Tensor], Tensor]
 
@@ -220,7 +221,9 @@ class _Linear:
         if not self._may_reorder or x.size(0) > REORDER_MAX_ROWS:
             return F.linear(x, self._weight, self._bias)
         if self._reordered is None:
-            self._reordered = torch.ops.mkldnn._reorder_linear_weight(self._weight, x.size(0))
+            self._reordered = torch.ops.mkldnn._reorder_linear_weight(
+                self._weight, REORDER_FOR_ROWS
+            )
         return torch.ops.mkldnn._linear_pointwise(x, self._reordered, self._bias, "none", [], "")
 
 
