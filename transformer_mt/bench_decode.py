@@ -4,7 +4,6 @@ Comes in: a model directory with texts, or the size of a model with random weigh
 `DecodeReport`. Random models write a fixed number of tokens, since they never end by themselves.
 """
 
-import resource
 import subprocess
 import sys
 import time
@@ -24,7 +23,12 @@ from transformer_mt.inference.engine import Engine, Request
 from transformer_mt.inference.options import SearchOptions
 from transformer_mt.inference.translator import Translator
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.runtime import choose_device, choose_precision, keep_memory
+from transformer_mt.runtime import (
+    choose_device,
+    choose_precision,
+    keep_memory,
+    peak_memory_mib,
+)
 
 BATCHES = (64, 8, 1)  # sentences translated side by side
 BEAMS = (5, 1)
@@ -124,7 +128,7 @@ def _report(
         precision=str(weight.dtype).removeprefix("torch."),
         threads=torch.get_num_threads(),
         rates=rates,
-        peak_memory_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        peak_memory_mib=peak_memory_mib(),
         cold_start_s=cold_start_s,
     )
 

@@ -6,12 +6,14 @@ tmt, ctranslate2 or marian (directories). A driver prints one JSON object with `
 """
 
 import json
-import resource
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from watch import memory_mib
 
 
 def read_task() -> dict[str, Any]:
@@ -39,6 +41,7 @@ def report(task: dict[str, Any], rows: Sequence[Any], translate: Callable[[Any],
         "cpu_seconds": time.process_time() - cpu,
         "sentences": len(rows),
         "tokens": n_tokens,
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        # Not getrusage: it starts with the size of the process that started this one.
+        "peak_mib": memory_mib(os.getpid()),
     }
     print(json.dumps(content), flush=True)
