@@ -52,6 +52,13 @@ def model_dir(tmp_path: Path, toy_config: Config, tokenizer_dir: Path) -> Path:
     return path
 
 
+def test_loading_draws_no_random_numbers(model_dir: Path) -> None:
+    """For weights that come from a file, they would be drawn in vain."""
+    before = torch.get_rng_state()
+    load_model_dir(model_dir)
+    assert torch.get_rng_state().equal(before)
+
+
 @pytest.mark.parametrize("joint", [False, True])
 def test_round_trip(tmp_path: Path, toy_config: Config, tokenizer_dir: Path, joint: bool) -> None:
     """Also from another place: a model directory can be moved."""

@@ -6,7 +6,7 @@ from typing import Annotated, get_args
 import typer
 
 from transformer_mt.cli_common import ModelPath, find_model_path, say
-from transformer_mt.errors import TmtError
+from transformer_mt.errors import ConfigError, TmtError
 
 SAMPLE = 100  # texts that both engines translate
 
@@ -27,13 +27,20 @@ def export(
 ) -> None:
     """Write a model for CTranslate2, and have both engines translate a sample.
 
-    Exits with 1, and leaves nothing, where the translations differ.
+    Exits with 1, and leaves nothing, where the translations differ. What an earlier export of other
+    weights left in its place is replaced.
     """
-    from transformer_mt.export.ctranslate2 import Quantization, exported_path, save_ctranslate2
+    from transformer_mt.export.ctranslate2 import (
+        Origin,
+        Quantization,
+        exported_path,
+        save_ctranslate2,
+    )
     from transformer_mt.export.ctranslate2_engine import CTranslate2Engine
     from transformer_mt.export.proof import ENOUGH, compare
-    from transformer_mt.files import remove
+    from transformer_mt.files import writing
     from transformer_mt.inference.translator import Translator
+    from transformer_mt.model_dir import weights_digest
 
     if to != "ctranslate2":
         raise TmtError(f"--to {to}: expected ctranslate2")
@@ -46,13 +53,17 @@ def export(
     translator = Translator.load(model_dir, precision="fp32")
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
     path = out_dir or exported_path(model_dir)
-    save_ctranslate2(translator.model, tokenizers, path, kind)
-    found = compare(translator, CTranslate2Engine(path, tokenizers, threads=1), texts)
-    say(f"{found.n_equal} of {found.n_texts} translations are the same in both engines")
-    if kind == "float32" and found.share < ENOUGH:
-        remove(path)
-        say("tmt: the exported model does not translate as it should; nothing was kept")
-        raise typer.Exit(1)
+    origin = Origin(weights_digest(model_dir), kind)
+    if path.exists() and Origin.read(path) in (None, origin):
+        raise ConfigError(f"{path} exists; name a new directory")
+    with writing(path) as unproven:
+        save_ctranslate2(translator.model, tokenizers, unproven, kind)
+        found = compare(translator, CTranslate2Engine(unproven, tokenizers, threads=1), texts)
+        say(f"{found.n_equal} of {found.n_texts} translations are the same in both engines")
+        if kind == "float32" and found.share < ENOUGH:
+            say("tmt: the exported model does not translate as it should; nothing was kept")
+            raise typer.Exit(1)
+        origin.write(unproven)
     say(f"{path}; next: tmt translate -m {model_dir} --engine ctranslate2 TEXT")
 
 

@@ -55,8 +55,10 @@ def translate(
     field: Annotated[str, typer.Option(help="with jsonl: the key of the text")] = "text",
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object per text")] = False,
     engine: Annotated[
-        str, typer.Option(help="native, or ctranslate2 with what tmt export wrote")
-    ] = "native",
+        str,
+        typer.Option(help="native; ctranslate2, with what tmt export wrote; auto: the latter where "
+                     "it finds the same"),
+    ] = "auto",
     retry: Annotated[
         bool, typer.Option(help="search again where a translation has faults, such as loops")
     ] = True,
@@ -140,8 +142,7 @@ def translate(
     paths = [find_model_path(model) for model in models or (None,)]
     keep_memory()
     translator = Translator.load(*paths)
-    if engine != "native":
-        translator = _with_engine(translator, paths, engine)
+    translator = _with_engine(translator, paths, engine)
     flagged = _Flagged()
 
     def found(texts: Sequence[str]) -> list["Translation"]:
@@ -165,21 +166,20 @@ def translate(
 
 
 def _with_engine(translator: "Translator", paths: Sequence[Path], engine: str) -> "Translator":
-    """The same texts and rules, searched by another program."""
-    import torch
-
-    from transformer_mt.export.ctranslate2 import exported_path
-    from transformer_mt.export.ctranslate2_engine import CTranslate2Engine
+    """The same texts and rules, searched by the engine that was asked for."""
+    from transformer_mt.export.ctranslate2_engine import exported_engine, faster_engine
     from transformer_mt.inference.translator import Translator
 
-    if engine != "ctranslate2":
-        raise TmtError(f"--engine {engine}: expected native or ctranslate2")
-    if len(paths) > 1:
+    if engine not in ("auto", "native", "ctranslate2"):
+        raise TmtError(f"--engine {engine}: expected auto, native or ctranslate2")
+    if engine == "ctranslate2" and len(paths) > 1:
         raise TmtError("--engine ctranslate2 takes one model; several vote with native")
+    if engine == "native" or len(paths) > 1:
+        return translator
+    load = exported_engine if engine == "ctranslate2" else faster_engine
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
-    threads = torch.get_num_threads()
-    exported = CTranslate2Engine(exported_path(paths[0]), tokenizers, threads=threads)
-    return Translator(translator.model, tokenizers, translator.cfg, engine=exported)
+    searching = load(translator, paths[0])
+    return Translator(translator.model, tokenizers, translator.cfg, engine=searching)
 
 
 def _form(form: str | None, path: Path | None) -> "Form":

@@ -6,6 +6,7 @@ metadata holds a digest of every other file, so that a truncated or altered one 
 
 import json
 import shutil
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from transformer_mt import __version__
 from transformer_mt.config import Config, load_config
@@ -95,12 +97,34 @@ def load_model_dir(path: Path) -> LoadedModel:
     metadata = read_metadata(path)
     cfg = load_config(path / "config.yaml")
     tokenizers = load_tokenizers(path, joint=cfg.tokenizer.joint)
-    model = build_model(cfg, tokenizers)
+    with _UndrawnNumbers():
+        model = build_model(cfg, tokenizers)
     try:
         load_weights(model, load_file(path / _WEIGHTS))
     except (SafetensorError, ValueError) as error:
         raise ModelDirError(f"{path / _WEIGHTS}: does not fit config.yaml: {error}") from error
     return LoadedModel(cfg, model.eval(), tokenizers, metadata)
+
+
+# What modules and `Transformer` draw with; `xavier_uniform_` arrives as the last one.
+_DRAWS = (nn.init.kaiming_uniform_, nn.init.uniform_, nn.init.normal_, Tensor.uniform_)
+
+
+class _UndrawnNumbers(TorchFunctionMode):
+    """No random numbers for weights that a file is about to replace: for large models, most of
+    the time that loading took."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = kwargs or {}
+        if func in _DRAWS:
+            return given["tensor"] if "tensor" in given else args[0]
+        return func(*args, **given)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -121,6 +145,12 @@ def read_metadata(path: Path) -> dict[str, Any]:
     if problems:
         raise ModelDirError("\n".join(problems))
     return metadata
+
+
+def weights_digest(path: Path) -> str:
+    """The SHA-256 that the metadata of a checked model directory has for its weights."""
+    metadata = json.loads((path / _METADATA).read_text(encoding="utf-8"))
+    return str(metadata["files"][_WEIGHTS])
 
 
 def _problem(file: Path, digest: str) -> str | None:

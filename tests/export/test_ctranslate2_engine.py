@@ -1,7 +1,9 @@
 """CTranslate2 behind a `Translator`, and `tmt export` through its command."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,8 @@ from typer.testing import CliRunner
 from transformer_mt.cli import app
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.export.ctranslate2 import save_ctranslate2
-from transformer_mt.export.ctranslate2_engine import CTranslate2Engine
-from transformer_mt.export.proof import compare
+from transformer_mt.export.ctranslate2_engine import CTranslate2Engine, EitherEngine
+from transformer_mt.export.proof import Agreement, compare
 from transformer_mt.inference.engine import Engine, Request
 from transformer_mt.inference.options import SearchOptions
 from transformer_mt.inference.sampling import Sampling
@@ -132,5 +134,102 @@ def test_export_and_translate_by_their_commands(
     assert sum(a != b for a, b in zip(own, other, strict=True)) <= 1
     with pytest.raises(ConfigError, match="exists"):
         tmt("export", "-m", model_dir, "--src", texts)
-    with pytest.raises(TmtError, match="expected native or ctranslate2"):
+    with pytest.raises(TmtError, match="expected auto, native or ctranslate2"):
         tmt("translate", *search, "--engine", "marian")
+
+
+@pytest.fixture
+def texts(toy_pairs: Pairs, tmp_path: Path) -> Path:
+    path = tmp_path / "texts.zh"
+    path.write_text("".join(f"{zh}\n" for zh, _ in toy_pairs[:20]), "utf-8")
+    return path
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[SearchOptions]:
+    """What CTranslate2 was asked for."""
+    seen: list[SearchOptions] = []
+    search = CTranslate2Engine.search
+
+    def noted(
+        self: CTranslate2Engine,
+        requests: Sequence[Request],
+        options: SearchOptions,
+        *,
+        banned: Sequence[Sequence[int]] = (),
+    ) -> list[list[Hypothesis]]:
+        seen.append(options)
+        return search(self, requests, options, banned=banned)
+
+    monkeypatch.setattr(CTranslate2Engine, "search", noted)
+    return seen
+
+
+def test_of_two_engines_each_search_takes_one_that_has_it(
+    translator: Translator, exported: Translator, searches: list[SearchOptions], toy_pairs: Pairs
+) -> None:
+    assert isinstance(exported.engine, CTranslate2Engine)
+    loaded: list[CTranslate2Engine] = []
+
+    def load() -> CTranslate2Engine:
+        assert isinstance(exported.engine, CTranslate2Engine)
+        loaded.append(exported.engine)
+        return exported.engine
+
+    engine = EitherEngine(translator.engine, load)
+    requests = [Request(ids) for ids in translator.src_tokenizer.encode([toy_pairs[0][0]])]
+    options = SearchOptions(beam=3)
+    assert engine.search(requests, options) == translator.engine.search(requests, options)
+    assert not loaded, "what is not searched with is not loaded"
+    for options in (SearchOptions(beam=1), SearchOptions(beam=2, penalty="average")):
+        engine.search(requests, options)
+        engine.search([replace(r, required=[[9]]) for r in requests], options)
+    assert [o.beam for o in searches] == [1, 2] and len(loaded) == 1
+
+
+def test_auto_takes_an_export_of_the_same_weights(
+    translator: Translator,
+    tokenizer_dir: Path,
+    texts: Path,
+    tmp_path: Path,
+    searches: list[SearchOptions],
+) -> None:
+    model_dir = tmp_path / "model"
+    save = partial(save_model_dir, model_dir, translator.cfg)
+    weights = weights_of(translator.model)
+    save(weights, tokenizer_dir, {})
+
+    def tmt(*words: str | Path) -> tuple[str, int]:
+        """What is printed, and how often CTranslate2 searched."""
+        searches.clear()
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        if done.exception:
+            raise done.exception
+        return done.stdout, len(searches)
+
+    search = ["translate", "-m", model_dir, "-i", texts, "--no-retry"]
+    own, n = tmt(*search, "--beam", "1")
+    assert n == 0, "nothing is exported"
+    tmt("export", "-m", model_dir, "--src", texts)
+    found, n = tmt(*search, "--beam", "1")
+    same = [a == b for a, b in zip(own.split("\n"), found.split("\n"), strict=True)]
+    assert n == 1 and same.count(False) <= 1
+    assert tmt(*search, "--beam", "1", "--engine", "native")[1] == 0
+    assert tmt(*search, "--beam", "2", "--penalty", "gnmt")[1] == 0
+    assert tmt(*search, "-m", model_dir, "--beam", "1")[1] == 0, "two models vote"
+
+    shutil.rmtree(model_dir)
+    save({name: weight * 1.01 for name, weight in weights.items()}, tokenizer_dir, {})
+    assert tmt(*search, "--beam", "1")[1] == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("transformer_mt.export.proof.compare", lambda *_: Agreement(100, 50))
+        with pytest.raises(SystemExit):
+            tmt("export", "-m", model_dir, "--src", texts)
+    assert [*tmp_path.glob(".*")] == [], "what is not proven is not kept"
+    with pytest.raises(TmtError, match="made from other weights; tmt export makes it anew"):
+        tmt(*search, "--beam", "1", "--engine", "ctranslate2")
+    tmt("export", "-m", model_dir, "--src", texts)
+    assert tmt(*search, "--beam", "1")[1] == 1
+    tmt("export", "-m", model_dir, "--src", texts, "--quantization", "int8")
+    assert tmt(*search, "--beam", "1")[1] == 0, "int8 may differ"
+    assert tmt(*search, "--beam", "1", "--engine", "ctranslate2")[1] == 1

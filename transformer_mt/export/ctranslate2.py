@@ -5,6 +5,8 @@ whose tokens are the pieces of the tokenizers. Needs the extra: pip install
 'transformer-mt[export]'. This file knows names and shapes; it translates nothing.
 """
 
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +15,7 @@ from torch import Tensor, nn
 
 from transformer_mt.data.tokenizer import BOS, EOS, UNK, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
-from transformer_mt.files import writing
+from transformer_mt.files import write_json, writing
 from transformer_mt.model.attention import CrossAttention, SelfAttention
 from transformer_mt.model.modern import SwiGLU
 from transformer_mt.model.transformer import (
@@ -28,6 +30,31 @@ from transformer_mt.model.transformer import (
 
 Quantization = Literal["float32", "int8", "int16", "bfloat16", "float16"]
 MAX_POSITIONS = 1024  # rows of the position table; CTranslate2 refuses longer texts
+
+
+_ORIGIN = "made_from.json"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What an export was made from. It is written when both engines have been compared."""
+
+    weights: str  # SHA-256 of the file with the weights
+    quantization: Quantization
+
+    def write(self, path: Path) -> None:
+        """Args: path: what `save_ctranslate2` wrote."""
+        write_json(path / _ORIGIN, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> "Origin | None":
+        """None: there is no export, or nothing is known about it."""
+        try:
+            return cls(**json.loads((path / _ORIGIN).read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError) as error:
+            raise TmtError(f"{path / _ORIGIN}: unreadable: {error}") from error
 
 
 def exported_path(model_dir: Path) -> Path:

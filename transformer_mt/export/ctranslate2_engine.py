@@ -4,15 +4,22 @@ Comes in: requests and search options. Goes out: hypotheses, as from tmt's own e
 CTranslate2 cannot do, or does differently, is an error, never a silent difference.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from transformer_mt.data.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
-from transformer_mt.inference.engine import Request, length_limits
+from transformer_mt.export.ctranslate2 import Origin, exported_path
+from transformer_mt.inference.engine import Request, SearchEngine, length_limits
 from transformer_mt.inference.options import SearchOptions
 from transformer_mt.inference.search import Hypothesis, LengthPenalty
+from transformer_mt.inference.translator import Translator
+from transformer_mt.model_dir import weights_digest
 
 BATCH_SENTENCES = 64
 
@@ -39,6 +46,7 @@ class CTranslate2Engine:
         if not (path / "model.bin").is_file():
             raise TmtError(f"{path}: no exported model; tmt export writes one")
         self._src, self._tgt = tokenizers
+        self._silent = [[id_] for id_ in self._tgt.silent_ids]
         self._ids = {p: i for i, p in enumerate(self._tgt.pieces(range(self._tgt.vocab_size)))}
         self._translator = ctranslate2.Translator(
             str(path), inter_threads=threads, intra_threads=1, max_queued_batches=-1
@@ -86,7 +94,7 @@ class CTranslate2Engine:
         found = self._translator.translate_batch(
             [self._src.pieces(request.src) for request in batch],
             target_prefix=[self._tgt.pieces(request.prefix) for request in batch],
-            suppress_sequences=[self._tgt.pieces(ids) for ids in banned] or None,
+            suppress_sequences=[self._tgt.pieces(ids) for ids in [*self._silent, *banned]],
             max_decoding_length=limit,
             min_decoding_length=options.min_length,
             beam_size=options.beam,
@@ -113,8 +121,66 @@ class CTranslate2Engine:
         return Hypothesis(ids, log_prob, log_prob / penalty(max(1, len(pieces))), complete)
 
 
+class EitherEngine:
+    """CTranslate2 for the searches that it has, tmt's own engine for the others."""
+
+    def __init__(self, own: SearchEngine, exported: Callable[[], CTranslate2Engine]) -> None:
+        """
+        Args:
+            exported: loads the same weights; called when they are first searched with.
+        """
+        self._own, self._load = own, exported
+
+    def search(
+        self,
+        requests: Sequence[Request],
+        options: SearchOptions,
+        *,
+        banned: Sequence[Sequence[int]] = (),
+    ) -> list[list[Hypothesis]]:
+        """See `inference.engine.Engine.search`."""
+        engine = self._own if _differences(requests, options) else self._exported
+        return engine.search(requests, options, banned=banned)
+
+    @cached_property
+    def _exported(self) -> CTranslate2Engine:
+        return self._load()
+
+
+def exported_engine(translator: Translator, model_dir: Path) -> CTranslate2Engine:
+    """The export beside a model.
+
+    Raises:
+        TmtError: there is none, or it was made from other weights.
+    """
+    path = exported_path(model_dir)
+    origin = Origin.read(path)
+    if origin is None:
+        raise TmtError(f"{path}: no exported model; tmt export writes one")
+    if origin.weights != weights_digest(model_dir):
+        raise TmtError(f"{path} was made from other weights; tmt export makes it anew")
+    tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
+    return CTranslate2Engine(path, tokenizers, threads=torch.get_num_threads())
+
+
+def faster_engine(translator: Translator, model_dir: Path) -> SearchEngine:
+    """Both engines, if there is an export of the weights and the precision that the model has."""
+    weight = translator.model.output.weight
+    same = weight.device.type == "cpu" and weight.dtype == torch.float32
+    proven = Origin(weights_digest(model_dir), "float32") == Origin.read(exported_path(model_dir))
+    if same and proven and find_spec("ctranslate2") is not None:
+        return EitherEngine(translator.engine, partial(exported_engine, translator, model_dir))
+    return translator.engine
+
+
 def check_options(requests: Sequence[Request], options: SearchOptions) -> None:
     """Raises: ConfigError: every option that would be ignored or mean something else."""
+    if problems := _differences(requests, options):
+        raise ConfigError("--engine ctranslate2: " + "; ".join(problems))
+
+
+def _differences(requests: Sequence[Request], options: SearchOptions) -> list[str]:
+    """What CTranslate2 does not have, or does in another way."""
     problems = []
     if options.penalty != "average" and options.beam > 1:
         problems.append("it divides scores by length^α: give --penalty average")
@@ -122,5 +188,4 @@ def check_options(requests: Sequence[Request], options: SearchOptions) -> None:
         problems.append("sampling, mbr and diverse alternatives are tmt's own engine's")
     if options.repetition_penalty != 1.0 or any(request.required for request in requests):
         problems.append("required words and the repetition penalty are tmt's own engine's")
-    if problems:
-        raise ConfigError("--engine ctranslate2: " + "; ".join(problems))
+    return problems
