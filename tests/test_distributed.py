@@ -23,6 +23,7 @@ directory = Path(sys.argv[1])
 with joined_ranks() as ranks:
     me = ranks.rank
     found = {"size": ranks.size, "is_main": ranks.is_main}
+    torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))])  # loads many modules of torch
     found["sum"] = ranks.sum(torch.tensor([1.0, float(me)])).tolist()
     later = torch.full((5,), float(me + 1))
     wait = ranks.start_sum(later)
@@ -56,7 +57,8 @@ with joined_ranks() as ranks:
             ranks.sum(torch.zeros(1))
         except Exception as error:
             found["error"] = [type(error).__name__, str(error)]
-    (directory / f"{me}.json").write_text(json.dumps(found))
+found["threads"] = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+(directory / f"{me}.json").write_text(json.dumps(found))
 """
 
 
@@ -90,6 +92,8 @@ def test_three_processes(tmp_path: Path) -> None:
         assert told["gather"] == [0, 1, 4]
         assert told["share"] == list(range(10))[rank::3]
         assert told["join_shares"] == [10 * item for item in range(10)]
+        threads = [name for name in told["threads"] if "gloo_runloop" in name]
+        assert not threads, "they would let go of tensors while Python ends, which aborts"
     assert found[0]["in_turn"] == [], "the first one of all comes first"
     assert all("turn0" in told["in_turn"] for told in found[1:])
 

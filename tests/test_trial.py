@@ -158,6 +158,10 @@ def _die(task: str, ranks: Ranks) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _abort(task: str, ranks: Ranks) -> None:
+    os.abort()
+
+
 def _need_too_much(task: str, ranks: Ranks) -> None:
     raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate …")
 
@@ -170,6 +174,7 @@ def _give_up(task: str, ranks: Ranks) -> None:
     ("work", "expected", "message"),
     [
         (_die, TrainingError, r"do not fit into memory .* killed.*: lower train\.max_tokens"),
+        (_abort, TrainingError, "^a process that trained for a trial ended: .* SIGABRT"),
         (_need_too_much, TrainingError, r"refused more memory\): lower train\.max_tokens"),
         (_give_up, DataError, "^the file is missing$"),
     ],

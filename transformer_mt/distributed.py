@@ -16,6 +16,10 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
+
+# Loaded before there is a group: later (a first optimizer loads it) its functions would keep the
+# group as a default for ever, and threads that let go of tensors while Python ends, which aborts.
+import torch.distributed.nn.functional
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 

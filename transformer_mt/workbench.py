@@ -151,7 +151,7 @@ def in_new_processes(work: Callable[[Task, Ranks], Result], task: Task, n_proces
     process holds counts for their memory.
 
     Raises:
-        TrainingError: one of them was killed, or there is not enough memory.
+        TrainingError: one of them ended early, or there is not enough memory.
         TmtError: what `work` raised.
     """
     from torch.multiprocessing import ProcessExitedException, get_context, start_processes
@@ -164,7 +164,9 @@ def in_new_processes(work: Callable[[Task, Ranks], Result], task: Task, n_proces
     try:
         start_processes(_as_rank, arguments, n_processes, start_method="spawn")
     except ProcessExitedException as error:
-        raise TrainingError(_TOO_LITTLE.format("killed")) from error
+        if error.signal_name == "SIGKILL":  # how a system that is short of memory ends it
+            raise TrainingError(_TOO_LITTLE.format("killed")) from error
+        raise TrainingError(f"a process that trained for a trial ended: {error}") from error
     result = results.get()
     if isinstance(result, TmtError):
         raise result
