@@ -9,7 +9,6 @@ from transformer_mt.config import Config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.errors import DataError
 from transformer_mt.inference.evaluation import EvaluationSet
-from transformer_mt.inference.translator import Translator
 from transformer_mt.model_dir import build_model, load_model_dir, save_model_dir, weights_of
 from transformer_mt.tune import ALPHAS, BEAMS, Choice, choose, tune, write_choice
 
@@ -58,7 +57,7 @@ def test_scores_are_those_of_translations(
 
 
 def test_the_choice_is_written_and_nothing_else(model_dir: Path) -> None:
-    before = Translator.load(model_dir)
+    before = load_model_dir(model_dir)
     write_choice(model_dir, Choice(3, 1.4, 0.0))
     after = load_model_dir(model_dir)
     assert (after.config.decode.beam, after.config.decode.length_penalty) == (3, 1.4)

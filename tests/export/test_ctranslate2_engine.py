@@ -1,12 +1,13 @@
 """CTranslate2 behind a `Translator`, and `tmt export` through its command."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from transformer_mt.cli import app
@@ -111,9 +112,26 @@ def test_the_proof_sees_a_difference(translator: Translator, toy_pairs: Pairs) -
     assert compare(translator, Careless([translator.model], silent), texts).share <= 0.5
 
 
+@pytest.fixture
+def compute_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[torch.dtype], None]:
+    """Have tmt's own engine take a precision, whatever this machine is good at."""
+
+    def set_precision(dtype: torch.dtype) -> None:
+        monkeypatch.setattr(
+            "transformer_mt.inference.translator.choose_precision", lambda *_: dtype
+        )
+
+    return set_precision
+
+
 def test_export_and_translate_by_their_commands(
-    translator: Translator, toy_pairs: Pairs, tokenizer_dir: Path, tmp_path: Path
+    translator: Translator,
+    toy_pairs: Pairs,
+    tokenizer_dir: Path,
+    tmp_path: Path,
+    compute_in: Callable[[torch.dtype], None],
 ) -> None:
+    compute_in(torch.float32)
     model_dir = tmp_path / "model"
     save_model_dir(model_dir, translator.cfg, weights_of(translator.model), tokenizer_dir, {})
     texts = tmp_path / "texts.zh"
@@ -193,7 +211,9 @@ def test_auto_takes_an_export_of_the_same_weights(
     texts: Path,
     tmp_path: Path,
     searches: list[SearchOptions],
+    compute_in: Callable[[torch.dtype], None],
 ) -> None:
+    compute_in(torch.float32)
     model_dir = tmp_path / "model"
     save = partial(save_model_dir, model_dir, translator.cfg)
     weights = weights_of(translator.model)
@@ -217,6 +237,9 @@ def test_auto_takes_an_export_of_the_same_weights(
     assert tmt(*search, "--beam", "1", "--engine", "native")[1] == 0
     assert tmt(*search, "--beam", "2", "--penalty", "gnmt")[1] == 0
     assert tmt(*search, "-m", model_dir, "--beam", "1")[1] == 0, "two models vote"
+    compute_in(torch.bfloat16)
+    assert tmt(*search, "--beam", "1")[1] == 0, "bf16 may differ"
+    compute_in(torch.float32)
 
     shutil.rmtree(model_dir)
     save({name: weight * 1.01 for name, weight in weights.items()}, tokenizer_dir, {})
