@@ -23,7 +23,7 @@ from transformer_mt.config import ModelConfig
 from transformer_mt.data.batching import EpochPlan, Indices, deal
 from transformer_mt.flops import training_flops
 from transformer_mt.model.transformer import Transformer, resolve_tying
-from transformer_mt.training.loss import CHUNK_BYTES, OutputLoss
+from transformer_mt.training.loss import CHUNK_BYTES, GPU_CHUNK_BYTES, OutputLoss
 from transformer_mt.training.optim import BUCKET_BYTES
 
 PER_MACHINE = 8
@@ -100,10 +100,7 @@ def count_operations(work: Callable[[], object]) -> int:
 class Cost:
     """What a model asks for, counted in its code."""
 
-    def __init__(
-        self, sizes: dict[str, Any], vocab_size: int, chunk_bytes: int = CHUNK_BYTES
-    ) -> None:
-        """Args: chunk_bytes: of logits that the loss makes at a time."""
+    def __init__(self, sizes: dict[str, Any], vocab_size: int) -> None:
         cfg = resolve_tying(ModelConfig.model_validate(sizes), joint=True)
         with torch.device("meta"):
             self.model = Transformer(cfg, vocab_size, vocab_size)
@@ -111,7 +108,7 @@ class Cost:
         self.parameters = sum(p.numel() for p in self.model.parameters())
         # Backward ends with the source embeddings: nothing is left that could hide their sending.
         self.last_sent = next(self.model.parameters()).numel()
-        self.chunk_rows = max(1, chunk_bytes // (4 * vocab_size))
+        self.chunk_rows = max(1, GPU_CHUNK_BYTES // (4 * vocab_size))
         self._flops: dict[tuple[int, int], int] = {}
 
     def flops(self, src_length: int, tgt_length: int) -> int:
@@ -137,7 +134,7 @@ class Cost:
 @cache
 def _output_operations() -> tuple[int, int]:
     """Of the output layer and its loss, and of each of its chunks."""
-    vocab_size = CHUNK_BYTES // 4  # a row is a chunk
+    vocab_size = CHUNK_BYTES // 4  # a row is a chunk on a CPU, where it is counted
     weight = torch.zeros(vocab_size, 1, requires_grad=True)
 
     def loss(n_chunks: int) -> int:

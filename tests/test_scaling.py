@@ -160,7 +160,8 @@ def test_operations_are_counted() -> None:
     assert model.count_operations(lambda: (x + 1).t() * 2) == 2, "views"
     layers = [model.Cost({**SMALL[0], "encoder_layers": n}, 100).operations(1) for n in (1, 2, 3)]
     assert layers[1] - layers[0] == layers[2] - layers[1] > 20, "each layer the same"
-    chunked = model.Cost(*SMALL, chunk_bytes=4 * 100 * 10)
+    chunked = model.Cost(*SMALL)
+    chunked.chunk_rows = 10
     steps = [chunked.operations(n) for n in (10, 11, 20, 21)]
     assert steps[0] < steps[1] == steps[2] < steps[3], "chunks of ten rows"
 

@@ -1,8 +1,8 @@
 """The output layer and its label-smoothed cross-entropy as one operation.
 
 Comes in: hidden states, the output matrix and target ids. Goes out: sums in nats and, through
-autograd, exact gradients. The logits (n, V) never exist as a whole in fp32: they are made, turned
-into their gradient and put away a few rows at a time.
+autograd, exact gradients. The logits (n, V) exist once, in the model's precision; a few rows at a
+time they are turned, in fp32, into their gradient, which takes their place.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK_BYTES = 8 << 20  # of fp32 logits at a time: stays in cache, and below the allocator's mmap
+CHUNK_BYTES = 2 << 20  # of fp32 logits at a time: what stays in the cache of a core
+GPU_CHUNK_BYTES = 256 << 20  # enough work for one launch
 
 
 @dataclass(frozen=True)
@@ -71,21 +72,23 @@ class _OutputLoss(torch.autograd.Function):
         n_rows, vocab_size = grad.shape
         uniform = smoothing / vocab_size
         weight_sum = weight.sum(0, dtype=torch.float32)  # (D,)
-        step = max(1, CHUNK_BYTES // (4 * vocab_size))
+        n_bytes = CHUNK_BYTES if grad.device.type == "cpu" else GPU_CHUNK_BYTES
+        step = max(1, n_bytes // (4 * vocab_size))
         nll = loss = torch.zeros((), dtype=torch.float64, device=hidden.device)
+        torch.mm(hidden, weight.T, out=grad)
         for start in range(0, n_rows, step):
             rows = slice(start, start + step)
-            logits = (hidden[rows] @ weight.T).float()  # (step, V)
+            logits = grad[rows].float()  # (step, V)
             target_column = targets[rows, None]
             target_logits = logits.gather(1, target_column).squeeze(1)
-            log_probs = torch.log_softmax(logits, dim=1)
-            target_log_probs = log_probs.gather(1, target_column).squeeze(1)
-            log_normaliser = target_logits - target_log_probs
+            probs = logits.softmax(dim=1)
+            # The largest probability is 1 / Σ exp(z − max z), and never rounded to 0.
+            log_normaliser = logits.amax(1) - probs.amax(1).log()
+            target_log_probs = target_logits - log_normaliser
             sum_log_probs = hidden[rows].float() @ weight_sum - vocab_size * log_normaliser
             nll = nll - target_log_probs.sum(dtype=torch.float64)
             loss = loss - (1 - smoothing) * target_log_probs.sum(dtype=torch.float64)
             loss = loss - uniform * sum_log_probs.sum(dtype=torch.float64)
-            probs = log_probs.exp_()
             probs.scatter_add_(1, target_column, probs.new_full(target_column.shape, smoothing - 1))
             grad[rows] = probs
         grad_hidden = (grad @ weight).float() - uniform * weight_sum
