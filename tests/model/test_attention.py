@@ -100,6 +100,27 @@ def test_the_fused_kernel_equals_the_explicit_products(
         torch.testing.assert_close(fast, explicit, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("n_keys", [1, 3, 7, 8, 15, 16, 31, 32, 33])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_rows_of_every_length_have_the_same_softmax(dtype: torch.dtype, n_keys: int) -> None:
+    """Short ones have code of their own; the reference is in double precision."""
+    generator = torch.Generator().manual_seed(n_keys)
+    scores = (20 * torch.randn(2, 3, 5, n_keys, generator=generator)).to(dtype)
+    scores[0, 0, 0, 1:] = -math.inf
+    scores[0, 0, 1] = 1e4
+    grad = torch.randn(scores.shape, generator=generator).to(dtype)
+    found, exact = scores.clone().requires_grad_(), scores.double().requires_grad_()
+    weights, expected = attention._softmax(found), exact.softmax(-1)
+    weights.backward(grad)
+    expected.backward(grad.double())
+    assert weights.dtype == dtype
+    assert found.grad is not None and exact.grad is not None and found.grad.dtype == dtype
+    accuracy = {"rtol": torch.finfo(dtype).eps, "atol": 4 * torch.finfo(dtype).eps}
+    torch.testing.assert_close(weights.double(), expected, **accuracy)
+    accuracy["atol"] *= n_keys
+    torch.testing.assert_close(found.grad.double(), exact.grad, **accuracy)
+
+
 def test_weights_can_be_had_beyond_the_size_of_the_explicit_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
