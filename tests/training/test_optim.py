@@ -73,7 +73,11 @@ def test_equals_torchs_adam_on_an_ordinary_model(clip_norm: float) -> None:
         assert optimizer.weights()[name].equal(mine.detach())
 
 
-def test_micro_batches_add_up_to_their_update() -> None:
+@pytest.mark.parametrize("at_a_time", [7, 1 << 18])  # a part need not be a multiple of it
+def test_micro_batches_add_up_to_their_update(
+    at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformer_mt.training.optim.ADD_ELEMENTS", at_a_time)
     (x,) = batches(1)
     whole, parts = make_module(), make_module()
     of_whole, of_parts = make_optimizer(whole), make_optimizer(parts)

@@ -15,6 +15,7 @@ from transformer_mt.config import TrainConfig
 from transformer_mt.distributed import ALONE, Ranks
 
 BUCKET_BYTES = 16 << 20  # of fp32 gradient sent at a time, while backward makes the next
+ADD_ELEMENTS = 1 << 18  # converted to fp32 and added at a time: what stays in the cache of a core
 
 
 def learning_rate(
@@ -101,7 +102,7 @@ class MasterAdam:
     def accumulate(self) -> None:
         """Add the gradients of one micro-batch, in fp32, and clear them in the model."""
         unsent = slice(0, self._n_unsent)
-        self.gradient[unsent] += self._working_gradient[unsent]
+        _add(self.gradient[unsent], self._working_gradient[unsent])
         self._working_gradient.zero_()
 
     def discard(self) -> None:
@@ -174,7 +175,7 @@ class MasterAdam:
     def _send(self, start: int, end: int) -> Callable[[], None]:
         """Begin to sum a part of the gradient over all processes; returns what waits for it."""
         part = self.gradient[start:end]
-        part += self._working_gradient[start:end]
+        _add(part, self._working_gradient[start:end])
         self._working_gradient[start:end].zero_()
         if self._reduce_dtype == torch.float32:
             return self._ranks.start_sum(part)
@@ -235,6 +236,13 @@ class MasterAdam:
             self.loss_scale /= 2
         elif self._good_updates % self.SCALE_GROWTH_INTERVAL == 0:
             self.loss_scale *= 2
+
+
+def _add(total: Tensor, part: Tensor) -> None:
+    """Add in place. At once, torch would first copy all of `part` to the precision of `total`."""
+    n = ADD_ELEMENTS if total.device.type == "cpu" else len(total)
+    for into, values in zip(total.split(n), part.split(n), strict=True):
+        into += values
 
 
 class _GradientSender:
