@@ -20,7 +20,8 @@ from transformer_mt.model.modern import RotaryPositions
 # (docs/performance.md has the measurement); above it, not storing the scores wins.
 EXPLICIT_MAX_CELLS = 512 * 512
 
-_VECTOR_BYTES = 64 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 32
+# torch's softmax goes through rows that are shorter than a register number by number.
+VECTOR_BYTES = 64 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 32
 
 
 def may_attend(padding_mask: Tensor) -> Tensor:
@@ -70,7 +71,7 @@ def attend(
 def _softmax(scores: Tensor) -> Tensor:
     """Along the last axis."""
     n_bytes = scores.size(-1) * scores.element_size()
-    if scores.device.type == "cpu" and n_bytes < _VECTOR_BYTES:
+    if scores.device.type == "cpu" and n_bytes < VECTOR_BYTES:
         weights: Tensor = _ShortSoftmax.apply(scores)
         return weights
     return scores.softmax(dim=-1)
@@ -79,8 +80,8 @@ def _softmax(scores: Tensor) -> Tensor:
 class _ShortSoftmax(torch.autograd.Function):
     """For rows that are shorter than a vector register.
 
-    torch goes through such rows number by number. Operations over all of them at once, in fp32,
-    take two thirds of the time that attention takes then (docs/performance.md).
+    Operations over all rows at once, in fp32, are faster than torch's kernel there
+    (docs/performance.md has the measurement).
     """
 
     @staticmethod
