@@ -103,7 +103,12 @@ def test_eval_bleu_passes_its_threshold_and_fails_above_it(trained: Path) -> Non
 def test_eval_json_agrees_with_what_training_stored(trained: Path) -> None:
     result = json.loads(tmt("eval", "--json", cwd=trained).stdout)
     metadata = json.loads((trained / "runs/smoke/model/metadata.json").read_text())
-    assert result == metadata["scores"]
+    assert result.keys() == metadata["scores"].keys() == {"demo"}
+    for metric, stored in metadata["scores"]["demo"].items():
+        found = result["demo"][metric]
+        assert found["signature"] == stored["signature"]
+        # Other batches, with another number of processes, may round otherwise in bf16.
+        assert found["score"] == pytest.approx(stored["score"], abs=0.5)
     assert "nrefs:1" in result["demo"]["chrf"]["signature"]
 
 
