@@ -17,9 +17,12 @@ KINDS = [
 pytestmark = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(kind.values()))
 
 
-@pytest.fixture(params=["plain", "reordered"])
-def matrices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Matrices as torch keeps them, and all of them in the order of the product library."""
+@pytest.fixture(params=["plain", "reordered", "explicit"])
+def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """As they are for a few sentences; matrices in the order of the product library; attention
+    without the fused kernel."""
+    if request.param == "explicit":
+        monkeypatch.setattr(incremental, "EXPLICIT_MIN_HEADS", 1)
     if request.param == "reordered":
         if not torch.backends.mkldnn.is_available():
             pytest.skip("this build of torch has no oneDNN")
@@ -36,7 +39,7 @@ def random_ids(*lengths: int) -> Tensor:
 @pytest.mark.parametrize("lengths", [(6, 3, 5), (4, 4, 4)], ids=["padded", "equal"])
 @torch.inference_mode()
 def test_a_step_equals_the_position_of_teacher_forcing(
-    kind: dict[str, str], lengths: tuple[int, ...], matrices: str
+    kind: dict[str, str], lengths: tuple[int, ...], products: str
 ) -> None:
     model = make_model(**kind)
     src, tgt_in = random_ids(*lengths), random_ids(40, 40, 40)
@@ -48,7 +51,7 @@ def test_a_step_equals_the_position_of_teacher_forcing(
 
 
 @torch.inference_mode()
-def test_beams_equal_rows_run_alone(kind: dict[str, str], matrices: str) -> None:
+def test_beams_equal_rows_run_alone(kind: dict[str, str], products: str) -> None:
     """One beam at first, then random orders of more, and sentences that leave."""
     model = make_model(**kind)
     src = random_ids(6, 3, 5)
@@ -101,7 +104,7 @@ def test_a_new_order_of_beams_moves_no_keys(kind: dict[str, str]) -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @torch.inference_mode()
 def test_half_precision_stays_near_fp32(
-    kind: dict[str, str], dtype: torch.dtype, matrices: str
+    kind: dict[str, str], dtype: torch.dtype, products: str
 ) -> None:
     """Also on processors whose product library does not know it."""
     src, tgt_in = random_ids(6, 3), random_ids(9, 9)

@@ -64,12 +64,12 @@ def attend(
     scores = (q * q.size(-1) ** -0.5) @ k.transpose(-2, -1)  # (B, H, T, S)
     if attn_mask is not None:
         scores.masked_fill_(~attn_mask, -math.inf)
-    weights = _softmax(scores)  # (B, H, T, S)
+    weights = softmax(scores)  # (B, H, T, S)
     return weights @ v, (weights if return_weights else None)  # (B, H, T, Dh)
 
 
-def _softmax(scores: Tensor) -> Tensor:
-    """Along the last axis."""
+def softmax(scores: Tensor) -> Tensor:
+    """Of each row of (…, S), by what is fastest for rows of that length."""
     n_bytes = scores.size(-1) * scores.element_size()
     if scores.device.type == "cpu" and n_bytes < VECTOR_BYTES:
         weights: Tensor = _ShortSoftmax.apply(scores)

@@ -3,7 +3,8 @@
 Comes in: the newest token of every beam. Goes out: logits of the next. The layers are those of
 `Transformer.decode`, with its parameters; the keys and values of earlier positions are kept. A step
 is a few hundred operations on few numbers each, so what it costs is mostly how many they are: one
-for all of Q, K and V, one for attention, none for what dropout and modules do in training.
+for all of Q, K and V, one for the attention of few sentences, none for what dropout and modules do
+in training.
 
 Shapes: see `attention.py`; `L` decoder layers · `P` target positions so far.
 """
@@ -16,14 +17,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer_mt.model.attention import softmax
 from transformer_mt.model.modern import SwiGLU
 from transformer_mt.model.transformer import DecoderLayer, FeedForward, Transformer
 
 # On a CPU, few rows times a large matrix is mostly reading the matrix, for which the library that
 # multiplies wants it in another order than torch keeps it (docs/decoding.md has the measurement).
-REORDER_MIN_ELEMENTS = 1 << 18
+REORDER_MIN_ELEMENTS = 1 << 18  # in fp32; with fewer bits, any matrix
 REORDER_MAX_ROWS = 64
 REORDER_FOR_ROWS = 8  # what is in order for one row alone would be reordered again for each more
+
+# On a CPU, batched products beat the fused kernel if there are many heads that see few positions
+# (docs/decoding.md has the measurement).
+EXPLICIT_MIN_HEADS = 64  # of all sentences
+EXPLICIT_MAX_POSITIONS = 96
 
 Function = Callable[[Tensor], Tensor]
 
@@ -194,8 +201,19 @@ class _Layer:
 
 
 def _attend(q: Tensor, seen: _Seen) -> Tensor:
-    """(B, H, K, Dh) → (N, D), in one operation; `attention.attend` says what it does."""
-    outputs = F.scaled_dot_product_attention(q, seen.keys, seen.values, attn_mask=seen.mask)
+    """(B, H, K, Dh) → (N, D); `attention.attend` says what it does."""
+    n_heads, n_positions = q.size(0) * q.size(1), seen.keys.size(2)
+    if (
+        q.device.type == "cpu"
+        and n_heads >= EXPLICIT_MIN_HEADS
+        and n_positions <= EXPLICIT_MAX_POSITIONS
+    ):
+        scores = ((q * q.size(-1) ** -0.5) @ seen.keys.transpose(-2, -1)).float()
+        if seen.mask is not None:
+            scores += seen.mask
+        outputs = softmax(scores).to(q.dtype) @ seen.values
+    else:
+        outputs = F.scaled_dot_product_attention(q, seen.keys, seen.values, attn_mask=seen.mask)
     return outputs.transpose(1, 2).reshape(-1, q.size(1) * q.size(3))
 
 
@@ -212,9 +230,7 @@ class _Linear:
     def __init__(self, module: nn.Linear) -> None:
         self._weight, self._bias = module.weight, module.bias
         self._reordered: Tensor | None = None
-        self._may_reorder = self._weight.numel() >= REORDER_MIN_ELEMENTS and _can_reorder(
-            self._weight
-        )
+        self._may_reorder = _can_reorder(self._weight)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, in) → (N, out)."""
@@ -228,14 +244,14 @@ class _Linear:
 
 
 def _can_reorder(weight: Tensor) -> bool:
-    """Whether oneDNN has products of this precision on this processor."""
+    """Whether that is faster, and oneDNN has products of this precision on this processor."""
     if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
     if weight.dtype == torch.bfloat16:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     if weight.dtype == torch.float16:
         return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
-    return weight.dtype == torch.float32
+    return weight.dtype == torch.float32 and weight.numel() >= REORDER_MIN_ELEMENTS
 
 
 def _norm(module: nn.Module) -> Function:
