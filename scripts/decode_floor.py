@@ -1,0 +1,133 @@
+"""What of decoding one sentence is work, and what is the calling of operations.
+
+    python scripts/decode_floor.py
+
+The same search runs with a model of the usual width and with one that has as many layers, but
+hardly any numbers: what that takes is the price of calling the operations. Both make --length
+tokens with a beam of 5, one sentence at a time, on one thread, in fp32 and bf16 by turns; printed
+are medians in milliseconds, for a sentence, and for the parts of a step (a step makes one token).
+Weights are random. One more line tells what the search itself takes, without any model.
+"""
+
+import argparse
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command does, before torch is loaded
+
+import torch
+from torch import Tensor
+
+from transformer_mt.config import ModelConfig
+from transformer_mt.inference.engine import Engine, Request
+from transformer_mt.inference.options import SearchOptions
+from transformer_mt.model.transformer import Transformer
+from transformer_mt.runtime import keep_memory
+
+VOCAB = 8000
+SOURCE_LENGTH = 14
+SIZES = {"tiny": (128, 4, 256, 4), "base": (512, 8, 2048, 6)}  # D, H, F, layers
+EMPTY_VOCAB = 64
+
+
+class Clock:
+    """Seconds spent within some functions."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+
+    def of(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any) -> Any:
+            started = time.perf_counter()
+            result = function(*args)
+            self.seconds[name] += time.perf_counter() - started
+            return result
+
+        return timed
+
+
+class NoModel:
+    """The same scores at every step."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(1)
+        self._scores = torch.randn(1, 5, VOCAB, generator=generator).log_softmax(-1)
+
+    def step(self, tokens: Tensor) -> Tensor:
+        return self._scores[:, : tokens.size(1)].clone()
+
+    def select_beams(self, parents: Tensor) -> None:
+        pass
+
+    def select_sentences(self, sentences: Tensor) -> None:
+        pass
+
+
+class SearchAlone(Engine):
+    def stepper(self, batch: Any) -> NoModel:
+        return NoModel()
+
+
+def make_model(size: str, *, empty: bool, dtype: torch.dtype) -> Transformer:
+    width, heads, ffn, layers = SIZES[size]
+    cfg = ModelConfig(
+        d_model=2 * heads if empty else width,
+        heads=heads,
+        ffn=8 if empty else ffn,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        norm="post",
+        tie_embeddings="all",
+    )
+    vocab = EMPTY_VOCAB if empty else VOCAB
+    return Transformer(cfg, vocab, vocab).eval().to(dtype)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--size", choices=list(SIZES), default="tiny")
+    parser.add_argument("--length", type=int, default=15, help="tokens of a translation")
+    parser.add_argument("--sentences", type=int, default=30)
+    args = parser.parse_args()
+    keep_memory()
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    clock = Clock()
+    engines: dict[str, Engine] = {}
+    for name, dtype in {"fp32": torch.float32, "bf16": torch.bfloat16}.items():
+        for empty in (False, True):
+            model = make_model(args.size, empty=empty, dtype=dtype)
+            label = f"{'empty' if empty else args.size} {name}"
+            engine = engines[label] = Engine([model], [])
+            model.encode = clock.of(label + " encoder", model.encode)  # type: ignore[method-assign]
+            (decoder,) = engine._decoders
+            decoder.output = clock.of(label + " output", decoder.output)  # type: ignore[assignment]
+            decoder.layers = [clock.of(label + " layers", layer) for layer in decoder.layers]  # type: ignore[misc]
+    engines["search alone"] = SearchAlone([make_model("tiny", empty=True, dtype=torch.float32)], [])
+    options = SearchOptions(beam=5, min_length=args.length - 1, max_length=args.length - 1)
+    request = Request([4 + i % (EMPTY_VOCAB - 4) for i in range(SOURCE_LENGTH)])
+    times: defaultdict[str, list[float]] = defaultdict(list)
+    for round_ in range(args.sentences + 3):
+        for label, engine in engines.items():
+            clock.seconds.clear()
+            started = time.perf_counter()
+            engine.search([request], options)
+            if round_ >= 3:
+                times[label].append(time.perf_counter() - started)
+                for part, spent in clock.seconds.items():
+                    times[part].append(spent)
+    print("ms a sentence")
+    for label in engines:
+        told = [f"{label:14s} {1e3 * median(times[label]):6.1f}"]
+        for part in ("encoder", "layers", "output"):
+            if seconds := times.get(f"{label} {part}"):
+                told.append(f"{part} {1e3 * median(seconds):.1f}")
+        print("  " + "   ".join(told))
+
+
+if __name__ == "__main__":
+    main()
