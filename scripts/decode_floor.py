@@ -40,7 +40,7 @@ class Clock:
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
-    def of(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def of(self, name: str, function: Callable[..., Any]) -> Any:
         def timed(*args: Any) -> Any:
             started = time.perf_counter()
             result = function(*args)
@@ -103,10 +103,10 @@ def main() -> None:
             model = make_model(args.size, empty=empty, dtype=dtype)
             label = f"{'empty' if empty else args.size} {name}"
             engine = engines[label] = Engine([model], [])
-            model.encode = clock.of(label + " encoder", model.encode)  # type: ignore[method-assign]
             (decoder,) = engine._decoders
-            decoder.output = clock.of(label + " output", decoder.output)  # type: ignore[assignment]
-            decoder.layers = [clock.of(label + " layers", layer) for layer in decoder.layers]  # type: ignore[misc]
+            decoder.layers = [clock.of(f"{label} layers", layer) for layer in decoder.layers]
+            for owner, part in ((decoder, "output"), (model, "encode")):
+                setattr(owner, part, clock.of(f"{label} {part}", getattr(owner, part)))
     engines["search alone"] = SearchAlone([make_model("tiny", empty=True, dtype=torch.float32)], [])
     options = SearchOptions(beam=5, min_length=args.length - 1, max_length=args.length - 1)
     request = Request([4 + i % (EMPTY_VOCAB - 4) for i in range(SOURCE_LENGTH)])
@@ -123,7 +123,7 @@ def main() -> None:
     print("ms a sentence")
     for label in engines:
         told = [f"{label:14s} {1e3 * median(times[label]):6.1f}"]
-        for part in ("encoder", "layers", "output"):
+        for part in ("encode", "layers", "output"):
             if seconds := times.get(f"{label} {part}"):
                 told.append(f"{part} {1e3 * median(seconds):.1f}")
         print("  " + "   ".join(told))
