@@ -5,7 +5,7 @@
 The same search runs with a model of the usual width and with one that has as many layers, but
 hardly any numbers: what that takes is the price of calling the operations. Both make --length
 tokens with a beam of 5, one sentence at a time, on one thread, in fp32 and bf16 by turns; printed
-are medians in milliseconds, for a sentence, and for the parts of a step (a step makes one token).
+are medians in milliseconds for a sentence, and for its encoder, decoder layers and output layer.
 Weights are random. One more line tells what the search itself takes, without any model.
 """
 
@@ -20,6 +20,7 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command does, before torch is loaded
 
 import torch
+from peers.tools import SCALES
 from torch import Tensor
 
 from transformer_mt.config import ModelConfig
@@ -30,7 +31,6 @@ from transformer_mt.runtime import keep_memory
 
 VOCAB = 8000
 SOURCE_LENGTH = 14
-SIZES = {"tiny": (128, 4, 256, 4), "base": (512, 8, 2048, 6)}  # D, H, F, layers
 EMPTY_VOCAB = 64
 
 
@@ -73,13 +73,13 @@ class SearchAlone(Engine):
 
 
 def make_model(size: str, *, empty: bool, dtype: torch.dtype) -> Transformer:
-    width, heads, ffn, layers = SIZES[size]
+    usual = SCALES[size].model
     cfg = ModelConfig(
-        d_model=2 * heads if empty else width,
-        heads=heads,
-        ffn=8 if empty else ffn,
-        encoder_layers=layers,
-        decoder_layers=layers,
+        d_model=2 * usual.heads if empty else usual.d_model,
+        heads=usual.heads,
+        ffn=8 if empty else usual.ffn,
+        encoder_layers=usual.layers,
+        decoder_layers=usual.layers,
         norm="post",
         tie_embeddings="all",
     )
@@ -89,7 +89,7 @@ def make_model(size: str, *, empty: bool, dtype: torch.dtype) -> Transformer:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--size", choices=list(SIZES), default="tiny")
+    parser.add_argument("--size", choices=list(SCALES), default="tiny")
     parser.add_argument("--length", type=int, default=15, help="tokens of a translation")
     parser.add_argument("--sentences", type=int, default=30)
     args = parser.parse_args()

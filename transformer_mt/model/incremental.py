@@ -208,13 +208,18 @@ def _attend(q: Tensor, seen: _Seen) -> Tensor:
         and n_heads >= EXPLICIT_MIN_HEADS
         and n_positions <= EXPLICIT_MAX_POSITIONS
     ):
-        scores = ((q * q.size(-1) ** -0.5) @ seen.keys.transpose(-2, -1)).float()
-        if seen.mask is not None:
-            scores += seen.mask
-        outputs = softmax(scores).to(q.dtype) @ seen.values
+        outputs = _attend_explicitly(q, seen)
     else:
         outputs = F.scaled_dot_product_attention(q, seen.keys, seen.values, attn_mask=seen.mask)
     return outputs.transpose(1, 2).reshape(-1, q.size(1) * q.size(3))
+
+
+def _attend_explicitly(q: Tensor, seen: _Seen) -> Tensor:
+    """(B, H, K, Dh) → the same, by two batched products and a softmax in fp32 between them."""
+    scores = ((q * q.size(-1) ** -0.5) @ seen.keys.transpose(-2, -1)).float()  # (B, H, K, any)
+    if seen.mask is not None:
+        scores += seen.mask
+    return softmax(scores).to(q.dtype) @ seen.values
 
 
 def _added(may_attend: Tensor, dtype: torch.dtype) -> Tensor:
