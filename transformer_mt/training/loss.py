@@ -72,29 +72,19 @@ class _OutputLoss(torch.autograd.Function):
         n_rows, vocab_size = grad.shape
         uniform = smoothing / vocab_size
         weight_sum = weight.sum(0, dtype=torch.float32)  # (D,)
-        n_bytes = CHUNK_BYTES if grad.device.type == "cpu" else GPU_CHUNK_BYTES
-        step = max(1, n_bytes // (4 * vocab_size))
-        nll = loss = torch.zeros((), dtype=torch.float64, device=hidden.device)
         torch.mm(hidden, weight.T, out=grad)
-        for start in range(0, n_rows, step):
-            rows = slice(start, start + step)
-            logits = grad[rows].float()  # (step, V)
-            target_column = targets[rows, None]
-            target_logits = logits.gather(1, target_column).squeeze(1)
-            probs = logits.softmax(dim=1)
-            # The largest probability is 1 / Σ exp(z − max z), and never rounded to 0.
-            log_normaliser = logits.amax(1) - probs.amax(1).log()
-            target_log_probs = target_logits - log_normaliser
-            sum_log_probs = hidden[rows].float() @ weight_sum - vocab_size * log_normaliser
-            nll = nll - target_log_probs.sum(dtype=torch.float64)
-            loss = loss - (1 - smoothing) * target_log_probs.sum(dtype=torch.float64)
-            loss = loss - uniform * sum_log_probs.sum(dtype=torch.float64)
-            probs.scatter_add_(1, target_column, probs.new_full(target_column.shape, smoothing - 1))
-            grad[rows] = probs
-        grad_hidden = (grad @ weight).float() - uniform * weight_sum
+        target_logits = grad.gather(1, targets[:, None]).squeeze(1).float()
+        log_normaliser = _softmax_in_place(grad)
+        target_log_probs = target_logits - log_normaliser
+        sum_log_probs = hidden.float() @ weight_sum - vocab_size * log_normaliser
+        nll = -target_log_probs.sum(dtype=torch.float64)
+        loss = (1 - smoothing) * nll - uniform * sum_log_probs.sum(dtype=torch.float64)
+        at_targets = target_log_probs.exp() - (1 - smoothing)
+        grad[torch.arange(n_rows, device=grad.device), targets] = at_targets.to(grad.dtype)
         hidden_sum = hidden.sum(0, dtype=torch.float32)
-        grad_weight = (grad.T @ hidden).float() - uniform * hidden_sum
-        ctx.save_for_backward(grad_hidden.to(hidden.dtype), grad_weight.to(weight.dtype))
+        grad_hidden = torch.addmm((-uniform * weight_sum).to(weight.dtype), grad, weight)
+        grad_weight = torch.addmm((-uniform * hidden_sum).to(weight.dtype), grad.T, hidden)
+        ctx.save_for_backward(grad_hidden, grad_weight)
         loss, nll = loss.float(), nll.float()
         ctx.mark_non_differentiable(nll)
         return loss, nll
@@ -104,3 +94,21 @@ class _OutputLoss(torch.autograd.Function):
         grad_loss, _ = grad_outputs
         grad_hidden, grad_weight = ctx.saved_tensors
         return grad_hidden * grad_loss, grad_weight * grad_loss, None, None, None
+
+
+def _softmax_in_place(logits: Tensor) -> Tensor:
+    """Turn the rows of (n, V) into probabilities, computed in fp32.
+
+    Returns:
+        log Σ exp of each row, (n,) fp32.
+    """
+    n_bytes = CHUNK_BYTES if logits.device.type == "cpu" else GPU_CHUNK_BYTES
+    largest_logits, largest_probs = [], []
+    for rows in logits.split(max(1, n_bytes // (4 * logits.size(1)))):
+        exact = rows.float()
+        probs = exact.softmax(dim=1)
+        largest_logits.append(exact.amax(1))
+        largest_probs.append(probs.amax(1))
+        rows.copy_(probs)
+    # The largest probability is 1 / Σ exp(z − max z), and never rounded to 0.
+    return torch.cat(largest_logits) - torch.cat(largest_probs).log()
