@@ -1,11 +1,13 @@
-"""Batches: nothing is lost, whatever the lengths and the number of threads."""
+"""Batches: nothing is lost, whatever the lengths and who searches them."""
 
+import gc
 import random
+from multiprocessing import active_children
 
 import pytest
 import torch
 
-from transformer_mt.inference.engine import Request, batches_by_length, deal
+from transformer_mt.inference.engine import Engine, Request, batches_by_length, deal
 from transformer_mt.inference.options import SearchOptions
 from transformer_mt.inference.translator import Translator
 
@@ -35,26 +37,38 @@ def test_nothing_to_do() -> None:
     assert list(batches_by_length([], 10)) == []
 
 
+@pytest.mark.parametrize("copies", [True, False], ids=["processes", "threads"])
 @pytest.mark.parametrize(
     "options",
     [SearchOptions(beam=1), SearchOptions(beam=3, n_best=2), SearchOptions(diverse=True, n_best=2)],
     ids=["greedy", "beam", "diverse"],
 )
-def test_threads_change_nothing(
-    translator: Translator, texts: list[str], options: SearchOptions
+def test_side_by_side_changes_nothing(
+    translator: Translator,
+    texts: list[str],
+    options: SearchOptions,
+    copies: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    requests = [Request(ids) for ids in translator.src_tokenizer.encode(texts)]
+    monkeypatch.setattr("transformer_mt.inference.engine.may_fork", lambda: copies)
+    made = Engine([translator.model], translator.tgt_tokenizer.silent_ids)
+    requests = 20 * [Request(ids) for ids in translator.src_tokenizer.encode(texts)]
     before = torch.get_num_threads()
     found = {}
     try:
-        for threads in (1, 3):
+        for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            found[threads] = translator.engine.search(requests, options)
+            found[threads] = made.search(requests, options)
+            assert len(active_children()) == (threads if copies and threads > 1 else 0)
     finally:
         torch.set_num_threads(before)
-    for one, three in zip(found[1], found[3], strict=True):
-        assert [h.ids for h in one] == [h.ids for h in three]
-        assert [h.score for h in one] == pytest.approx([h.score for h in three], abs=1e-4)
+    for others in (found[2], found[3]):
+        for one, other in zip(found[1], others, strict=True):
+            assert [h.ids for h in one] == [h.ids for h in other]
+            assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+    del made
+    gc.collect()
+    assert not active_children(), "they end with the engine"
 
 
 def test_no_request_no_hypothesis(translator: Translator) -> None:

@@ -5,12 +5,12 @@ and search, but no text.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -31,6 +31,7 @@ from transformer_mt.inference.search import (
 )
 from transformer_mt.inference.steppers import Ensemble, Stepper
 from transformer_mt.inference.token_rules import TokenRules
+from transformer_mt.inference.workers import Workers, may_fork
 from transformer_mt.model.incremental import IncrementalDecoder
 from transformer_mt.model.transformer import Transformer
 
@@ -38,9 +39,8 @@ BATCH_TOKENS = 8192  # source tokens × beam decoded side by side, padding count
 THREAD_ROWS = 32  # sentences × beam that are worth a thread of their own
 LENGTH_MARGIN = 10  # tokens allowed beyond max_length_ratio × source, so that short texts can grow
 
-
-T = TypeVar("T")
 MakeRules = Callable[[list["Request"]], TokenRules]
+BatchCall = tuple[list["Request"], SearchOptions, Sequence[Sequence[int]]]
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ class Engine:
         self.models = models
         self._decoders = [IncrementalDecoder(model) for model in models]
         self._silent_ids = silent_ids
+        self._workers: Workers[list[list[Hypothesis]]] = Workers(self.search_batch, 0)
 
     @property
     def device(self) -> torch.device:
@@ -97,53 +98,55 @@ class Engine:
     ) -> list[list[Hypothesis]]:
         """The best hypotheses of each request, best first; at least one.
 
+        On a CPU, batches of like lengths are searched side by side, as many as torch has threads,
+        each by one: threads within small operations wait for each other more than they work. For
+        the same reason a small batch is not divided.
+
         Args:
             banned: sequences of ids that no translation contains.
         Raises:
             TmtError: the model's scores are not numbers.
         """
-        rules = partial(self._rules, options=options, banned=banned)
-        if options.sampling is not None:
-            draws = options.n_best
-            return self._in_batches(requests, draws, partial(self._sample, options, rules))
-        if options.diverse:
-            return self._search_diverse(requests, options, banned)
-        return self._in_batches(requests, options.beam, partial(self._search, options, rules))
-
-    def _in_batches(
-        self, requests: Sequence[Request], rows: int, search: Callable[[list[Request]], list[T]]
-    ) -> list[T]:
-        """Search batches of like lengths, as many at a time as torch has threads.
-
-        Each batch is searched by one thread: threads within small operations wait for each other
-        more than they work. For the same reason a small batch is not divided.
-
-        Args:
-            rows: of a batch for each of its sentences.
-        """
         n_workers = torch.get_num_threads() if self.device.type == "cpu" else 1
+        rows = options.rows
         lengths = [len(request.src) + 1 for request in requests]
         batches = [
             part
             for batch in batches_by_length(lengths, n_workers * BATCH_TOKENS // rows)
             for part in deal(batch, min(n_workers, len(batch) * rows // THREAD_ROWS))
         ]
-
-        def one(indices: list[int]) -> list[T]:
-            with torch.inference_mode():
-                return search([requests[i] for i in indices])
-
-        results: dict[int, T] = {}
-        with ExitStack() as stack:
-            run: Callable[..., Iterable[list[T]]] = map
-            if n_workers > 1:
-                pool = ThreadPoolExecutor(
-                    n_workers, initializer=torch.set_num_threads, initargs=(1,)
-                )
-                run = stack.enter_context(pool).map
-            for indices, found in zip(batches, run(one, batches), strict=True):
-                results.update(zip(indices, found, strict=True))
+        calls = [([requests[i] for i in batch], options, banned) for batch in batches]
+        results: dict[int, list[Hypothesis]] = {}
+        for batch, found in zip(batches, self._side_by_side(calls, n_workers), strict=True):
+            results.update(zip(batch, found, strict=True))
         return [results[i] for i in range(len(requests))]
+
+    def _side_by_side(self, calls: list[BatchCall], n_workers: int) -> list[list[list[Hypothesis]]]:
+        """The results of `search_batch`, by copies of this process, which do not wait for each
+        other between operations. One batch, or where copies cannot be made safely, by threads."""
+        if n_workers == 1:
+            return [self.search_batch(*call) for call in calls]
+        n_copies = min(n_workers, len(calls))
+        if n_copies > len(self._workers) and n_copies > 1 and may_fork():
+            self._workers.close()
+            self._workers = Workers(self.search_batch, n_copies)
+            weakref.finalize(self, self._workers.close)
+        if 1 < n_copies <= len(self._workers):
+            return self._workers.map(calls)
+        with ThreadPoolExecutor(n_workers, "search", torch.set_num_threads, (1,)) as pool:
+            return list(pool.map(self.search_batch, *zip(*calls, strict=True)))
+
+    @torch.inference_mode()
+    def search_batch(
+        self, batch: list[Request], options: SearchOptions, banned: Sequence[Sequence[int]]
+    ) -> list[list[Hypothesis]]:
+        """What `search` does, for requests that are searched side by side."""
+        rules = partial(self._rules, options=options, banned=banned)
+        if options.sampling is not None:
+            return self._sample(options, rules, batch)
+        if options.diverse:
+            return self._search_diverse(options, rules, batch)
+        return self._search(options, rules, batch)
 
     def _search(
         self, options: SearchOptions, rules: MakeRules, batch: list[Request]
@@ -220,20 +223,19 @@ class Engine:
         return [sorted(group, key=lambda h: -h.score) for group in groups]
 
     def _search_diverse(
-        self, requests: Sequence[Request], options: SearchOptions, banned: Sequence[Sequence[int]]
+        self, options: SearchOptions, rules: MakeRules, batch: list[Request]
     ) -> list[list[Hypothesis]]:
         """For each of the `n_best` most probable next tokens the best hypothesis with it."""
-        rules = partial(self._rules, options=options, banned=banned)
-        firsts = self._in_batches(requests, 1, partial(self._first_tokens, options, rules))
+        firsts = self._first_tokens(options, rules, batch)
         owners = [i for i, tokens in enumerate(firsts) for _ in tokens]
         begun = [
             replace(request, prefix=[*request.prefix, token])
-            for request, tokens in zip(requests, firsts, strict=True)
+            for request, tokens in zip(batch, firsts, strict=True)
             for token in tokens
         ]
         plain = replace(options, n_best=1, diverse=False)
-        results: list[list[Hypothesis]] = [[] for _ in requests]
-        for i, (best,) in zip(owners, self.search(begun, plain, banned=banned), strict=True):
+        results: list[list[Hypothesis]] = [[] for _ in batch]
+        for i, (best,) in zip(owners, self._search(plain, rules, begun), strict=True):
             results[i].append(best)
         return [sorted(found, key=lambda h: -h.score) for found in results]
 

@@ -60,6 +60,13 @@ class SearchOptions:
         if self.diverse and self.sampling:
             raise ConfigError("diverse alternatives are searched for, not drawn: leave one out")
 
+    @property
+    def rows(self) -> int:
+        """Hypotheses of one sentence that are searched side by side."""
+        if self.sampling is not None:
+            return self.n_best
+        return self.beam * self.n_best if self.diverse else self.beam
+
     @classmethod
     def of(cls, decode: DecodeConfig, **changes: Any) -> "SearchOptions":
         """What a configuration says, with every change that is not None."""
