@@ -17,7 +17,9 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command does, before torch is loaded
+from transformer_mt.environment import DEFAULTS
+
+os.environ.update(DEFAULTS | dict(os.environ))  # as the command does, before torch is loaded
 
 import torch
 from peers.tools import SCALES

@@ -17,6 +17,7 @@ NAME = transformer_mt.__name__
 LAYERS = [
     ["errors"],
     [
+        "environment",
         "languages",
         "files",
         "runtime",

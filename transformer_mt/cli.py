@@ -34,6 +34,7 @@ from transformer_mt.cli_data import data_app, tokenizer_app
 from transformer_mt.cli_eval import evaluate
 from transformer_mt.cli_export import export
 from transformer_mt.cli_translate import translate
+from transformer_mt.environment import DEFAULTS
 from transformer_mt.errors import DataError, LostProcess, TmtError
 from transformer_mt.launch import LOST, count_processes, end_with_launcher, is_launched, launch
 
@@ -54,11 +55,7 @@ app.add_typer(bench_app, name="bench")
 
 def main() -> None:
     """Run a command; a mistake of the user becomes one message and exit status 2."""
-    # Threads that spin while they wait take the cores from whoever has work to do. OpenMP reads
-    # this when torch is loaded, so it must be set before.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # NumPy's products are small, and its threads spin, too.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.update(DEFAULTS | dict(os.environ))  # before torch is loaded
     end_with_launcher()
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]

@@ -6,7 +6,9 @@ python decode_tmt.py TASK.json
 import os
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command does, before torch is loaded
+from transformer_mt.environment import DEFAULTS
+
+os.environ.update(DEFAULTS | dict(os.environ))  # as the command does, before torch is loaded
 
 import torch
 from decoding import read_task, report

@@ -49,6 +49,15 @@ def test_every_sentence_comes_exactly_once(n: int, max_tokens: int) -> None:
     assert [batch.tolist() for batch in plan.batches()] == batches
 
 
+@pytest.mark.parametrize("max_tokens", [100, 1000, 4096])
+def test_large_batches_have_few_sizes(max_tokens: int) -> None:
+    src, tgt = caption_lengths(30_000)
+    sizes = set(map(len, make_plan(src, tgt, max_tokens=max_tokens).batches()))
+    few = {digits << zeros for digits in range(8) for zeros in range(10)}
+    assert len(sizes - few) <= 1, "the last batch may have any size"
+    assert len(sizes) > 3
+
+
 @pytest.mark.parametrize("max_tokens", [1, 30, 200, 4096])
 def test_no_batch_exceeds_max_tokens(max_tokens: int) -> None:
     """Padding counted; only a single sentence that is longer itself may."""
@@ -69,7 +78,7 @@ def test_batches_are_as_large_as_they_may_be() -> None:
     src, tgt = caption_lengths(3000)
     plan = make_plan(src, tgt)
     cells = [len(b) * max(src[b].max(), tgt[b].max()) for b in plan.batches()]
-    assert np.mean(cells) > 0.9 * 1000
+    assert np.mean(cells) > 0.8 * 1000  # sizes are rounded down
 
 
 def test_tokens_per_update_hold_on_average() -> None:

@@ -19,6 +19,10 @@ from transformer_mt.data.tokenizer import BOS_ID, PAD_ID
 
 Indices = NDArray[np.int64]
 
+# The fewer different sizes of batches, the fewer products does a CPU's library have to make anew
+# (docs/performance.md has the measurement). Numbers with three binary digits and zeros are taken.
+SIZE_DIGITS = 3
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -119,8 +123,14 @@ def _cut(src: Indices, tgt: Indices, max_tokens: int, max_tgt_tokens: int) -> In
         longest = np.maximum.accumulate(longest_side[window])
         n_rows = np.arange(1, len(longest) + 1)
         fits = (longest * n_rows <= max_tokens) & (np.cumsum(tgt[window]) <= max_tgt_tokens)
-        starts.append(start + max(1, int(fits.sum())))  # both bounds only ever grow
+        starts.append(start + max(1, _usual_size(int(fits.sum()))))  # both bounds only ever grow
     return np.asarray(starts, dtype=np.int64)
+
+
+def _usual_size(n: int) -> int:
+    """The largest that is not above `n`; at least four fifths of it."""
+    zeros = max(0, n.bit_length() - SIZE_DIGITS)
+    return n >> zeros << zeros
 
 
 class Dealt(NamedTuple):
