@@ -48,7 +48,7 @@ class Scale:
     model: Size
     window: Window  # its seconds are the default of --seconds
     tmt_max_tokens: int
-    tmt_tokens_per_update: int
+    tmt_tokens_per_update: int  # real ones
     joey_max_tokens: int  # of a batch, padding counted: less than half of them are real
     hf_sentences: int
     naive_sentences: int
@@ -59,7 +59,7 @@ SCALES = {
         Size(d_model=128, heads=4, ffn=256, layers=4, dropout=0.3),
         Window(warmup=5, seconds=60, updates=10),
         tmt_max_tokens=4096,
-        tmt_tokens_per_update=3000,
+        tmt_tokens_per_update=4096,
         joey_max_tokens=4096,
         hf_sentences=256,
         naive_sentences=128,

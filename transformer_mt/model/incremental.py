@@ -24,13 +24,15 @@ from transformer_mt.model.transformer import DecoderLayer, FeedForward, Transfor
 # On a CPU, few rows times a large matrix is mostly reading the matrix, for which the library that
 # multiplies wants it in another order than torch keeps it (docs/decoding.md has the measurement).
 REORDER_MIN_ELEMENTS = 1 << 18  # in fp32; with fewer bits, any matrix
-REORDER_MAX_ROWS = 64
+REORDER_MAX_ROWS = 512
 REORDER_FOR_ROWS = 8  # what is in order for one row alone would be reordered again for each more
 
 # On a CPU, batched products beat the fused kernel if there are many heads that see few positions
 # (docs/decoding.md has the measurement).
 EXPLICIT_MIN_HEADS = 64  # of all sentences
 EXPLICIT_MAX_POSITIONS = 96
+
+FIRST_SLOTS = 64  # of the cache, beside one for each source position
 
 Function = Callable[[Tensor], Tensor]
 
@@ -81,7 +83,7 @@ class Decoding:
         keys = self._memory[0]
         self._memory_mask = None if memory_mask.all() else _added(memory_mask, keys.dtype)
         batch, heads, _, head_width = keys.shape
-        self._cache = keys.new_empty(len(self._memory), batch, heads, 64, head_width)
+        self._cache = keys.new_empty(len(self._memory), batch, heads, 0, head_width)
         # What is added to the scores: 0 for the slots of a beam's own prefix, else −∞.
         self._mask = keys.new_empty(batch, 1, 0)  # (B, K, slots)
         self._own = keys.new_zeros(1, 1, 1)
@@ -126,14 +128,23 @@ class Decoding:
         """
         start = self._mask.size(2)
         end = start + beam
-        while end > self._cache.size(3):  # by doubling, so that most steps copy nothing
-            self._cache = torch.cat([self._cache, torch.empty_like(self._cache)], dim=3)
+        if end > self._cache.size(3):
+            self._grow_cache(beam, start)
         newest, cached = self._cache[:, :, :, start:end], self._cache[:, :, :, :end].unbind()
         before = self._mask if start else self._mask.expand(-1, beam, -1)
         own = self._own_slots(beam).expand(self._mask.size(0), -1, -1)
         self._mask = torch.cat([before, own], dim=2)
         only_beam = end == self.length + 1  # at every position
         return newest, cached, None if only_beam else self._mask[:, None]
+
+    def _grow_cache(self, beam: int, n_used: int) -> None:
+        """So far that most translations need it once, and at least twofold."""
+        layers, batch, heads, size, head_width = self._cache.shape
+        usual = FIRST_SLOTS + beam * self._memory[0].size(2)
+        size = max(2 * size, usual, n_used + beam)
+        grown = self._cache.new_empty(layers, batch, heads, size, head_width)
+        grown[:, :, :, :n_used] = self._cache[:, :, :, :n_used]
+        self._cache = grown
 
     def _own_slots(self, beam: int) -> Tensor:
         """(1, K, K): what each beam sees of a position while no beam has changed its place."""
