@@ -34,11 +34,10 @@ def report(task: dict[str, Any], rows: Sequence[Any], translate: Callable[[Any],
     """
     parts = batches(rows, task["batch"])
     translate(parts[-1])  # to warm up
-    started, cpu = time.monotonic(), time.process_time()
+    started = time.monotonic()
     n_tokens = sum(translate(part) for part in parts)
     content = {
         "seconds": time.monotonic() - started,
-        "cpu_seconds": time.process_time() - cpu,
         "sentences": len(rows),
         "tokens": n_tokens,
         # Not getrusage: it starts with the size of the process that started this one.
