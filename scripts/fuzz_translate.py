@@ -30,7 +30,8 @@ CHUNK_CHARACTERS = 4000  # longer chunks are divided
 S_PER_1000 = 5.0
 LOOP_TIMES = 6  # in a row, from which on a loop must have been flagged
 EXCUSED_TIMES = 3  # times as often as in the source
-LOOP_SIZES = range(1, 13)  # words, and characters
+LOOP_SIZE = 12  # words, and characters, at most
+SOURCE_SIZE = 40  # what a source repeats may be a sentence, which in Chinese is one long word
 SHOWN = 200  # characters of a text in a message
 
 
@@ -44,16 +45,16 @@ class Tally:
     failures: list[str] = field(default_factory=list)
 
 
-def repeats(text: str) -> int:
+def repeats(text: str, longest: int = LOOP_SIZE) -> int:
     """How often a phrase of words, or of characters with a letter, stands in a row at most."""
-    words = _most_repeats(text.lower().split())
-    return max(words, _most_repeats(list("".join(text.lower().split()))))
+    words = _most_repeats(text.lower().split(), longest)
+    return max(words, _most_repeats(list("".join(text.lower().split())), longest))
 
 
-def _most_repeats(units: Sequence[str]) -> int:
+def _most_repeats(units: Sequence[str], longest: int) -> int:
     """Unit by unit: how far does the text equal itself, shifted by the size of the phrase?"""
     most = 1
-    for size in LOOP_SIZES:
+    for size in range(1, longest + 1):
         equal = 0
         for index in range(size, len(units)):
             equal = equal + 1 if units[index] == units[index - size] else 0
@@ -74,7 +75,7 @@ def check(text: str, translation: Translation) -> Iterator[str]:
     if "\n" in output or "\r" in output:
         yield f"a line end in the output {output[:SHOWN]!r}"
     times = repeats(output)
-    seen = times >= LOOP_TIMES and times > EXCUSED_TIMES * repeats(text)
+    seen = times >= LOOP_TIMES and times > EXCUSED_TIMES * repeats(text, SOURCE_SIZE)
     if seen and "loop" not in translation.faults:
         yield f"{times} times in a row, not flagged: {output[:SHOWN]!r}"
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from transformer_mt.inference.guards import faults
+from transformer_mt.inference.translation import Translation
 
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
 hostile: Any = import_module("hostile_texts")
@@ -51,6 +52,16 @@ def test_texts_are_of_every_kind_and_can_be_encoded() -> None:
 )
 def test_repeats(text: str, expected: int, why: str) -> None:
     assert fuzz.repeats(text) == expected, why
+
+
+def test_a_source_that_repeats_a_sentence_excuses_a_translation_that_does() -> None:
+    source = 72 * "这份报告还没有写完，请再等一下。"
+    output = 72 * "Der Bericht ist nicht fertig. "
+    assert fuzz.repeats(output) == 72
+    translation = Translation(source, output, 0.0, True, 72, [])
+    assert not list(fuzz.check(source, translation))
+    (problem,) = fuzz.check("我要回家。", translation)
+    assert "72 times in a row" in problem
 
 
 def test_the_guard_flags_every_loop_that_the_simple_search_sees() -> None:
