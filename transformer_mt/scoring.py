@@ -23,7 +23,8 @@ from transformer_mt.model.transformer import Transformer
 from transformer_mt.preparation import Prepared
 from transformer_mt.run_dir import Run
 
-DEV_TOKENS = 2048  # whose logits are held at a time, padding counted
+DEV_TOKENS = 2048  # of a batch of dev, padding counted
+DEV_ROWS = 256  # tokens whose logits are held at a time
 
 
 def dev_validation(
@@ -67,9 +68,10 @@ def dev_loss(model: Transformer, dev: EncodedCorpus, ranks: Ranks = ALONE) -> fl
     for indices in ranks.share(list(plan.batches())):
         batch = collate(dev, indices).to(model.output.weight.device)
         real = batch.tgt_out != PAD_ID
-        logits = model.project(model(batch.src, batch.tgt_in)[real]).float()  # (n, V)
-        nll += F.cross_entropy(logits, batch.tgt_out[real], reduction="sum").item()
-        n_tokens += len(logits)
+        hidden, tgt_out = model(batch.src, batch.tgt_in)[real], batch.tgt_out[real]
+        for rows, targets in zip(hidden.split(DEV_ROWS), tgt_out.split(DEV_ROWS), strict=True):
+            nll += F.cross_entropy(model.project(rows).float(), targets, reduction="sum").item()
+        n_tokens += len(tgt_out)
     nll, n = ranks.sum(torch.tensor([nll, n_tokens], dtype=torch.float64)).tolist()
     return nll / n
 
