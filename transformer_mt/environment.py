@@ -8,7 +8,4 @@ DEFAULTS = {
     "OMP_WAIT_POLICY": "PASSIVE",
     # NumPy's products are small, and its threads spin, too.
     "OPENBLAS_NUM_THREADS": "1",
-    # oneDNN makes a product for each new shape of its matrices and keeps so many; batches have more
-    # shapes than its own 1024 (docs/performance.md has the measurement).
-    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "2048",
 }
