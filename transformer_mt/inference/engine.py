@@ -99,8 +99,8 @@ class Engine:
         """The best hypotheses of each request, best first; at least one.
 
         On a CPU, batches of like lengths are searched side by side, as many as torch has threads,
-        each by one: threads within small operations wait for each other more than they work. For
-        the same reason a small batch is not divided.
+        each on one core: threads within small operations wait for each other more than they work.
+        For the same reason a small batch is not divided.
 
         Args:
             banned: sequences of ids that no translation contains.
@@ -122,8 +122,11 @@ class Engine:
         return [results[i] for i in range(len(requests))]
 
     def _side_by_side(self, calls: list[BatchCall], n_workers: int) -> list[list[list[Hypothesis]]]:
-        """The results of `search_batch`, by copies of this process, which do not wait for each
-        other between operations. One batch, or where copies cannot be made safely, by threads."""
+        """The results of `search_batch`, by copies of this process or, second best, by threads.
+
+        Copies do not wait for each other between operations. One batch needs none, and they cannot
+        be made everywhere.
+        """
         if n_workers == 1:
             return [self.search_batch(*call) for call in calls]
         n_copies = min(n_workers, len(calls))
