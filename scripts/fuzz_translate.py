@@ -2,10 +2,11 @@
 
     python scripts/fuzz_translate.py -m runs/tiny --n 2000 --seed 1
 
-No exception; one output for each text, without line ends; at most 5 s of processor time for a text
-of up to 1000 characters, and 5 s for every 1000 of a longer one; and a loop that a simple search
-sees in an output, and not in the text, is among the translation's faults. Prints a line for each
-kind of text, the failures below. Exit status 1: there is a failure.
+No exception; one output for each text, without line ends; at most 5 s for a text of up to 1000
+characters, and 5 s for every 1000 of a longer one, by the clock of the wall, since copies of the
+process may do the work; and a loop that a simple search sees in an output, and not in the text, is
+among the translation's faults. Prints a line for each kind of text, the failures below. Exit status
+1: there is a failure.
 """
 
 import argparse
@@ -83,7 +84,7 @@ def check(text: str, translation: Translation) -> Iterator[str]:
 def translate_chunk(translator: Translator, chunk: Sequence[Hostile], tallies: "Tallies") -> None:
     """Translate some texts together; one by one if that fails, to see which one it is."""
     texts = [text for _, text in chunk]
-    started = time.process_time()
+    started = time.perf_counter()
     try:
         translations = translator.translate(texts, retry=True)
     except Exception:
@@ -93,7 +94,7 @@ def translate_chunk(translator: Translator, chunk: Sequence[Hostile], tallies: "
             return
         tallies.fail(chunk[0], traceback.format_exc(limit=-3))
         return
-    taken_s = time.process_time() - started
+    taken_s = time.perf_counter() - started
     if len(chunk) > 1 and taken_s > min(map(allowed_s, texts)):
         for hostile in chunk:  # together they may take longer than one of them may
             translate_chunk(translator, [hostile], tallies)
