@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,9 +112,9 @@ def test_the_optimizer_counts_once_per_update_however_little_was_done(
     monkeypatch.setattr(bench, "now", lambda: clock[0])
     micro_batch, step = bench._micro_batch, bench.optimizer.step
 
-    def slow_batch(*args: object, **options: object) -> object:
+    def slow_batch(*args: Any, **options: Any) -> Any:
         clock[0] += 1
-        return micro_batch(*args, **options)  # type: ignore[arg-type]
+        return micro_batch(*args, **options)
 
     def slow_step(*args: float) -> float:
         clock[0] += 10

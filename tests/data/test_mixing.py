@@ -74,7 +74,8 @@ def test_a_share_of_a_source_is_not_its_beginning() -> None:
 
 
 def test_a_source_without_rows_gives_none() -> None:
-    assert sorted(epoch_rows(np.array([1, 1]), [0.5, 2], seed=1, epoch=0)) == [0, 0, 1, 1]  # type: ignore[arg-type]
+    rows = epoch_rows(np.array([1, 1], np.uint16), [0.5, 2], seed=1, epoch=0)
+    assert rows is not None and sorted(rows) == [0, 0, 1, 1]
 
 
 @pytest.fixture

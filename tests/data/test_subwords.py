@@ -13,7 +13,7 @@ from typing import Literal
 import pytest
 
 from transformer_mt.config import TokenizerConfig
-from transformer_mt.data.subwords import SubwordSampler
+from transformer_mt.data.subwords import SubwordSampler, _MergeDropout
 from transformer_mt.data.tokenizer import EOS_ID, UNK_ID, Tokenizer, train_tokenizer
 
 Kind = Literal["bpe", "unigram"]
@@ -71,14 +71,15 @@ def test_without_a_merge_left_out_it_is_bpe(
 ) -> None:
     """The merging of characters here is that of SentencePiece."""
     tokenizer = tokenizer_of("bpe")
-    sampler = SubwordSampler(tokenizer, "bpe", 0.5)
+    merging = SubwordSampler(tokenizer, "bpe", 0.5)._word
+    assert isinstance(merging, _MergeDropout)
     pieces = tokenizer.text_pieces()
     for ids in tokenizer.encode([text for pair in toy_pairs for text in pair] + ["the" * 30]):
         word: list[str] = []
         for piece in (*tokenizer.pieces(ids), "▁"):
             if piece[0] == "▁" and word:
-                sampler._word._before_next = 10**9  # type: ignore[union-attr]
-                assert sampler._word.merge(list("".join(word)), Random(0)) == word  # type: ignore[union-attr]
+                merging._before_next = 10**9
+                assert merging.merge(list("".join(word)), Random(0)) == word
                 word = []
             word.append(piece)
         assert set(ids) <= set(pieces)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -43,8 +44,8 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the model ended its sentences, but for one: it was never trained to."""
     translate = Translator.translate
 
-    def translate_all(self: Translator, texts: list[str], **options: object) -> list[Translation]:
-        found = translate(self, texts, **options)  # type: ignore[arg-type]
+    def translate_all(self: Translator, texts: list[str], **options: Any) -> list[Translation]:
+        found = translate(self, texts, **options)
         return [
             replace(t, complete="房子" not in t.source, text=t.text and f"{t.source} {t.text}")
             for t in found
@@ -122,9 +123,9 @@ backtranslate.translate_corpus(Path({str(model_dir)!r}), Path({str(mono)!r}),
     seen: list[str] = []
     translate = Translator.translate
 
-    def watched(self: Translator, texts: list[str], **options: object) -> list[Translation]:
+    def watched(self: Translator, texts: list[str], **options: Any) -> list[Translation]:
         seen.extend(texts)
-        return translate(self, texts, **options)  # type: ignore[arg-type]
+        return translate(self, texts, **options)
 
     monkeypatch.setattr(Translator, "translate", watched)
     translate_corpus(model_dir, mono, tmp_path / "bt", say=print)

@@ -151,7 +151,8 @@ def pack_rows(
 
 def write_shard(path: Path, arrays: Mapping[str, Array]) -> None:
     with path.open("wb") as file:  # given a name, NumPy would add an ending to it
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+        named: dict[str, Any] = dict(arrays)  # as arrays, it could name NumPy's own flags
+        np.savez(file, **named)
 
 
 def join_shards(paths: Sequence[Path], directory: Path) -> None:

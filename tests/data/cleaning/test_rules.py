@@ -4,6 +4,7 @@ import pickle
 import random
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,9 @@ ZH_EN = Languages(src="zh", tgt="en")
 Pair = tuple[str, str]
 
 
-def broken(pair: Pair, languages: Languages = ZH_EN, **options: object) -> str | None:
+def broken(pair: Pair, languages: Languages = ZH_EN, **options: Any) -> str | None:
     """The first rule that drops a pair with the default thresholds, and `variant` switched on."""
-    scorer = PairScorer(languages, **options)  # type: ignore[arg-type]
+    scorer = PairScorer(languages, **options)
     clean = CleanConfig(variant=0.5)
     for rule, score in zip(SCORED_RULES, scorer.scores(*pair), strict=True):
         threshold = getattr(clean, rule)

@@ -100,15 +100,17 @@ def test_units_of_several_languages(tmp_path: Path) -> None:
 XLIFF_1 = """<?xml version="1.0"?>
 <xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
  <file source-language="en-US" {target_language} datatype="plaintext" original="f"><body>
-  <group><trans-unit id="1"><source>Hello <g id="1">big</g> <x id="2"/>world<bpt id="3">{{</bpt></source>
+  <group><trans-unit id="1"><source>Hello <g id="1">big</g> <x id="2"/>world<bpt
+   id="3">{{</bpt></source>
    <seg-source><mrk mtype="seg" mid="0">Hello</mrk></seg-source>
    <target xml:lang="zh-CN" state="final">你好，<mrk mtype="seg" mid="0">世界</mrk></target>
    <alt-trans><source>no</source><target>不</target></alt-trans></trans-unit></group>
   <trans-unit id="2"><source>Left</source></trans-unit>
-  <trans-unit id="3"><source>Copied</source><target state="needs-translation">Copied</target></trans-unit>
+  <trans-unit id="3"><source>Copied</source><target
+   state="needs-translation">Copied</target></trans-unit>
   <bin-unit id="4"><bin-source/><source>no</source><target>不</target></bin-unit>
   <trans-unit id="5"><source>End</source><target/></trans-unit>
- </body></file></xliff>"""  # noqa: E501
+ </body></file></xliff>"""
 
 XLIFF_2 = """<?xml version="1.0"?>
 <x:xliff version="2.1" srcLang="en" trgLang="zh-Hans"

@@ -27,7 +27,7 @@ _PADDING = 16 << 20  # more of it is not looked at
 _TAR = re.compile(r"\.(tar|tar\.(gz|xz|bz2|zst)|tgz|txz|tbz2?|tzst)$", re.IGNORECASE)
 _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError,
-    NotImplementedError, RuntimeError,
+    RuntimeError,  # zipfile's, of an encrypted member or a compression that it does not know
 )  # fmt: skip
 
 
