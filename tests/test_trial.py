@@ -116,7 +116,7 @@ def test_the_optimizer_counts_once_per_update_however_little_was_done(
         clock[0] += 1
         return micro_batch(*args, **options)
 
-    def slow_step(*args: float) -> float:
+    def slow_step(*args: Any) -> float:
         clock[0] += 10
         return step(*args)
 
