@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from transformer_mt.data import batching
 from transformer_mt.data.batching import (
     EpochPlan,
     Indices,
@@ -230,3 +231,35 @@ def test_no_process_has_much_more_to_do(n_batches: int, size: int, longest: int,
     batches = [np.arange(10) + 10 * b for b in range(n_batches)]
     shares = [sum(len(p.indices) for p in deal(batches, r, size)) for r in range(size)]
     assert max(shares) == longest, why
+
+
+def test_rounds_go_forth_and_back() -> None:
+    batches = [np.full(1, b) for b in range(9)]  # sorted by what there is to do, as in a plan
+    whole = [[part.batch for part in deal(batches, rank, 2)][:4] for rank in range(2)]
+    assert whole == [[0, 3, 4, 7], [1, 2, 5, 6]]
+
+
+def slowest(plan: EpochPlan, src: Indices, tgt: Indices, size: int) -> float:
+    """What the process with most to do has to do, divided by the mean, over all updates."""
+    most = mean = 0.0
+    for u in range(len(plan)):
+        loads = [
+            sum(len(i) * int(src[i].max() + tgt[i].max()) for _, _, i in deal(batches, rank, size))
+            for batches in [plan.update(u)]
+            for rank in range(size)
+        ]
+        most, mean = most + max(loads), mean + sum(loads) / size
+    return most / mean
+
+
+@pytest.mark.parametrize("tokens_per_update", [3000, 4096, 8192, 25_000])
+def test_two_processes_have_as_much_to_do_as_each_other(
+    tokens_per_update: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    src, tgt = caption_lengths(29_000)
+    sizes = {"max_tokens": 4096, "tokens_per_update": tokens_per_update}
+    by_work = slowest(make_plan(src, tgt, **sizes), src, tgt, 2)
+    monkeypatch.setattr(batching, "BATCHES_SORTED", 1)
+    at_random = slowest(make_plan(src, tgt, **sizes), src, tgt, 2)
+    assert by_work < 1.02
+    assert by_work - 1 < 0.6 * (at_random - 1)

@@ -23,6 +23,10 @@ Indices = NDArray[np.int64]
 # (docs/performance.md has the measurement). Numbers with three binary digits and zeros are taken.
 SIZE_DIGITS = 3
 
+# Batches in a row that are sorted by what there is to do in them, so that processes which share an
+# update have as much to do as each other.
+BATCHES_SORTED = 64
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -88,7 +92,7 @@ def plan_epoch(
     random = np.random.default_rng([seed, epoch])
     by_length = _sort_by_length(src_lengths, tgt_lengths, random)
     starts = _cut(src_lengths[by_length], tgt_lengths[by_length], max_tokens, tokens_per_update)
-    shuffled = random.permutation(len(starts) - 1)
+    shuffled = _shuffle(_cells(src_lengths, tgt_lengths, by_length, starts), random)
     sizes = np.diff(starts)[shuffled]
     batch_starts = np.concatenate([[0], np.cumsum(sizes)])
     # Row i of the shuffled order: its batch's old start, plus its place within the batch.
@@ -133,6 +137,19 @@ def _usual_size(n: int) -> int:
     return n >> zeros << zeros
 
 
+def _cells(src: Indices, tgt: Indices, order: Indices, starts: Indices) -> Indices:
+    """Tokens of each batch, padding counted, on both sides together."""
+    longest = [np.maximum.reduceat(side[order], starts[:-1]) for side in (src, tgt)]
+    return np.diff(starts) * (longest[0] + longest[1])
+
+
+def _shuffle(cells: Indices, random: np.random.Generator) -> Indices:
+    """Batches in random order, but with neighbours that have about as much to do."""
+    shuffled = random.permutation(len(cells))
+    groups = np.arange(len(cells)) // BATCHES_SORTED
+    return shuffled[np.lexsort((cells[shuffled], groups))]
+
+
 class Dealt(NamedTuple):
     """A micro-batch, or a part of one, that a process does."""
 
@@ -144,16 +161,17 @@ class Dealt(NamedTuple):
 def deal(batches: list[Indices], rank: int, size: int) -> list[Dealt]:
     """What one of several processes does of an update.
 
-    Whole rounds of micro-batches are dealt in turn. What is left, fewer than there are processes,
-    is cut by sentences, so that all have something to do. Together they do the same sentences as
-    one process would.
+    Whole rounds of micro-batches are dealt in turn, forth and back. What is left, fewer than there
+    are processes, is cut by sentences, so that all have something to do. Together they do the same
+    sentences as one process would.
 
     Returns:
         Micro-batches; a small update may leave some processes without one.
     """
-    n_whole = len(batches) // size * size
-    dealt = [Dealt(b, 0, batches[b]) for b in range(rank, n_whole, size)]
-    n_left = len(batches) - n_whole
+    n_left = len(batches) % size
+    n_whole = len(batches) - n_left
+    order = [*range(size), *reversed(range(size))]  # of the processes, in two rounds
+    dealt = [Dealt(b, 0, batches[b]) for b in range(n_whole) if order[b % (2 * size)] == rank]
     if n_left:
         owners = [n_whole + k * n_left // size for k in range(size)]  # process → its batch
         batch = owners[rank]
