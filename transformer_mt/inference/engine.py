@@ -18,6 +18,7 @@ from torch import Tensor
 from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from transformer_mt.errors import TmtError
 from transformer_mt.inference.constrained import constrained_beam_search
+from transformer_mt.inference.loops import LoopWatch
 from transformer_mt.inference.options import SearchOptions
 from transformer_mt.inference.sampling import Sampler
 from transformer_mt.inference.search import (
@@ -179,6 +180,7 @@ class Engine:
             bos_id=BOS_ID,
             penalty=LengthPenalty(options.penalty, options.length_penalty),
             n_best=options.n_best,
+            loops=_loop_watch(batch, options),
             device=self.device,
         )
 
@@ -210,6 +212,7 @@ class Engine:
             bos_id=BOS_ID,
             penalty=LengthPenalty(options.penalty, options.length_penalty),
             choose=choose,
+            loops=_loop_watch(batch, options),
             device=self.device,
         )
 
@@ -293,6 +296,11 @@ def length_limits(batch: Sequence[Request], options: SearchOptions) -> list[int]
     usual = (math.ceil(options.max_length_ratio * len(r.src)) + LENGTH_MARGIN for r in batch)
     given = (len(r.prefix) + sum(map(len, r.required)) for r in batch)
     return [int(min(most, max(least, u + g))) for u, g in zip(usual, given, strict=True)]
+
+
+def _loop_watch(batch: Sequence[Request], options: SearchOptions) -> LoopWatch | None:
+    """None with a minimum length, which may be met by loops alone."""
+    return None if options.min_length else LoopWatch([(r.src, r.prefix) for r in batch])
 
 
 def pad(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:

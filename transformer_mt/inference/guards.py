@@ -17,7 +17,7 @@ from transformer_mt.languages import is_chinese
 Fault = Literal["cut", "loop", "empty", "short", "copy", "script"]
 
 FAULT_MEANING: dict[Fault, str] = {
-    "cut": "the length limit was reached before the end of the sentence",
+    "cut": "it was ended before the sentence was: at the length limit, or because of a loop",
     "loop": "it says one thing over and over, and the source does not",
     "empty": "it has no letters, and the source has",
     "short": "it is far too short for the source",

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from transformer_mt.inference.loops import LoopWatch
 from transformer_mt.inference.token_rules import TokenRules
 
 
@@ -76,6 +77,7 @@ def step_by_step_search(
     bos_id: int,
     penalty: LengthPenalty,
     choose: Choose = most_probable,
+    loops: LoopWatch | None = None,
     device: torch.device | None = None,
 ) -> list[Hypothesis]:
     """One hypothesis per sentence, by one decision after the other: greedy search or sampling.
@@ -84,6 +86,7 @@ def step_by_step_search(
         max_lengths: per sentence, the most tokens to produce, EOS included; at least 1.
         penalty: changes scores, not the search.
         choose: picks a token per sentence from their log-probabilities, (B, V) → (B,).
+        loops: ends, not complete, what has begun to repeat itself; None: nothing does.
     """
     limits = torch.tensor(max_lengths, device=device)
     sentences = torch.arange(len(limits), device=device)
@@ -100,6 +103,9 @@ def step_by_step_search(
         chosen = step_log_probs.gather(1, tokens[:, None])[:, 0]
         log_probs += chosen.masked_fill(ended, 0.0)
         history = torch.cat([history, tokens[:, None]], dim=1)
+        if loops is not None:
+            for row in loops.stuck(history, sentences.tolist()):
+                limits[row].clamp_(max=history.size(1))
         ended = ended | (tokens == rules.eos_id) | (history.size(1) >= limits)
         if not _worth_leaving(int(ended.sum()), len(ended)):
             continue
@@ -138,6 +144,7 @@ def beam_search(
     bos_id: int,
     penalty: LengthPenalty,
     n_best: int = 1,
+    loops: LoopWatch | None = None,
     device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
     """The `beam` most probable prefixes at every step.
@@ -150,13 +157,16 @@ def beam_search(
     Args:
         max_lengths: per sentence, the most tokens to produce, EOS included; at least 1.
         n_best: hypotheses to return per sentence, at most `beam`.
+        loops: ends, as at the limit, sentences whose best prefix has begun to repeat itself; None:
+            nothing does.
     Returns:
         Per sentence up to `n_best` hypotheses, best first.
     """
     if not 1 <= n_best <= beam:
         raise ValueError(f"n_best {n_best} must be between 1 and the beam, {beam}")
     finished: list[list[Hypothesis]] = [[] for _ in max_lengths]
-    sentences = list(range(len(max_lengths)))
+    limits = list(max_lengths)
+    sentences = list(range(len(limits)))
     done = [False] * len(sentences)  # rows that wait until it is worth leaving
     tokens = torch.full((len(sentences), 1), bos_id, device=device)  # (B, K): one beam at first
     scores = torch.zeros((len(sentences), 1), device=device)  # (B, K)
@@ -166,7 +176,10 @@ def beam_search(
         rules.apply(log_probs, history, sentences)
         candidates = best_continuations(scores, log_probs, 2 * beam)
         length = history.size(2) + 1
-        at_limit = [length >= max_lengths[sentence] for sentence in sentences]
+        if loops is not None:
+            for row in loops.stuck(history[:, 0], sentences):
+                limits[sentences[row]] = length
+        at_limit = [length >= limits[sentence] for sentence in sentences]
         for row, hypothesis in _ended(candidates, beam, history, rules.eos_id, penalty, at_limit):
             best = finished[sentences[row]]
             best.append(hypothesis)
@@ -182,7 +195,7 @@ def beam_search(
                 at_limit[row]
                 or len(finished[sentence]) >= beam
                 or is_settled(
-                    finished[sentence], best_alive[row] / penalty(max_lengths[sentence]), n_best
+                    finished[sentence], best_alive[row] / penalty(limits[sentence]), n_best
                 )
             )
         model.select_beams(parents)

@@ -1,0 +1,72 @@
+"""Which hypotheses write one thing over and over, so that there is no use in searching on.
+
+Comes in: ids of sources, and of what is being written for them. Goes out: the rows that are stuck.
+This file knows ids and torch: no text, no Transformer, no search.
+
+A model that has begun a loop makes it ever more probable, up to the length limit: at every step it
+has more to copy from. Source: Holtzman et al. 2020, section 3 and figure 4.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+LONGEST_UNIT = 12  # tokens of what is written again and again
+FEWEST_TIMES = 5  # that it stands in a row
+FEWEST_TOKENS = 32  # repeated
+LONGEST_SOURCE_UNIT = 40  # tokens: a sentence, which may be shorter in the translation
+TOKENS_PER_SOURCE_TOKEN = 2
+EVERY = 8  # steps between two looks
+
+
+class LoopWatch:
+    """Looks for loops in what is written for a batch of sentences."""
+
+    def __init__(self, given: Sequence[Sequence[Sequence[int]]]) -> None:
+        """Args: given: of each sentence, sequences of ids whose repetitions it may repeat."""
+        self._given = given
+        self._excused: dict[int, int] = {}
+
+    def stuck(self, written: Tensor, sentences: Sequence[int]) -> list[int]:
+        """Rows that end with a loop which their sentence does not excuse.
+
+        Args:
+            written: (B, t) int64, a hypothesis of each sentence, without BOS.
+            sentences: the number of each.
+        """
+        n_written = written.size(1)
+        if n_written <= FEWEST_TOKENS or n_written % EVERY:
+            return []
+        repeated = torch.stack([_repeated(written, unit) for unit in range(1, LONGEST_UNIT + 1)])
+        least = torch.arange(1, LONGEST_UNIT + 1, device=written.device) * (FEWEST_TIMES - 1)
+        longest = repeated.masked_fill(repeated < least[:, None], 0).amax(dim=0).tolist()
+        return [
+            row
+            for row, (n_tokens, sentence) in enumerate(zip(longest, sentences, strict=True))
+            if n_tokens >= FEWEST_TOKENS and n_tokens >= FEWEST_TOKENS + self._excuse(sentence)
+        ]
+
+    def _excuse(self, sentence: int) -> int:
+        """Tokens that a sentence may repeat because what was given for it does; counted once."""
+        if sentence not in self._excused:
+            most = sum(map(most_repeated, self._given[sentence]))
+            self._excused[sentence] = TOKENS_PER_SOURCE_TOKEN * most
+        return self._excused[sentence]
+
+
+def _repeated(written: Tensor, unit: int) -> Tensor:
+    """(B, t) → (B,): how many tokens at the end are those that stand `unit` places before them."""
+    same = written[:, unit:] == written[:, :-unit]
+    return same.flip(1).cumprod(dim=1).sum(dim=1)
+
+
+def most_repeated(ids: Sequence[int]) -> int:
+    """The most tokens in a row that are those that stand one unit before them."""
+    most = 0
+    for unit in range(1, min(LONGEST_SOURCE_UNIT, len(ids) - 1) + 1):
+        run = 0
+        for before, id_ in zip(ids, ids[unit:], strict=False):
+            run = run + 1 if before == id_ else 0
+            most = max(most, run)
+    return most
