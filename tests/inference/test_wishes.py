@@ -2,6 +2,7 @@
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -160,6 +161,27 @@ def test_loops_are_seen_and_searched_again(translator: Translator, texts: list[s
     better = [found for found in again if found.retried]
     assert better
     assert any("loop" not in found.faults for found in better)
+
+
+def test_what_is_not_in_the_vocabulary_is_not_searched_again(
+    translator: Translator, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = "\ue000\ue001\ue002\ue003\ue004\ue005"
+    assert (
+        translator.src_tokenizer.spelled_share(translator.src_tokenizer.encode([unknown])[0]) > 0.9
+    )
+    searched: list[int] = []
+    looping = endless(translator)
+    search = looping.engine.search
+
+    def counting(requests: Any, options: Any, **others: Any) -> Any:
+        searched.append(len(requests))
+        return search(requests, options, **others)
+
+    monkeypatch.setattr(looping.engine, "search", counting)
+    one, _ = looping.translate([unknown, texts[0]], beam=1, retry=True)
+    assert one.faults and not one.retried
+    assert searched[:2] == [2, 1], "the second search is for the other text alone"
 
 
 def test_without_faults_a_second_search_changes_nothing(

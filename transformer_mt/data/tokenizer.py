@@ -133,6 +133,11 @@ class Tokenizer:
             if not (model.is_control(id_) or model.is_unknown(id_) or model.is_byte(id_))
         }
 
+    def spelled_share(self, ids: Sequence[int]) -> float:
+        """Share of ids that are bytes or UNK_ID: characters that are not in the vocabulary."""
+        model = self._model
+        return sum(model.is_byte(id_) or model.is_unknown(id_) for id_ in ids) / max(1, len(ids))
+
     def unknown_rate(self, texts: Iterable[str]) -> float:
         """Share of pieces that are UNK, in [0, 1]: text which decoding cannot give back."""
         return self._share(texts, self._model.is_unknown)

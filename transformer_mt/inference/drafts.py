@@ -20,6 +20,7 @@ from transformer_mt.inference.translation import Wishes
 from transformer_mt.inference.wording import Wording
 
 CAREFUL_BEAM = 8
+NEARLY_ALL = 0.9  # of the ids of a piece, for it to be in characters that the model does not know
 
 
 @dataclass(frozen=True)
@@ -45,24 +46,25 @@ class Draft:
 def careful(options: SearchOptions) -> SearchOptions:
     """What to try after a translation with faults: a wide beam that must not repeat itself."""
     beam = max(CAREFUL_BEAM, options.beam)
-    return replace(
-        options, beam=beam, n_best=beam, no_repeat_ngram=3, sampling=None, mbr=0, diverse=False
-    )
+    return replace(options, beam=beam, no_repeat_ngram=3, sampling=None, mbr=0, diverse=False)
 
 
 class Drafter:
     """Translates pieces with one engine."""
 
     def __init__(
-        self, engine: SearchEngine, tokenizer: Tokenizer, one_line: Callable[[str, str], str]
+        self,
+        engine: SearchEngine,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        one_line: Callable[[str, str], str],
     ) -> None:
         """
         Args:
-            tokenizer: of the target side.
+            tokenizers: of the source side and of the target side.
             one_line: (text, language) → the text as one line.
         """
         self._engine = engine
-        self._tokenizer = tokenizer
+        self._src_tokenizer, self._tokenizer = tokenizers
         self._one_line = one_line
 
     def translate(
@@ -77,10 +79,11 @@ class Drafter:
         Args:
             cut: makes pieces of the sentences of a piece; with it, a piece whose translation has
                 faults is searched again with `careful` options, then sentence by sentence, and the
-                draft with the fewest faults is kept. None: no second search.
+                draft with the fewest faults is kept. None: no second search; nor is there one of
+                a piece in characters that are not in the vocabulary, which would be of no use.
         """
         drafts = self._search(pieces, options)
-        flagged = [i for i, draft in enumerate(drafts) if draft.faults]
+        flagged = [i for i, d in enumerate(drafts) if d.faults and self._can_be_read(pieces[i])]
         if cut is None or not flagged:
             return drafts
         seconds = self._search([pieces[i] for i in flagged], careful(options))
@@ -93,6 +96,9 @@ class Drafter:
             joined = self._join(pieces[i], [next(parts) for _ in own])
             drafts[i] = self._better(pieces[i], drafts[i], joined, options.n_best)
         return drafts
+
+    def _can_be_read(self, piece: Piece) -> bool:
+        return self._src_tokenizer.spelled_share(piece.src) < NEARLY_ALL
 
     def _better(self, piece: Piece, first: Draft, second: Draft, n_best: int) -> Draft:
         """The first draft, or of the second's hypotheses one with fewer faults, before the rest."""

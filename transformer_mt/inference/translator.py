@@ -145,7 +145,8 @@ class Translator:
             for text, direction in zip(texts, directions, strict=True)
         ]
         flat = [piece for pieces in pieces_of for piece in pieces]
-        drafter = Drafter(self.engine, self.tgt_tokenizer, self._to_one_line)
+        tokenizers = self.src_tokenizer, self.tgt_tokenizer
+        drafter = Drafter(self.engine, tokenizers, self._to_one_line)
         found = iter(drafter.translate(flat, options, cut=self._sentences if retry else None))
         return [[next(found) for _ in pieces] for pieces in pieces_of]
 
