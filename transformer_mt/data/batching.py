@@ -23,9 +23,10 @@ Indices = NDArray[np.int64]
 # (docs/performance.md has the measurement). Numbers with three binary digits and zeros are taken.
 SIZE_DIGITS = 3
 
-# Batches in a row that are sorted by what there is to do in them, so that processes which share an
-# update have as much to do as each other.
+# Of so many batches in random order, those with about as much to do stand together, in blocks: so
+# processes that share an update have as much to do as each other.
 BATCHES_SORTED = 64
+BLOCK = 8
 
 
 @dataclass(frozen=True)
@@ -146,8 +147,11 @@ def _cells(src: Indices, tgt: Indices, order: Indices, starts: Indices) -> Indic
 def _shuffle(cells: Indices, random: np.random.Generator) -> Indices:
     """Batches in random order, but with neighbours that have about as much to do."""
     shuffled = random.permutation(len(cells))
-    groups = np.arange(len(cells)) // BATCHES_SORTED
-    return shuffled[np.lexsort((cells[shuffled], groups))]
+    places = np.arange(len(cells))
+    groups, blocks = places // BATCHES_SORTED, places // BLOCK
+    by_work = shuffled[np.lexsort((cells[shuffled], groups))]
+    order_of_blocks = random.random(len(cells))[blocks]
+    return by_work[np.lexsort((places, order_of_blocks, groups))]
 
 
 class Dealt(NamedTuple):
