@@ -256,7 +256,7 @@ def _compute_update(
     cost: Cost, lengths: Lengths, batches: list[Indices], n: int, a: Assumptions
 ) -> Computation:
     ranks = [
-        [micro_batch(cost, lengths, part.indices, a) for part in deal(batches, rank, n)]
+        [micro_batch(cost, lengths, part.indices, a) for part in deal(batches, rank, n, even=False)]
         for rank in range(n)
     ]
     totals = [sum(work.total_s for work in rank) for rank in ranks]

@@ -102,7 +102,7 @@ class Workbench:
             What this process did of it; waiting for the others counts for the optimizer.
         """
         cost = FREE
-        dealt = deal(batches, self._ranks.rank, self._ranks.size)
+        dealt = deal(batches, self._ranks.rank, self._ranks.size, even=self.device.type == "cpu")
         for own in dealt:
             cost += self._micro_batch(own.indices, is_last=own is dealt[-1])
         n_tokens = sum(int(self._tgt_lengths[indices].sum()) for indices in batches)

@@ -198,12 +198,13 @@ def test_a_batch_moves_as_a_whole() -> None:
         assert getattr(moved, name).equal(getattr(batch, name))
 
 
+@pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 64])
-def test_dealing_gives_every_sentence_to_one_process(size: int) -> None:
+def test_dealing_gives_every_sentence_to_one_process(size: int, even: bool) -> None:
     random = np.random.default_rng(size)
     for n_batches in (1, 2, 3, 5, 8, 13):
         batches = [random.permutation(1000)[: random.integers(1, 40)] for _ in range(n_batches)]
-        dealt = [part for rank in range(size) for part in deal(batches, rank, size)]
+        dealt = [part for rank in range(size) for part in deal(batches, rank, size, even=even)]
         for b, batch in enumerate(batches):
             found = np.concatenate([part.indices for part in dealt if part.batch == b])
             assert sorted(found) == sorted(batch), (n_batches, b)
@@ -212,54 +213,60 @@ def test_dealing_gives_every_sentence_to_one_process(size: int) -> None:
 
 def test_dealing_to_one_process_changes_nothing() -> None:
     batches = [np.arange(3), np.arange(5)]
-    dealt = deal(batches, 0, 1)
+    dealt = deal(batches, 0, 1, even=True)
     assert [(d.batch, d.part) for d in dealt] == [(0, 0), (1, 0)]
     assert all(d.indices is batch for d, batch in zip(dealt, batches, strict=True))
 
 
 @pytest.mark.parametrize(
-    ("n_batches", "size", "longest", "why"),
+    ("n_batches", "size", "one_part", "even", "why"),
     [
-        (4, 2, 20, "two whole batches each"),
-        (3, 2, 15, "one whole and half of the third"),
-        (1, 4, 3, "a quarter of 10 sentences, rounded up"),
-        (5, 4, 13, "one whole and a quarter of the fifth"),
-        (3, 8, 5, "eight for three batches: no batch has fewer than two"),
+        (4, 2, 20, 20, "two whole batches each"),
+        (3, 2, 15, 15, "one whole and half of the third"),
+        (1, 4, 3, 3, "a quarter of 10 sentences, rounded up"),
+        (5, 4, 13, 13, "one whole and a quarter of the fifth"),
+        (3, 4, 10, 8, "two batches whole for two, or three quarters of a batch for each"),
+        (3, 8, 5, 5, "eight for three batches: a half, or an eighth and a quarter, rounded up"),
     ],
 )
-def test_no_process_has_much_more_to_do(n_batches: int, size: int, longest: int, why: str) -> None:
+def test_no_process_has_much_more_to_do(
+    n_batches: int, size: int, one_part: int, even: int, why: str
+) -> None:
     batches = [np.arange(10) + 10 * b for b in range(n_batches)]
-    shares = [sum(len(p.indices) for p in deal(batches, r, size)) for r in range(size)]
-    assert max(shares) == longest, why
+    for is_even, most in ((False, one_part), (True, even)):
+        dealt = [deal(batches, rank, size, even=is_even) for rank in range(size)]
+        assert max(sum(len(part.indices) for part in own) for own in dealt) == most, why
+        n_rounds = n_batches // size
+        assert max(len(own) for own in dealt) <= n_rounds + (2 if is_even else 1)
 
 
 def test_rounds_go_forth_and_back() -> None:
     batches = [np.full(1, b) for b in range(9)]  # sorted by what there is to do, as in a plan
-    whole = [[part.batch for part in deal(batches, rank, 2)][:4] for rank in range(2)]
+    whole = [[part.batch for part in deal(batches, rank, 2, even=True)][:4] for rank in range(2)]
     assert whole == [[0, 3, 4, 7], [1, 2, 5, 6]]
 
 
-def slowest(plan: EpochPlan, src: Indices, tgt: Indices, size: int) -> float:
+def slowest(plan: EpochPlan, src: Indices, tgt: Indices, size: int, *, even: bool) -> float:
     """What the process with most to do has to do, divided by the mean, over all updates."""
     most = mean = 0.0
     for u in range(len(plan)):
-        loads = [
-            sum(len(i) * int(src[i].max() + tgt[i].max()) for _, _, i in deal(batches, rank, size))
-            for batches in [plan.update(u)]
-            for rank in range(size)
-        ]
+        dealt = [deal(plan.update(u), rank, size, even=even) for rank in range(size)]
+        loads = [sum(len(i) * int(src[i].max() + tgt[i].max()) for _, _, i in own) for own in dealt]
         most, mean = most + max(loads), mean + sum(loads) / size
     return most / mean
 
 
 @pytest.mark.parametrize("tokens_per_update", [3000, 4096, 8192, 25_000])
-def test_two_processes_have_as_much_to_do_as_each_other(
+def test_processes_have_as_much_to_do_as_each_other(
     tokens_per_update: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    src, tgt = caption_lengths(29_000)
+    lengths = caption_lengths(29_000)
     sizes = {"max_tokens": 4096, "tokens_per_update": tokens_per_update}
-    by_work = slowest(make_plan(src, tgt, **sizes), src, tgt, 2)
-    monkeypatch.setattr(batching, "BATCHES_SORTED", 1)
-    at_random = slowest(make_plan(src, tgt, **sizes), src, tgt, 2)
+    plan = make_plan(*lengths, **sizes)
+    by_work = slowest(plan, *lengths, 2, even=True)
     assert by_work < 1.025
+    assert slowest(plan, *lengths, 4, even=True) < 1.05
+    assert slowest(plan, *lengths, 8, even=True) < 1.08
+    monkeypatch.setattr(batching, "BATCHES_SORTED", 1)
+    at_random = slowest(make_plan(*lengths, **sizes), *lengths, 2, even=True)
     assert by_work - 1 < 0.6 * (at_random - 1)

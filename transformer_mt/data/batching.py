@@ -7,6 +7,7 @@ here and not by the hardware; this file knows nothing of models or devices.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -162,13 +163,15 @@ class Dealt(NamedTuple):
     indices: Indices
 
 
-def deal(batches: list[Indices], rank: int, size: int) -> list[Dealt]:
+def deal(batches: list[Indices], rank: int, size: int, *, even: bool) -> list[Dealt]:
     """What one of several processes does of an update.
 
     Whole rounds of micro-batches are dealt in turn, forth and back. What is left, fewer than there
-    are processes, is cut by sentences, so that all have something to do. Together they do the same
-    sentences as one process would.
+    are processes, is cut by sentences. Together they do the same sentences as one process would.
 
+    Args:
+        even: cut what is left into equal shares, each of up to two batches. Otherwise a process
+            gets one part of one batch: for where a batch takes its time however small it is.
     Returns:
         Micro-batches; a small update may leave some processes without one.
     """
@@ -176,14 +179,27 @@ def deal(batches: list[Indices], rank: int, size: int) -> list[Dealt]:
     n_whole = len(batches) - n_left
     order = [*range(size), *reversed(range(size))]  # of the processes, in two rounds
     dealt = [Dealt(b, 0, batches[b]) for b in range(n_whole) if order[b % (2 * size)] == rank]
-    if n_left:
-        owners = [n_whole + k * n_left // size for k in range(size)]  # process → its batch
-        batch = owners[rank]
-        part = rank - owners.index(batch)
-        indices = batches[batch][part :: owners.count(batch)]
+    shares = _equal_shares if even else _one_part
+    for b, parts, n_parts in shares(n_left, rank, size) if n_left else ():
+        indices = batches[n_whole + b]
+        indices = indices[np.isin(np.arange(len(indices)) % n_parts, parts)]
         if len(indices):
-            dealt.append(Dealt(batch, part, indices))
+            dealt.append(Dealt(n_whole + b, parts[0], indices))
     return dealt
+
+
+def _one_part(n_left: int, rank: int, size: int) -> list[tuple[int, list[int], int]]:
+    """(batch, parts of it, of so many): each batch is divided among as many as there are for it."""
+    owners = [k * n_left // size for k in range(size)]  # process → its batch
+    batch = owners[rank]
+    return [(batch, [rank - owners.index(batch)], owners.count(batch))]
+
+
+def _equal_shares(n_left: int, rank: int, size: int) -> list[tuple[int, list[int], int]]:
+    """The same, if every batch has `size` parts, and every process gets `n_left` of them all."""
+    places = range(rank * n_left, (rank + 1) * n_left)
+    own = groupby(places, lambda place: place // size)
+    return [(batch, [place % size for place in group], size) for batch, group in own]
 
 
 def collate(corpus: EncodedCorpus, indices: Indices) -> Batch:

@@ -139,7 +139,7 @@ class Trainer:
         self.model.train()
         offsets = self.corpus.tgt.offsets
         n_tokens = sum(int((offsets[b + 1] - offsets[b]).sum()) for b in batches)
-        dealt = deal(batches, self.ranks.rank, self.ranks.size)
+        dealt = deal(batches, self.ranks.rank, self.ranks.size, even=self.device.type == "cpu")
         nll = 0.0
         for batch, part, indices in dealt:
             # Dropout is a function of the update and the batch: resume stays exact, and a whole
