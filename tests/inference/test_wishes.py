@@ -170,18 +170,38 @@ def test_what_is_not_in_the_vocabulary_is_not_searched_again(
     assert (
         translator.src_tokenizer.spelled_share(translator.src_tokenizer.encode([unknown])[0]) > 0.9
     )
-    searched: list[int] = []
+    searched: list[tuple[int, bool]] = []
     looping = endless(translator)
     search = looping.engine.search
 
     def counting(requests: Any, options: Any, **others: Any) -> Any:
-        searched.append(len(requests))
+        searched.append((len(requests), options.end_loops))
         return search(requests, options, **others)
 
     monkeypatch.setattr(looping.engine, "search", counting)
     one, _ = looping.translate([unknown, texts[0]], beam=1, retry=True)
     assert one.faults and not one.retried
-    assert searched[:2] == [2, 1], "the second search is for the other text alone"
+    first, second, *_ = searched
+    assert first == (2, True)
+    assert second[0] == 1, "the second search is for the other text alone"
+    searched.clear()
+    looping.translate([unknown, texts[0]], beam=1)
+    assert searched == [(2, False)], "without a second search the first is exact"
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_search_ends_loops_if_asked_to(translator: Translator, beam: int) -> None:
+    request = Request(tuple(range(10, 40)))
+    limit = 2 * 30 + 10
+
+    def length(**options: Any) -> int:
+        ((found, *_),) = endless(translator).engine.search(
+            [request], SearchOptions(beam=beam, max_length_ratio=2.0, **options)
+        )
+        return len(found.ids)
+
+    assert length() == length(end_loops=True, min_length=1) == limit
+    assert 32 < length(end_loops=True) < 60
 
 
 def test_without_faults_a_second_search_changes_nothing(

@@ -77,12 +77,13 @@ class Drafter:
         """Translate pieces.
 
         Args:
-            cut: makes pieces of the sentences of a piece; with it, a piece whose translation has
-                faults is searched again with `careful` options, then sentence by sentence, and the
-                draft with the fewest faults is kept. None: no second search; nor is there one of
-                a piece in characters that are not in the vocabulary, which would be of no use.
+            cut: makes pieces of the sentences of a piece; with it, loops are ended when they are
+                seen, and a piece whose translation has faults is searched again with `careful`
+                options, then sentence by sentence, and the draft with the fewest faults is kept.
+                None: no second search; nor is there one of a piece in characters that are not in
+                the vocabulary, which would be of no use.
         """
-        drafts = self._search(pieces, options)
+        drafts = self._search(pieces, replace(options, end_loops=cut is not None))
         flagged = [i for i, d in enumerate(drafts) if d.faults and self._can_be_read(pieces[i])]
         if cut is None or not flagged:
             return drafts

@@ -299,8 +299,8 @@ def length_limits(batch: Sequence[Request], options: SearchOptions) -> list[int]
 
 
 def _loop_watch(batch: Sequence[Request], options: SearchOptions) -> LoopWatch | None:
-    """None with a minimum length, which may be met by loops alone."""
-    return None if options.min_length else LoopWatch([(r.src, r.prefix) for r in batch])
+    watched = options.end_loops and not options.min_length
+    return LoopWatch([(r.src, r.prefix) for r in batch]) if watched else None
 
 
 def pad(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:

@@ -22,6 +22,8 @@ class SearchOptions:
         no_repeat_ngram, repetition_penalty: see `TokenRules`.
         sampling: draw tokens instead of searching for the best; `n_best` is the number of draws.
         mbr: draw so many translations, and take the one that is most like the others; 0: do not.
+        end_loops: end what goes round in a loop, see `LoopWatch`; unless there is a minimum length,
+            which may be met by loops alone. A search that does so is no longer exact.
     """
 
     beam: int = 4
@@ -36,6 +38,7 @@ class SearchOptions:
     repetition_penalty: float = 1.0
     sampling: Sampling | None = None
     mbr: int = 0
+    end_loops: bool = False
 
     def __post_init__(self) -> None:
         """Raises: ConfigError: what does not go together."""
