@@ -189,6 +189,14 @@ def test_what_is_not_in_the_vocabulary_is_not_searched_again(
     assert searched == [(2, False)], "without a second search the first is exact"
 
 
+@pytest.mark.parametrize("how", [{"diverse": True, "beam": 2}, {"sampling": Sampling(top_k=1)}])
+def test_a_second_search_has_room_for_all_that_were_asked_for(
+    translator: Translator, texts: list[str], how: dict[str, Any]
+) -> None:
+    (found,) = endless(translator).translate(texts[:1], n_best=12, retry=True, **how)
+    assert len(found.alternatives) == 12
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_search_ends_loops_if_asked_to(translator: Translator, beam: int) -> None:
     request = Request(tuple(range(10, 40)))

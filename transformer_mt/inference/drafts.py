@@ -45,7 +45,7 @@ class Draft:
 
 def careful(options: SearchOptions) -> SearchOptions:
     """What to try after a translation with faults: a wide beam that must not repeat itself."""
-    beam = max(CAREFUL_BEAM, options.beam)
+    beam = max(CAREFUL_BEAM, options.beam, options.n_best)  # more may have been drawn
     return replace(options, beam=beam, no_repeat_ngram=3, sampling=None, mbr=0, diverse=False)
 
 

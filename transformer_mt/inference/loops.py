@@ -4,7 +4,7 @@ Comes in: ids of sources, and of what is being written for them. Goes out: the r
 This file knows ids and torch: no text, no Transformer, no search.
 
 A model that has begun a loop makes it ever more probable, up to the length limit: at every step it
-has more to copy from. Source: Holtzman et al. 2020, section 3 and figure 4.
+has more to copy from. Source: Holtzman et al. 2020, figure 4.
 """
 
 from collections.abc import Sequence
