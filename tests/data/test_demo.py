@@ -14,6 +14,10 @@ from transformer_mt.data import demo
 from transformer_mt.data.demo import Pair, build_demo, draw_sentences, fact_role, write_demo
 from transformer_mt.data.demo_clauses import (
     ASPECTS,
+    Clause,
+)
+from transformer_mt.data.demo_lexicon import Form, Noun, Word, comparative, inflect, plural
+from transformer_mt.data.demo_phrases import (
     GENERAL,
     LEXICON,
     NUMBERS,
@@ -25,14 +29,12 @@ from transformer_mt.data.demo_clauses import (
     THE_BARE,
     THE_MANY,
     A,
-    Clause,
     Determiner,
     adjectives_for,
     noun_phrase,
     nouns_for,
     the_noun,
 )
-from transformer_mt.data.demo_lexicon import Form, Noun, Word, comparative, inflect, plural
 from transformer_mt.errors import DataError
 
 CORPUS = build_demo()

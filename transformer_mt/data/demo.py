@@ -25,8 +25,11 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from transformer_mt.data.demo_clauses import Draw, Fact
 from transformer_mt.data.demo_descriptions import description, identity, location
+from transformer_mt.data.demo_phrases import (
+    Draw,
+    Fact,
+)
 from transformer_mt.data.demo_questions import wh_question, yes_no_question
 from transformer_mt.data.demo_reasons import PRONOUNS_TOLD, reason, well_known
 from transformer_mt.data.demo_sentences import (

@@ -7,6 +7,19 @@ denied or asked. This file knows no verbs but to be and to have.
 from functools import cache
 
 from transformer_mt.data.demo_clauses import (
+    agree,
+    clash,
+    described,
+    in_person,
+)
+from transformer_mt.data.demo_lexicon import (
+    Noun,
+    Word,
+    comparative,
+    fits,
+    with_article,
+)
+from transformer_mt.data.demo_phrases import (
     GENERAL,
     LEXICON,
     NUMBERS,
@@ -16,23 +29,12 @@ from transformer_mt.data.demo_clauses import (
     Draw,
     Phrase,
     adjectives_for,
-    agree,
-    clash,
-    described,
-    in_person,
     noun_in_use,
     noun_phrase,
     nouns_for,
     person,
     place,
     spaced,
-)
-from transformer_mt.data.demo_lexicon import (
-    Noun,
-    Word,
-    comparative,
-    fits,
-    with_article,
 )
 from transformer_mt.data.demo_sentences import Sentence, be, finish
 

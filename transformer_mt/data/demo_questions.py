@@ -8,25 +8,27 @@ from dataclasses import replace
 
 from transformer_mt.data.demo_clauses import (
     ASPECTS,
-    NO_TIME,
-    WHO,
     Clause,
-    Draw,
-    Phrase,
     activity,
     agree,
     event,
     feeling,
     in_person,
     marked,
+)
+from transformer_mt.data.demo_lexicon import (
+    Word,
+)
+from transformer_mt.data.demo_phrases import (
+    NO_TIME,
+    WHO,
+    Draw,
+    Phrase,
     noun_in_use,
     nouns_for,
     person,
     place,
     the_noun,
-)
-from transformer_mt.data.demo_lexicon import (
-    Word,
 )
 from transformer_mt.data.demo_sentences import YES_OR_NO, Sentence, ask, finish
 

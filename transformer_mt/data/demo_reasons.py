@@ -12,25 +12,27 @@ from typing import NamedTuple
 
 from transformer_mt.data.demo_clauses import (
     ASPECTS,
+    Clause,
+    agree,
+)
+from transformer_mt.data.demo_lexicon import (
+    Verb,
+    fits,
+)
+from transformer_mt.data.demo_phrases import (
     LEXICON,
     NO_TIME,
     THE,
     THE_BARE,
     THE_MANY,
-    Clause,
     Draw,
     Phrase,
     adjectives_for,
-    agree,
     doer,
     noun_in_use,
     noun_phrase,
     nouns_for,
     thing,
-)
-from transformer_mt.data.demo_lexicon import (
-    Verb,
-    fits,
 )
 from transformer_mt.data.demo_sentences import Sentence, finish
 

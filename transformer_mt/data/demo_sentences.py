@@ -11,20 +11,9 @@ from typing import NamedTuple
 from transformer_mt.data.demo_clauses import (
     ASPECTS,
     DISTANT,
-    LEXICON,
-    NO_TIME,
-    NONE,
-    NOTHING,
-    PRONOUNS,
-    THE_BARE,
-    WHO,
     Aspect,
     Clause,
-    Draw,
-    Fact,
-    Phrase,
     activity,
-    adjectives_for,
     agree,
     at_some_time,
     clash,
@@ -32,6 +21,20 @@ from transformer_mt.data.demo_clauses import (
     event,
     feeling,
     marked,
+)
+from transformer_mt.data.demo_lexicon import Word, inflect
+from transformer_mt.data.demo_phrases import (
+    LEXICON,
+    NO_TIME,
+    NONE,
+    NOTHING,
+    PRONOUNS,
+    THE_BARE,
+    WHO,
+    Draw,
+    Fact,
+    Phrase,
+    adjectives_for,
     noun_in_use,
     noun_phrase,
     nouns_for,
@@ -40,7 +43,6 @@ from transformer_mt.data.demo_clauses import (
     the_noun,
     thing,
 )
-from transformer_mt.data.demo_lexicon import Word, inflect
 
 
 class Sentence(NamedTuple):
