@@ -1,7 +1,11 @@
 """Validation in training."""
 
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pytest
@@ -11,11 +15,16 @@ from transformer_mt import scoring
 from transformer_mt.config import Config
 from transformer_mt.data.dataset import EncodedCorpus, EncodedSide
 from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, Tokenizer
-from transformer_mt.distributed import ALONE
+from transformer_mt.distributed import ALONE, Ranks
+from transformer_mt.inference.evaluation import EvaluationSet
+from transformer_mt.inference.translation import Translation
+from transformer_mt.inference.translator import Translator
 from transformer_mt.model import incremental
 from transformer_mt.model_dir import build_model
 from transformer_mt.preparation import Prepared
 from transformer_mt.run_dir import Run
+
+T = TypeVar("T")
 
 
 def test_a_validation_scores_the_weights_of_its_time(
@@ -65,3 +74,59 @@ def test_the_loss_on_dev_is_that_of_each_sentence_alone(
             n_tokens += len(row) + 1
     found = scoring.dev_loss(model, EncodedCorpus(side, side))
     assert found == pytest.approx(total / n_tokens, rel=1e-5)
+
+
+@dataclass(frozen=True)
+class Thread(Ranks):
+    """One of several threads in the place of processes."""
+
+    told: list[Any] = field(default_factory=list)
+    barrier: threading.Barrier = field(default_factory=lambda: threading.Barrier(1))
+
+    def gather(self, value: T) -> list[T]:
+        self.told[self.rank] = value
+        self.barrier.wait(timeout=10)
+        values = list(self.told)
+        self.barrier.wait(timeout=10)
+        return values
+
+
+class Upper:
+    """Translates into capital letters, and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def translate(self, texts: Sequence[str], **_: Any) -> list[Translation]:
+        self.asked.extend(texts)
+        return [Translation(text, text.upper(), 0.0, True, 1, []) for text in texts]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_processes_share_a_test_set_and_find_the_same_scores(n: int, tmp_path: Path) -> None:
+    """Each has as much to translate, even where long and short sentences take turns."""
+    words = "the cat saw a dog near that old house and ran home again".split()
+    srcs = [" ".join(words[: 2 if i % 2 else len(words)]) + f" {i * 7 % 20}" for i in range(20)]
+    refs = [src.upper() for src in srcs]
+    refs[3] += " WRONG"
+    test = EvaluationSet("toy", "en", srcs, refs)
+    told, barrier = [None] * n, threading.Barrier(n)
+    ranks = [Thread(rank, n, told=told, barrier=barrier) for rank in range(n)]
+    translators = [Upper() for _ in ranks]
+    run = Run(tmp_path)
+
+    def score(rank: int) -> Any:
+        translator = cast(Translator, translators[rank])
+        return scoring.score_test(translator, run, test, ranks[rank])
+
+    with ThreadPoolExecutor(n) as pool:
+        scores = list(pool.map(score, range(n)))
+    assert all(found == scores[0] for found in scores)
+    assert list(scores[0]) == ["bleu", "chrf"]
+    assert scores[0]["bleu"].name == "BLEU" and scores[0]["chrf"].name == "chrF2"
+    assert 90 < scores[0]["bleu"].score < 100
+    written = (run.translations_dir / "toy.txt").read_text(encoding="utf-8")
+    assert written.splitlines() == [src.upper() for src in srcs]
+    assert sorted(text for one in translators for text in one.asked) == sorted(srcs)
+    letters = [sum(map(len, one.asked)) for one in translators]
+    assert max(letters) - min(letters) <= max(map(len, srcs))

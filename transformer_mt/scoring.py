@@ -25,6 +25,7 @@ from transformer_mt.run_dir import Run
 
 DEV_TOKENS = 2048  # of a batch of dev, padding counted
 DEV_ROWS = 256  # tokens whose logits are held at a time
+METRICS = ("bleu", "chrf")
 
 
 def dev_validation(
@@ -41,7 +42,7 @@ def dev_validation(
         translator = Translator(model, prepared.tokenizers, cfg)
         values = {"loss": dev_loss(model, prepared.dev, ranks)}
         scores = [_score(translator, dev, ranks, beam=1)[0] for dev in dev_sets]
-        for metric in ("bleu", "chrf"):
+        for metric in METRICS:
             values[metric] = sum(score[metric].score for score in scores) / len(scores)
         if len(dev_sets) > 1:
             for dev, score in zip(dev_sets, scores, strict=True):
@@ -89,8 +90,13 @@ def score_test(
 def _score(
     translator: Translator, test: EvaluationSet, ranks: Ranks, *, beam: int | None = None
 ) -> tuple[dict[str, Score], list[str]]:
-    """BLEU and chrF of a set, and its translations; each process translates its share."""
-    share = ranks.share(test.srcs)
-    own = [found.text for found in translator.translate(share, to=test.tgt, beam=beam)]
-    hyps = ranks.join_shares(own)
-    return Scorer(test.tgt).score(hyps, test.refs, ("bleu", "chrf")), hyps
+    """BLEU and chrF of a set, and its translations; the processes share both kinds of work."""
+    by_length = sorted(range(len(test.srcs)), key=lambda i: len(test.srcs[i]))  # like shares
+    own = translator.translate(
+        [test.srcs[i] for i in ranks.share(by_length)], to=test.tgt, beam=beam
+    )
+    texts = ranks.join_shares([found.text for found in own])
+    hyps = [text for _, text in sorted(zip(by_length, texts, strict=True))]
+    own_scores = Scorer(test.tgt).score(hyps, test.refs, ranks.share(METRICS))
+    scores = ranks.join_shares([*own_scores.values()])
+    return dict(zip(METRICS, scores, strict=True)), hyps
