@@ -6,8 +6,10 @@
 Peers: JoeyNMT; Hugging Face's Seq2SeqTrainer with MarianMT (`hf`), and the same with tmt's settings
 of the memory allocator (`hf-malloc`); a plain loop around `nn.Transformer` (`naive`). They are
 installed into environments under --venvs at the first call. `tmt` is the command `tmt train` as it
-starts by itself; `tmt-1p` and `tmt-2p` name the number of processes. A first run of tmt, which is
-not counted, cleans the text and learns the joint vocabulary (8 k) that all tools get.
+comes: a process for each core, updates of 25,000 tokens; `tmt-1p` and `tmt-2p` name the number of
+processes; `tmt-short` makes an update of a batch or two, as the others do unless --accumulate says
+how many batches JoeyNMT and Hugging Face take for one. A first run of tmt, which is not counted,
+cleans the text and learns the joint vocabulary (8 k) that all tools get.
 
 Round by round each tool trains in fresh processes until its window is full: a few updates to warm
 up, then --seconds. Counted are real tokens, EOS included and padding not; a run's number is the
@@ -159,6 +161,8 @@ def parse() -> argparse.Namespace:
                         help=", ".join(TOOLS))  # fmt: skip
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, help="of each run after warm-up")
+    parser.add_argument("--accumulate", type=int, default=1, metavar="N",
+                        help="batches of an update of JoeyNMT and Hugging Face")  # fmt: skip
     parser.add_argument("--venvs", type=Path, required=True, help="environments of the peers")
     parser.add_argument("--out", type=Path, help="JSON with all raw numbers")
     args = parser.parse_args()
@@ -180,11 +184,12 @@ def main() -> None:
         window = replace(window, seconds=args.seconds)
     dev = (args.dev_src, args.dev_tgt) if args.dev_src else None
     with tempfile.TemporaryDirectory() as directory:
-        bench = Bench(Path(directory), args.venvs, args.src, args.tgt, dev, scale)
+        bench = Bench(Path(directory), args.venvs, args.src, args.tgt, dev, scale, args.accumulate)
         say("preparing data and vocabulary")
         record: dict[str, Any] = {
             "size": args.size,
             "window": asdict(window),
+            "accumulate": args.accumulate,
             "corpus": prepare(bench),
             "cpu": platform.processor() or platform.machine(),
             "threads": torch.get_num_threads(),

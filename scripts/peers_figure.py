@@ -17,7 +17,7 @@ from transformer_mt.plots import figure_style, new_figure, save_figure
 
 NAMES = {
     "tmt": "tmt", "joeynmt": "JoeyNMT", "hf": "Hugging Face", "naive": "nn.Transformer",
-    "hf-malloc": "Hugging Face,\ntmt's allocator",
+    "hf-malloc": "Hugging Face,\ntmt's allocator", "tmt-short": "tmt, short updates,",
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from transformer_mt.config import load_config
+from transformer_mt.config import TrainConfig, load_config
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.model_dir import tokenizer_paths
 
@@ -54,7 +54,9 @@ def test_drivers_and_tmt_tell_the_same_updates_in_their_own_ways(tmp_path: Path)
     ours.insert(2, {"event": "validation", "bleu": 1.0, "minutes": 0.2})
     log = update_log.UpdateLog(str(tmp_path / "updates.jsonl"))
     for n in tokens:
-        log.add(n - 50, n)
+        log.count(n - 200, n - 100)  # an update of two batches
+        log.count(150, 100)
+        log.end_update()
     theirs = watch.read_updates(tmp_path / "updates.jsonl")
     assert [(u.src, u.tgt) for u in theirs] == [(n - 50, n) for n in tokens]
     read = list(watch.parse_updates(iter(ours)))
@@ -189,7 +191,13 @@ def test_tmt_is_started_with_a_valid_configuration_of_the_same_size(bench: Any) 
     assert (cfg.model.d_model, cfg.model.encoder_layers) == (size.d_model, size.layers)
     assert (cfg.model.norm, cfg.train.label_smoothing, cfg.tokenizer.joint) == ("post", 0.1, True)
     assert cfg.train.log_every == 1
+    assert cfg.train.tokens_per_update == TrainConfig().tokens_per_update  # as it comes
     assert updates_path == bench.run_dir / "metrics.jsonl"
+
+
+def test_updates_of_tmt_are_as_short_as_those_of_the_others_if_asked_for(bench: Any) -> None:
+    command, _ = bench.start_of("tmt-short", "fp32")
+    assert command[-2:] == ["--set", f"train.tokens_per_update={bench.scale.short_update}"]
 
 
 def test_the_naive_driver_trains_until_its_window_is_full(

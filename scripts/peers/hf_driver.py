@@ -29,26 +29,22 @@ Pair = dict[str, list[int]]
 
 
 class CountingTrainer(Seq2SeqTrainer):
-    """Remembers how many real tokens (source, target) the current update has."""
+    """Counts the real tokens of each batch."""
 
-    tokens = (0, 0)
+    log: UpdateLog
 
     def training_step(self, model: Any, inputs: dict[str, Any], *rest: Any) -> Any:
-        self.tokens = (
-            count_real(inputs["attention_mask"], 0),
-            count_real(inputs["labels"], IGNORED),
-        )
+        src = count_real(inputs["attention_mask"], 0)
+        self.log.count(src, count_real(inputs["labels"], IGNORED))
         return super().training_step(model, inputs, *rest)
 
 
 class WriteUpdates(TrainerCallback):
     def __init__(self, log: UpdateLog) -> None:
         self.log = log
-        self.trainer: CountingTrainer | None = None
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        assert self.trainer is not None
-        self.log.add(*self.trainer.tokens)
+        self.log.end_update()
 
 
 def tokenizer_of(task: dict[str, Any]) -> MarianTokenizer:
@@ -108,12 +104,13 @@ def main() -> None:
     set_seed(1)
     tokenizer = tokenizer_of(task)
     model = model_of(task, tokenizer)
-    callback = WriteUpdates(UpdateLog(task["log"]))
+    log = UpdateLog(task["log"])
     trainer = CountingTrainer(
         model=model,
         args=Seq2SeqTrainingArguments(
             output_dir=task["work_dir"],
             per_device_train_batch_size=task["sentences"],
+            gradient_accumulation_steps=task["accumulate"],
             max_steps=1_000_000,
             learning_rate=5e-4,
             lr_scheduler_type="inverse_sqrt",
@@ -129,10 +126,10 @@ def main() -> None:
         ),
         train_dataset=read_pairs(task, tokenizer),
         data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
-        callbacks=[callback],
+        callbacks=[WriteUpdates(log)],
         processing_class=tokenizer,
     )
-    callback.trainer = trainer
+    trainer.log = log
     trainer.train()
 
 

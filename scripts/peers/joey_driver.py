@@ -90,6 +90,7 @@ def configuration(task: dict[str, Any]) -> dict[str, Any]:
             "normalization": "tokens",
             "batch_size": task["max_tokens"],  # padding counted
             "batch_type": "token",
+            "batch_multiplier": task["accumulate"],
             "epochs": 1000,
             "validation_freq": 1_000_000,
             "logging_freq": 10,
@@ -103,15 +104,13 @@ def log_updates(path: str) -> None:
     """Have every training of this process write its updates to `path`."""
     log = UpdateLog(path)
     compute, train = TrainManager._train_step, TrainManager.train_and_validate
-    tokens: tuple[int, int]
 
     def counted(self: Any, batch: Any) -> Any:
-        nonlocal tokens
-        tokens = count_real(batch.src, self.model.pad_index), int(batch.ntokens)
+        log.count(count_real(batch.src, self.model.pad_index), int(batch.ntokens))
         return compute(self, batch)
 
     def logged(self: Any, **data: Any) -> None:
-        self.optimizer.register_step_post_hook(lambda *_: log.add(*tokens))
+        self.optimizer.register_step_post_hook(lambda *_: log.end_update())
         train(self, **data)
 
     TrainManager._train_step, TrainManager.train_and_validate = counted, logged

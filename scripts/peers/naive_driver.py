@@ -92,7 +92,8 @@ def main() -> None:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            log.add(count_real(src, PAD), count_real(tgt[1:], PAD))
+            log.count(count_real(src, PAD), count_real(tgt[1:], PAD))
+            log.end_update()
 
 
 if __name__ == "__main__":

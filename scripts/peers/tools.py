@@ -3,7 +3,8 @@
 Comes in: where the data, the vocabulary and the environments lie. Goes out: commands with the files
 that they need. A task is a JSON file: src, tgt, dev_src, dev_tgt (clean text), tokenizer
 (SentencePiece), work_dir, log (see `update_log.py`), precision, keep_memory, max_length (tokens of
-a sentence), max_tokens and sentences (of a batch), model. This file measures nothing.
+a sentence), max_tokens and sentences (of a batch), accumulate (batches of an update), model. This
+file measures nothing.
 """
 
 import json
@@ -24,9 +25,14 @@ DRIVERS = {
     "hf-malloc": ("hf_driver.py", "huggingface"),
     "naive": ("naive_driver.py", None),
 }
-# tmt as it starts by itself, and with so many processes.
-PROCESSES = {"tmt": [], "tmt-1p": ["--processes", "1"], "tmt-2p": ["--processes", "2"]}
-TOOLS = [*PROCESSES, *DRIVERS]
+# tmt as it comes; with so many processes; with an update for each batch or two, as the others have.
+TMT = {
+    "tmt": [],
+    "tmt-1p": ["--processes", "1"],
+    "tmt-2p": ["--processes", "2"],
+    "tmt-short": ["--set", "train.tokens_per_update={short_update}"],
+}
+TOOLS = [*TMT, *DRIVERS]
 MAX_LENGTH = 100
 
 
@@ -47,8 +53,7 @@ class Scale:
 
     model: Size
     window: Window  # its seconds are the default of --seconds
-    tmt_max_tokens: int
-    tmt_tokens_per_update: int  # real ones
+    short_update: int  # real tokens of an update of `tmt-short`
     joey_max_tokens: int  # of a batch, padding counted: less than half of them are real
     hf_sentences: int
     naive_sentences: int
@@ -58,8 +63,7 @@ SCALES = {
     "tiny": Scale(
         Size(d_model=128, heads=4, ffn=256, layers=4, dropout=0.3),
         Window(warmup=5, seconds=60, updates=10),
-        tmt_max_tokens=4096,
-        tmt_tokens_per_update=4096,
+        short_update=4096,
         joey_max_tokens=4096,
         hf_sentences=256,
         naive_sentences=128,
@@ -67,8 +71,7 @@ SCALES = {
     "base": Scale(
         Size(d_model=512, heads=8, ffn=2048, layers=6, dropout=0.1),
         Window(warmup=1, seconds=20, updates=3),
-        tmt_max_tokens=2048,
-        tmt_tokens_per_update=2000,
+        short_update=2000,
         joey_max_tokens=4096,
         hf_sentences=96,
         naive_sentences=128,
@@ -86,6 +89,7 @@ class Bench:
     tgt: Path
     dev: tuple[Path, Path] | None
     scale: Scale
+    accumulate: int = 1  # batches of an update of JoeyNMT and Hugging Face
 
     @property
     def run_dir(self) -> Path:
@@ -97,7 +101,7 @@ class Bench:
 
     def start_of(self, tool: str, precision: str) -> tuple[list[str], Path]:
         """The command of a tool, and the file in which it will tell its updates."""
-        if tool in PROCESSES:
+        if tool in TMT:
             return self._start_of_tmt(tool), self.run_dir / "metrics.jsonl"
         driver, venv = DRIVERS[tool]
         task_path = self._write_task(tool, precision)
@@ -121,8 +125,6 @@ class Bench:
                 "dropout": model.dropout,
             },
             "train": {
-                "max_tokens": scale.tmt_max_tokens,
-                "tokens_per_update": scale.tmt_tokens_per_update,
                 "max_updates": 1_000_000,
                 "validate_every": 1_000_000,
                 "log_every": 1,
@@ -134,7 +136,8 @@ class Bench:
         config_path.write_text(json.dumps(tree), encoding="utf-8")  # JSON is YAML
         return [
             sys.executable, "-m", "transformer_mt", "train", str(config_path),
-            "--run-dir", str(self.run_dir), "--fresh", *PROCESSES[tool],
+            "--run-dir", str(self.run_dir), "--fresh",
+            *(option.format(short_update=scale.short_update) for option in TMT[tool]),
         ]  # fmt: skip
 
     def _write_task(self, tool: str, precision: str) -> Path:
@@ -153,6 +156,7 @@ class Bench:
             "max_length": MAX_LENGTH,
             "max_tokens": self.scale.joey_max_tokens,
             "sentences": sentences,
+            "accumulate": self.accumulate,
             "model": asdict(self.scale.model),
         }
         path = work_dir / "task.json"
@@ -177,7 +181,7 @@ def precisions(tool: str, native: str, bf16_pays: bool) -> list[str]:
         native: what tmt takes by itself on this machine.
         bf16_pays: a plain product is faster in bf16 than in fp32; otherwise no tool can gain by it.
     """
-    if tool in PROCESSES:
+    if tool in TMT:
         return [native]
     if tool == "joeynmt":
         return ["fp32"]  # it switches anything else off on a CPU

@@ -14,10 +14,18 @@ class UpdateLog:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
+        self._src = self._tgt = 0
 
-    def add(self, src: int, tgt: int) -> None:
+    def count(self, src: int, tgt: int) -> None:
+        """Add a batch to the update that is being made."""
+        self._src += src
+        self._tgt += tgt
+
+    def end_update(self) -> None:
+        line = {"time": time.time(), "src": self._src, "tgt": self._tgt}
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"time": time.time(), "src": src, "tgt": tgt}) + "\n")
+            file.write(json.dumps(line) + "\n")
+        self._src = self._tgt = 0
 
 
 def count_real(ids: Any, padding: int) -> int:
