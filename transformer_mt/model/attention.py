@@ -61,11 +61,12 @@ def attend(
     n_cells = q.size(2) * k.size(2)
     if not return_weights and (q.device.type != "cpu" or n_cells > EXPLICIT_MAX_CELLS):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask), None
-    scores = (q * q.size(-1) ** -0.5) @ k.transpose(-2, -1)  # (B, H, T, S)
+    # Transposed and not in one piece, keys would be copied number by number.
+    scores = (q * q.size(-1) ** -0.5) @ k.contiguous().transpose(-2, -1)  # (B, H, T, S)
     if attn_mask is not None:
         scores.masked_fill_(~attn_mask, -math.inf)
     weights = softmax(scores)  # (B, H, T, S)
-    return weights @ v, (weights if return_weights else None)  # (B, H, T, Dh)
+    return weights @ v.contiguous(), (weights if return_weights else None)  # (B, H, T, Dh)
 
 
 def softmax(scores: Tensor) -> Tensor:

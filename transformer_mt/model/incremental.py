@@ -227,7 +227,9 @@ def _attend(q: Tensor, seen: _Seen) -> Tensor:
 
 def _attend_explicitly(q: Tensor, seen: _Seen) -> Tensor:
     """(B, H, K, Dh) → the same, by two batched products and a softmax in fp32 between them."""
-    scores = ((q * q.size(-1) ** -0.5) @ seen.keys.transpose(-2, -1)).float()  # (B, H, K, any)
+    # In bf16, keys would be copied in any case, and once transposed, number by number.
+    keys = seen.keys.contiguous() if q.dtype == torch.bfloat16 else seen.keys
+    scores = ((q * q.size(-1) ** -0.5) @ keys.transpose(-2, -1)).float()  # (B, H, K, any)
     if seen.mask is not None:
         scores += seen.mask
     return softmax(scores).to(q.dtype) @ seen.values
