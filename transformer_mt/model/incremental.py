@@ -32,7 +32,7 @@ REORDER_FOR_ROWS = 8  # what is in order for one row alone would be reordered ag
 EXPLICIT_MIN_HEADS = 64  # of all sentences
 EXPLICIT_MAX_POSITIONS = 96
 
-FIRST_SLOTS = 64  # of the cache, beside one for each source position
+FIRST_POSITIONS = 12  # of the cache, beside one for each source position
 
 Function = Callable[[Tensor], Tensor]
 
@@ -115,7 +115,8 @@ class Decoding:
     def select_sentences(self, sentences: Tensor) -> None:
         """Keep these of the B sentences. Args: sentences: (B',) int64."""
         self._memory = [keys[sentences] for keys in self._memory]
-        self._cache, self._mask = self._cache[:, sentences], self._mask[sentences]
+        used = self._mask.size(2)
+        self._cache, self._mask = self._cache[:, sentences, :, :used], self._mask[sentences]
         if self._memory_mask is not None:
             self._memory_mask = self._memory_mask[sentences]
 
@@ -138,10 +139,10 @@ class Decoding:
         return newest, cached, None if only_beam else self._mask[:, None]
 
     def _grow_cache(self, beam: int, n_used: int) -> None:
-        """So far that most translations need it once, and at least twofold."""
-        layers, batch, heads, size, head_width = self._cache.shape
-        usual = FIRST_SLOTS + beam * self._memory[0].size(2)
-        size = max(2 * size, usual, n_used + beam)
+        """So far that most translations need it once, and at least by half."""
+        layers, batch, heads, _, head_width = self._cache.shape
+        usual = beam * (FIRST_POSITIONS + self._memory[0].size(2))
+        size = max(usual, 3 * n_used // 2 + beam)
         grown = self._cache.new_empty(layers, batch, heads, size, head_width)
         grown[:, :, :, :n_used] = self._cache[:, :, :, :n_used]
         self._cache = grown
