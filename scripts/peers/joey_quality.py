@@ -32,7 +32,7 @@ def settings(run_dir: Path, test: str, out_dir: Path) -> dict[str, Any]:
         "tokenizer": str(run_dir / "data" / "tokenizer" / "tokenizer.model"),
         "src": str(clean_dir / "train.src"), "tgt": str(clean_dir / "train.tgt"),
         "dev_src": str(clean_dir / "dev.src"), "dev_tgt": str(clean_dir / "dev.tgt"),
-        "max_length": 100, "max_tokens": 6144, "model": SIZE,
+        "max_length": 100, "max_tokens": 6144, "accumulate": 1, "model": SIZE,
     }  # fmt: skip
     cfg = configuration(task)
     cfg["data"]["test"] = str(clean_dir / f"test.{test}")
