@@ -8,4 +8,7 @@ DEFAULTS = {
     "OMP_WAIT_POLICY": "PASSIVE",
     # NumPy's products are small, and its threads spin, too.
     "OPENBLAS_NUM_THREADS": "1",
+    # glibc asks for large pages, a fault for 2 MiB instead of 4 KiB, in processes that start later:
+    # those that train.
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
