@@ -36,9 +36,8 @@ from peers.watch import RunFailed, Window, observe
 
 from transformer_mt.environment import DEFAULTS
 
-ALLOCATOR = {
-    "GLIBC_TUNABLES": DEFAULTS["GLIBC_TUNABLES"]
-}  # what tmt's training processes start with
+# What tmt's training processes start with.
+ALLOCATOR = {"GLIBC_TUNABLES": DEFAULTS["GLIBC_TUNABLES"]}
 PRECISIONS = ("fp32", "bf16")
 
 
