@@ -17,7 +17,7 @@ from transformer_mt.plots import figure_style, new_figure, save_figure
 
 NAMES = {
     "tmt": "tmt", "joeynmt": "JoeyNMT", "hf": "Hugging Face", "naive": "nn.Transformer",
-    "hf-malloc": "Hugging Face,\ntmt's allocator", "tmt-short": "tmt, short updates,",
+    "hf-malloc": "Hugging Face, tmt's allocator,", "tmt-short": "tmt, short updates,",
 }  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def main() -> None:
         figure = new_figure(9, 3 * len(contents))
         for i, content in enumerate(contents):
             draw(figure.add_subplot(len(contents), 1, i + 1), content)
-        figure.subplots_adjust(left=0.2, right=0.97, top=0.93, bottom=0.09, hspace=0.55)
+        figure.subplots_adjust(left=0.28, right=0.97, top=0.93, bottom=0.09, hspace=0.55)
         save_figure(figure, arguments.out)
 
 
