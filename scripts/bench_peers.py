@@ -34,10 +34,6 @@ from peers.summary import Rates, rates, table, verdicts
 from peers.tools import SCALES, TOOLS, Bench, environment, make_environments, precisions
 from peers.watch import RunFailed, Window, observe
 
-from transformer_mt.environment import DEFAULTS
-
-# What tmt's training processes start with.
-ALLOCATOR = {"GLIBC_TUNABLES": DEFAULTS["GLIBC_TUNABLES"]}
 PRECISIONS = ("fp32", "bf16")
 
 
@@ -102,10 +98,9 @@ def measure(
     """One run: its rates, and its updates for the record."""
     label = f"{tool} {precision}"
     command, updates_path = bench.start_of(tool, precision)
-    extra = ALLOCATOR if tool == "hf-malloc" else {}
     observed = observe(
         command,
-        environment=environment() | extra,
+        environment=environment(tool),
         updates_path=updates_path,
         output_path=bench.work_dir / f"{tool}-{precision}.log",
         window=window,

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from peers.watch import Window
 
+from transformer_mt.environment import DEFAULTS
+
 HERE = Path(__file__).resolve().parent
 # Of each tool that is not tmt: its driver and its environment; None: the one that runs this.
 DRIVERS = {
@@ -164,10 +166,13 @@ class Bench:
         return path
 
 
-def environment() -> dict[str, str]:
-    """What every tool sees: this process's variables, no GPU, no questions to a model hub."""
+def environment(tool: str = "") -> dict[str, str]:
+    """What a tool sees: this process's variables, no GPU, no questions to a model hub."""
+    # With tmt's allocator go the large pages that its training processes start with.
+    pages = {"GLIBC_TUNABLES": DEFAULTS["GLIBC_TUNABLES"]} if tool == "hf-malloc" else {}
     return {
         **os.environ,
+        **pages,
         "CUDA_VISIBLE_DEVICES": "",
         "HF_HUB_OFFLINE": "1",
         "PYTHONUNBUFFERED": "1",
