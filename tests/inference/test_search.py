@@ -13,6 +13,7 @@ from transformer_mt.inference.search import (
     LengthPenalty,
     beam_search,
     best_continuations,
+    most_probable,
     step_by_step_search,
 )
 from transformer_mt.inference.token_rules import TokenRules
@@ -143,6 +144,20 @@ def test_best_continuations_are_those_of_a_full_sort(
     flat = found.parents * vocab_size + found.tokens
     assert flat[real].equal(expected.indices[real])
     assert found.tokens.max() < vocab_size
+
+
+@pytest.mark.parametrize("vocab_size", [4, 63, 64, 65, 200, 1000])
+@pytest.mark.parametrize("small", [0, search_module.SMALL], ids=["in blocks", "at once"])
+def test_the_most_probable_is_the_first_of_the_largest(
+    monkeypatch: pytest.MonkeyPatch, vocab_size: int, small: int
+) -> None:
+    monkeypatch.setattr(search_module, "SMALL", small)
+    generator = torch.Generator().manual_seed(vocab_size)
+    log_probs = -torch.randint(30, (500, vocab_size), generator=generator).float()  # many are equal
+    log_probs[0] = -math.inf
+    log_probs[1, :-1] = -math.inf  # rules leave only the last
+    expected = [row.index(max(row)) for row in log_probs.tolist()]
+    assert most_probable(log_probs).tolist() == expected
 
 
 def test_n_best_beyond_the_beam_is_refused() -> None:

@@ -141,8 +141,9 @@ def _covered(words: str) -> float:
     for size in range(1, _LONGEST_PHRASE + 1):
         grams = Counter(words[i : i + size] for i in range(len(words) - size + 1))
         n = max(grams.values(), default=0)
-        if n >= _FEWEST_TIMES.words:
-            most = max(most, n * size)
+        if n < _FEWEST_TIMES.words:  # nor is a longer phrase as frequent
+            break
+        most = max(most, n * size)
     return most / len(words)
 
 

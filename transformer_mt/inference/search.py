@@ -61,12 +61,24 @@ class Hypothesis:
     complete: bool  # ended with EOS; False: cut at the length limit
 
 
+BLOCK = 64  # tokens; a block is looked into only if its best token can be among the chosen
+SMALL = 1 << 16  # numbers, which are sorted faster than they are divided
+
 Choose = Callable[[Tensor], Tensor]
 
 
 def most_probable(log_probs: Tensor) -> Tensor:
-    """(B, V) → (B,): the choice of greedy search."""
-    return log_probs.argmax(dim=-1)
+    """(B, V) → (B,): the choice of greedy search; of equals the first."""
+    n_blocks = log_probs.size(1) // BLOCK
+    if not n_blocks or log_probs.numel() <= SMALL or log_probs.device.type != "cpu":
+        return log_probs.argmax(dim=1)
+    # A CPU finds the largest number several times faster than its place.
+    whole = n_blocks * BLOCK
+    blocks = log_probs[:, :whole].unflatten(1, (n_blocks, BLOCK))
+    block = blocks.amax(dim=2).argmax(dim=1)
+    rows = torch.arange(len(block))
+    best, at = _side_by_side(blocks[rows, block], log_probs[:, whole:]).max(dim=1)
+    return torch.where(at < BLOCK, block * BLOCK, whole - BLOCK) + at
 
 
 def step_by_step_search(
@@ -218,10 +230,6 @@ class Candidates:
     scores: Tensor
     parents: Tensor  # beam that is continued
     tokens: Tensor
-
-
-BLOCK = 64  # tokens; a block is looked into only if its best token can be among the chosen
-SMALL = 1 << 16  # numbers, which are sorted faster than they are divided
 
 
 def best_continuations(scores: Tensor, log_probs: Tensor, n: int) -> Candidates:

@@ -22,7 +22,8 @@ class Stepper:
         self._decoding = decoder.start(src)
 
     def step(self, tokens: Tensor) -> Tensor:
-        return self._decoding.step(tokens).log_softmax(dim=-1, dtype=torch.float32)
+        log_probs = self._decoding.step(tokens).float()
+        return torch.log_softmax(log_probs, dim=-1, out=log_probs)
 
     def select_beams(self, parents: Tensor) -> None:
         self._decoding.select_beams(parents)
