@@ -1,7 +1,7 @@
 """Validation in training."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,8 +72,11 @@ def test_the_loss_on_dev_is_that_of_each_sentence_alone(
             log_probs = model.project(model(src, tgt_in))[0].log_softmax(dim=-1)
             total -= log_probs.gather(1, src[0, :, None]).sum().item()
             n_tokens += len(row) + 1
-    found = scoring.dev_loss(model, EncodedCorpus(side, side))
+    dev = EncodedCorpus(side, side)
+    found = scoring.dev_loss(model, dev)
     assert found == pytest.approx(total / n_tokens, rel=1e-5)
+    shares = together(3, lambda ranks: scoring.dev_loss(model, dev, ranks))
+    assert shares == pytest.approx([found] * 3, rel=1e-6)
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,17 @@ class Thread(Ranks):
         values = list(self.told)
         self.barrier.wait(timeout=10)
         return values
+
+    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
+        return torch.stack(self.gather(tensor)).sum(dim=0)
+
+
+def together(n: int, work: Callable[[Ranks], T]) -> list[T]:
+    """What each of `n` processes finds."""
+    told, barrier = [None] * n, threading.Barrier(n)
+    ranks = [Thread(rank, n, told=told, barrier=barrier) for rank in range(n)]
+    with ThreadPoolExecutor(n) as pool:
+        return list(pool.map(work, ranks))
 
 
 class Upper:
@@ -110,17 +124,13 @@ def test_processes_share_a_test_set_and_find_the_same_scores(n: int, tmp_path: P
     refs = [src.upper() for src in srcs]
     refs[3] += " WRONG"
     test = EvaluationSet("toy", "en", srcs, refs)
-    told, barrier = [None] * n, threading.Barrier(n)
-    ranks = [Thread(rank, n, told=told, barrier=barrier) for rank in range(n)]
-    translators = [Upper() for _ in ranks]
+    translators = [Upper() for _ in range(n)]
     run = Run(tmp_path)
 
-    def score(rank: int) -> Any:
-        translator = cast(Translator, translators[rank])
-        return scoring.score_test(translator, run, test, ranks[rank])
+    def score(ranks: Ranks) -> Any:
+        return scoring.score_test(cast(Translator, translators[ranks.rank]), run, test, ranks)
 
-    with ThreadPoolExecutor(n) as pool:
-        scores = list(pool.map(score, range(n)))
+    scores = together(n, score)
     assert all(found == scores[0] for found in scores)
     assert list(scores[0]) == ["bleu", "chrf"]
     assert scores[0]["bleu"].name == "BLEU" and scores[0]["chrf"].name == "chrF2"

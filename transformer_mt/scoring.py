@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from transformer_mt.config import Config
-from transformer_mt.data.batching import collate, plan_epoch
+from transformer_mt.data.batching import collate, deal, plan_epoch
 from transformer_mt.data.dataset import EncodedCorpus
 from transformer_mt.data.tokenizer import PAD_ID
 from transformer_mt.distributed import ALONE, Ranks
@@ -66,8 +66,8 @@ def dev_loss(model: Transformer, dev: EncodedCorpus, ranks: Ranks = ALONE) -> fl
         epoch=0,
     )
     nll, n_tokens = 0.0, 0
-    for indices in ranks.share(list(plan.batches())):
-        batch = collate(dev, indices).to(model.output.weight.device)
+    for dealt in deal(list(plan.batches()), ranks.rank, ranks.size, even=True):
+        batch = collate(dev, dealt.indices).to(model.output.weight.device)
         real = batch.tgt_out != PAD_ID
         hidden, tgt_out = model(batch.src, batch.tgt_in)[real], batch.tgt_out[real]
         for rows, targets in zip(hidden.split(DEV_ROWS), tgt_out.split(DEV_ROWS), strict=True):
