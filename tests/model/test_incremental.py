@@ -79,6 +79,27 @@ def test_beams_equal_rows_run_alone(kind: dict[str, str], products: str) -> None
 
 
 @torch.inference_mode()
+def test_sentences_read_some_at_a_time_are_those_read_at_once(
+    kind: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part is padded to its own longest sentence; the longest of all is not in the first."""
+    monkeypatch.setattr(incremental, "ENCODED_ROWS", 2)
+    model = make_model(**kind)
+    widths = []
+    encode = model.encode
+    monkeypatch.setattr(model, "encode", lambda src: (widths.append(src.size(1)), encode(src))[1])
+    decoder = IncrementalDecoder(model)
+    lengths = (3, 5, 9, 9, 2)
+    decoding = decoder.start(random_ids(*lengths))
+    assert widths == [5, 9, 2]
+    tokens = random_ids(*[1] * len(lengths))
+    logits = decoding.step(tokens)
+    for row, length in enumerate(lengths):
+        alone = decoder.start(random_ids(*lengths)[row : row + 1, :length])
+        assert_same(logits[row : row + 1], alone.step(tokens[row : row + 1]))
+
+
+@torch.inference_mode()
 def test_a_beam_may_be_wider_than_the_first_buffers(kind: dict[str, str]) -> None:
     model, beam = make_model(**kind), 300
     decoding = IncrementalDecoder(model).start(random_ids(4))

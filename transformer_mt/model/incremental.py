@@ -32,6 +32,7 @@ REORDER_FOR_ROWS = 8  # what is in order for one row alone would be reordered ag
 EXPLICIT_MIN_HEADS = 64  # of all sentences
 EXPLICIT_MAX_POSITIONS = 96
 
+ENCODED_ROWS = 64  # sentences that are padded to the longest of them
 FIRST_POSITIONS = 12  # of the cache, beside one for each source position
 
 Function = Callable[[Tensor], Tensor]
@@ -51,10 +52,22 @@ class IncrementalDecoder:
         """Read the source.
 
         Args:
-            src: (B, S) int64 ids, padded.
+            src: (B, S) int64 ids, padded. Sentences of like lengths should be neighbours.
         """
-        memory, memory_mask = self.model.encode(src)
+        memory, memory_mask = self._encode(src)
         return Decoding(self, self.model.project_memory(memory), memory_mask)
+
+    def _encode(self, src: Tensor) -> tuple[Tensor, Tensor]:
+        """`Transformer.encode`, where a CPU pays for padding: some sentences at a time."""
+        if src.device.type != "cpu":
+            return self.model.encode(src)
+        longest, memory, mask = src.size(1), [], []
+        for part in src.split(ENCODED_ROWS):
+            width = int((part != self.model.pad_id).sum(dim=1).max())
+            part_memory, part_mask = self.model.encode(part[:, :width])
+            memory.append(F.pad(part_memory, (0, 0, 0, longest - width)))
+            mask.append(F.pad(part_mask, (0, longest - width)))
+        return torch.cat(memory), torch.cat(mask)
 
 
 class Decoding:
