@@ -13,11 +13,13 @@ import torch
 
 from transformer_mt import scoring
 from transformer_mt.config import Config
+from transformer_mt.config_data import Languages
 from transformer_mt.data.dataset import EncodedCorpus, EncodedSide
 from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from transformer_mt.distributed import ALONE, Ranks
+from transformer_mt.inference.drafts import Draft, Piece
 from transformer_mt.inference.evaluation import EvaluationSet
-from transformer_mt.inference.translation import Translation
+from transformer_mt.inference.translation import Wishes
 from transformer_mt.inference.translator import Translator
 from transformer_mt.model import incremental
 from transformer_mt.model_dir import build_model
@@ -111,9 +113,10 @@ class Upper:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def translate(self, texts: Sequence[str], **_: Any) -> list[Translation]:
+    def drafts(self, texts: Sequence[str], **_: Any) -> list[list[Draft]]:
         self.asked.extend(texts)
-        return [Translation(text, text.upper(), 0.0, True, 1, []) for text in texts]
+        pieces = [Piece(text, [], Languages(src="en", tgt="en"), Wishes()) for text in texts]
+        return [[Draft(piece, [piece.text.upper()], [])] for piece in pieces]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

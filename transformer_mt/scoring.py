@@ -16,6 +16,7 @@ from transformer_mt.data.dataset import EncodedCorpus
 from transformer_mt.data.tokenizer import PAD_ID
 from transformer_mt.distributed import ALONE, Ranks
 from transformer_mt.files import write_text
+from transformer_mt.inference.drafts import joined_text
 from transformer_mt.inference.evaluation import EvaluationSet, read_dev_sets
 from transformer_mt.inference.metrics import Score, Scorer
 from transformer_mt.inference.translator import Translator
@@ -92,10 +93,8 @@ def _score(
 ) -> tuple[dict[str, Score], list[str]]:
     """BLEU and chrF of a set, and its translations; the processes share both kinds of work."""
     by_length = sorted(range(len(test.srcs)), key=lambda i: len(test.srcs[i]))  # like shares
-    own = translator.translate(
-        [test.srcs[i] for i in ranks.share(by_length)], to=test.tgt, beam=beam
-    )
-    texts = ranks.join_shares([found.text for found in own])
+    own = translator.drafts([test.srcs[i] for i in ranks.share(by_length)], to=test.tgt, beam=beam)
+    texts = ranks.join_shares([joined_text(drafts, test.tgt) for drafts in own])
     hyps = [text for _, text in sorted(zip(by_length, texts, strict=True))]
     own_scores = Scorer(test.tgt).score(hyps, test.refs, ranks.share(METRICS))
     scores = ranks.join_shares([*own_scores.values()])

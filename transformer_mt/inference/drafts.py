@@ -6,6 +6,7 @@ same order. This file knows nothing of how texts are cut and joined.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from transformer_mt.config_data import Languages
 from transformer_mt.data.tokenizer import Tokenizer
@@ -37,10 +38,33 @@ class Piece:
 class Draft:
     """What came back for a piece, best first."""
 
+    piece: Piece
     texts: list[str]
     hypotheses: list[Hypothesis]
-    faults: tuple[str, ...]  # of the first
     retried: bool = False
+
+    @cached_property
+    def faults(self) -> tuple[str, ...]:
+        """Of the first; whoever only wants texts need not wait for them."""
+        return find_faults(self.piece, self.texts[0], self.hypotheses[0].complete)
+
+
+def find_faults(piece: Piece, text: str, complete: bool) -> tuple[str, ...]:
+    """Names of `guards.FAULT_MEANING`, and what wishes were not fulfilled."""
+    direction, wishes = piece.direction, piece.wishes
+    found: list[str] = [
+        *faults(piece.text, text, src=direction.src, tgt=direction.tgt, complete=complete)
+    ]
+    if any(word not in text for word in wishes.required(piece.text)):
+        found.append("term")
+    if any(word.lower() in text.lower() for word in wishes.banned):
+        found.append("banned")
+    return tuple(found)
+
+
+def joined_text(drafts: Sequence[Draft], language: str) -> str:
+    """The translations of neighbouring pieces as one text in that language."""
+    return join_translations([draft.texts[0] for draft in drafts], language)
 
 
 def careful(options: SearchOptions) -> SearchOptions:
@@ -84,47 +108,24 @@ class Drafter:
                 the vocabulary, which would be of no use.
         """
         drafts = self._search(pieces, replace(options, end_loops=cut is not None))
+        if cut is None:
+            return drafts
         flagged = [i for i, d in enumerate(drafts) if d.faults and self._can_be_read(pieces[i])]
-        if cut is None or not flagged:
+        if not flagged:
             return drafts
         seconds = self._search([pieces[i] for i in flagged], careful(options))
         for i, second in zip(flagged, seconds, strict=True):
-            drafts[i] = self._better(pieces[i], drafts[i], second, options.n_best)
+            drafts[i] = _better(drafts[i], second, options.n_best)
         sentences = {i: _sentences(pieces[i]) for i in flagged if drafts[i].faults}
         cut_up = {i: cut(pieces[i], found) for i, found in sentences.items() if len(found) > 1}
         parts = iter(self._search([p for own in cut_up.values() for p in own], careful(options)))
         for i, own in cut_up.items():
-            joined = self._join(pieces[i], [next(parts) for _ in own])
-            drafts[i] = self._better(pieces[i], drafts[i], joined, options.n_best)
+            joined = _join(pieces[i], [next(parts) for _ in own])
+            drafts[i] = _better(drafts[i], joined, options.n_best)
         return drafts
 
     def _can_be_read(self, piece: Piece) -> bool:
         return self._src_tokenizer.spelled_share(piece.src) < NEARLY_ALL
-
-    def _better(self, piece: Piece, first: Draft, second: Draft, n_best: int) -> Draft:
-        """The first draft, or of the second's hypotheses one with fewer faults, before the rest."""
-        found = [
-            self._faults(piece, text, hypothesis.complete)
-            for text, hypothesis in zip(second.texts, second.hypotheses, strict=True)
-        ]
-        best = min(range(len(found)), key=lambda i: len(found[i]))
-        if len(found[best]) >= len(first.faults):
-            return first
-        order = [best, *(i for i in range(len(found)) if i != best)][:n_best]
-        texts, hypotheses = second.texts, second.hypotheses
-        return Draft([texts[i] for i in order], [hypotheses[i] for i in order], found[best], True)
-
-    def _join(self, piece: Piece, parts: list[Draft]) -> Draft:
-        """Drafts of the sentences of a piece as one."""
-        best = [draft.hypotheses[0] for draft in parts]
-        joined = Hypothesis(
-            [id_ for hypothesis in best for id_ in hypothesis.ids],
-            sum(hypothesis.log_prob for hypothesis in best),
-            sum(hypothesis.score for hypothesis in best),
-            all(hypothesis.complete for hypothesis in best),
-        )
-        text = join_translations([draft.texts[0] for draft in parts], piece.direction.tgt)
-        return Draft([text], [joined], self._faults(piece, text, joined.complete))
 
     def _search(self, pieces: Sequence[Piece], options: SearchOptions) -> list[Draft]:
         """One search for each piece; the first of its hypotheses is the translation."""
@@ -163,21 +164,34 @@ class Drafter:
         for piece, hypotheses in zip(pieces, found, strict=True):
             # The byte pieces of a model could also spell line ends.
             texts = [self._one_line(next(decoded), piece.direction.tgt) for _ in hypotheses]
-            faults = self._faults(piece, texts[0], hypotheses[0].complete)
-            drafts.append(Draft(texts, hypotheses, faults))
+            drafts.append(Draft(piece, texts, hypotheses))
         return drafts
 
-    def _faults(self, piece: Piece, text: str, complete: bool) -> tuple[str, ...]:
-        """Names of `guards.FAULT_MEANING`, and what wishes were not fulfilled."""
-        direction, wishes = piece.direction, piece.wishes
-        found: list[str] = [
-            *faults(piece.text, text, src=direction.src, tgt=direction.tgt, complete=complete)
-        ]
-        if any(word not in text for word in wishes.required(piece.text)):
-            found.append("term")
-        if any(word.lower() in text.lower() for word in wishes.banned):
-            found.append("banned")
-        return tuple(found)
+
+def _better(first: Draft, second: Draft, n_best: int) -> Draft:
+    """The first draft, or of the second's hypotheses one with fewer faults, before the rest."""
+    texts, hypotheses = second.texts, second.hypotheses
+    n_faults = [
+        len(find_faults(second.piece, text, hypothesis.complete))
+        for text, hypothesis in zip(texts, hypotheses, strict=True)
+    ]
+    best = n_faults.index(min(n_faults))
+    if n_faults[best] >= len(first.faults):
+        return first
+    order = [best, *(i for i in range(len(texts)) if i != best)][:n_best]
+    return Draft(second.piece, [texts[i] for i in order], [hypotheses[i] for i in order], True)
+
+
+def _join(piece: Piece, parts: list[Draft]) -> Draft:
+    """Drafts of the sentences of a piece as one."""
+    best = [draft.hypotheses[0] for draft in parts]
+    hypothesis = Hypothesis(
+        [id_ for hypothesis in best for id_ in hypothesis.ids],
+        sum(hypothesis.log_prob for hypothesis in best),
+        sum(hypothesis.score for hypothesis in best),
+        all(hypothesis.complete for hypothesis in best),
+    )
+    return Draft(piece, [joined_text(parts, piece.direction.tgt)], [hypothesis])
 
 
 def _sentences(piece: Piece) -> list[str]:

@@ -77,7 +77,7 @@ def most_probable(log_probs: Tensor) -> Tensor:
     blocks = log_probs[:, :whole].unflatten(1, (n_blocks, BLOCK))
     block = blocks.amax(dim=2).argmax(dim=1)
     rows = torch.arange(len(block))
-    best, at = _side_by_side(blocks[rows, block], log_probs[:, whole:]).max(dim=1)
+    at = _side_by_side(blocks[rows, block], log_probs[:, whole:]).argmax(dim=1)
     return torch.where(at < BLOCK, block * BLOCK, whole - BLOCK) + at
 
 

@@ -21,7 +21,7 @@ from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.inference.attention_maps import AttentionMaps
 from transformer_mt.inference.direction import direction_of
-from transformer_mt.inference.drafts import Draft, Drafter, Piece
+from transformer_mt.inference.drafts import Draft, Drafter, Piece, joined_text
 from transformer_mt.inference.engine import (
     BATCH_TOKENS,
     Engine,
@@ -32,7 +32,7 @@ from transformer_mt.inference.engine import (
 )
 from transformer_mt.inference.guards import is_loop
 from transformer_mt.inference.options import SearchOptions
-from transformer_mt.inference.segment import join_translations, split_text
+from transformer_mt.inference.segment import split_text
 from transformer_mt.inference.translation import Alternative, Translation, Wishes
 from transformer_mt.model.transformer import AttentionWeights, Transformer
 from transformer_mt.model_dir import LoadedModel, load_model_dir
@@ -288,7 +288,7 @@ def _join(source: str, tgt: str, drafts: list[Draft]) -> Translation:
     if not drafts:
         return Translation(source, "", 0.0, True, 1, [])
     best = [draft.hypotheses[0] for draft in drafts]
-    text = join_translations([draft.texts[0] for draft in drafts], tgt)
+    text = joined_text(drafts, tgt)
     faults = dict.fromkeys(fault for draft in drafts for fault in draft.faults)
     if len(drafts) > 1 and is_loop(source, text):
         faults["loop"] = None
