@@ -1,7 +1,7 @@
 """Pieces of text → translations of them, looked at for faults, and tried again if there are some.
 
 Comes in: pieces that the model takes at once. Goes out: texts with hypotheses and faults, in the
-same order. This file knows nothing of how texts are cut and joined.
+same order, and the texts of neighbours as one. This file knows nothing of how texts are cut.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,8 +10,8 @@ from functools import cached_property
 
 from transformer_mt.config_data import Languages
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.inference import guards
 from transformer_mt.inference.engine import Request, SearchEngine
-from transformer_mt.inference.guards import faults
 from transformer_mt.inference.mbr import most_agreed
 from transformer_mt.inference.options import SearchOptions
 from transformer_mt.inference.sampling import Sampling
@@ -52,9 +52,8 @@ class Draft:
 def find_faults(piece: Piece, text: str, complete: bool) -> tuple[str, ...]:
     """Names of `guards.FAULT_MEANING`, and what wishes were not fulfilled."""
     direction, wishes = piece.direction, piece.wishes
-    found: list[str] = [
-        *faults(piece.text, text, src=direction.src, tgt=direction.tgt, complete=complete)
-    ]
+    sides = {"src": direction.src, "tgt": direction.tgt}
+    found: list[str] = [*guards.faults(piece.text, text, **sides, complete=complete)]
     if any(word not in text for word in wishes.required(piece.text)):
         found.append("term")
     if any(word.lower() in text.lower() for word in wishes.banned):

@@ -23,7 +23,7 @@ class Stepper:
 
     def step(self, tokens: Tensor) -> Tensor:
         log_probs = self._decoding.step(tokens).float()
-        return torch.log_softmax(log_probs, dim=-1, out=log_probs)
+        return torch.log_softmax(log_probs, dim=-1, out=log_probs)  # in the place of the logits
 
     def select_beams(self, parents: Tensor) -> None:
         self._decoding.select_beams(parents)
