@@ -115,6 +115,5 @@ def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
     inner = get_args(annotation)
     for part in inner:
         yield from _sections_in(part)
-    # Not asked of `list[…]`: Python 3.10 calls it a type, and then `issubclass` fails.
-    if not inner and isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def test_a_file_comes_whole_and_once(server: Server, tmp_path: Path) -> None:
     record = json.loads(got.path.parent.with_suffix(".json").read_text())
     assert record["url"] == url
     assert (record["size"], record["sha256"], record["etag"]) == (got.size, got.sha256, '"v1"')
-    assert datetime.fromisoformat(record["date"]).tzinfo is timezone.utc
+    assert datetime.fromisoformat(record["date"]).tzinfo is UTC
     assert not list(tmp_path.rglob("*.part*")), "nothing is left over"
 
 
@@ -192,7 +192,7 @@ def test_a_refusal_is_final(server: Server, tmp_path: Path, status: int, found: 
 def test_waits_as_long_as_the_server_asks_but_no_longer_than_we_like(
     server: Server, tmp_path: Path, date: bool
 ) -> None:
-    after = format_datetime(datetime.now(timezone.utc) + timedelta(hours=1)) if date else "3600"
+    after = format_datetime(datetime.now(UTC) + timedelta(hours=1)) if date else "3600"
     busy = Reply(status=429, headers={"Retry-After": after})
     said: list[str] = []
     start = time.monotonic()

@@ -12,7 +12,7 @@ import hashlib
 import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote, urldefrag, urlsplit
 
@@ -125,7 +125,7 @@ def _download(place: _Place, sha256: str | None, patience: Patience, say: Say | 
             "sha256"
         )
     size = place.part.stat().st_size
-    date = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    date = datetime.now(UTC).isoformat(timespec="seconds")
     record = {**version, "url": place.url, "size": size, "sha256": digest, "date": date}
     path = place.directory / version["name"]
     path.parent.mkdir(exist_ok=True)
