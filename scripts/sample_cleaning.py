@@ -22,7 +22,7 @@ from transformer_mt.data.cleaning.rules import SCORED_RULES
 from transformer_mt.data.cleaning.scored import Shard
 from transformer_mt.data.reports.reporting import Findings
 from transformer_mt.data.sources.local import obtain_sources
-from transformer_mt.files import write_text
+from transformer_mt.system.output import write_text
 
 
 def write_samples(found: Findings, out_dir: Path, size: int, seed: int) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from transformer_mt.data.demo import build_demo
-from transformer_mt.files import sha256
+from transformer_mt.system.state import sha256
 
 ROOT = Path(__file__).parent.parent
 CONFIG = """
@@ -175,7 +175,7 @@ def test_explain_writes_pictures_and_page(trained: Path, tmp_path: Path) -> None
     result = tmt("explain", "这只狗很大。", "-o", tmp_path / "out", cwd=trained)
     assert "▁" in result.stdout and "Cross-attention" in result.stdout
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "attention.html", "cross.png", "decoder.png", "encoder.png",
+        ".tmt.json", "attention.html", "cross.png", "decoder.png", "encoder.png",
     ]  # fmt: skip
     numbers = tmt("explain", "这只狗很大。", "--numbers", "--kind", "decoder", cwd=trained)
     assert "layer 1, head 1" in numbers.stdout
@@ -251,7 +251,9 @@ def test_sigterm_saves_and_the_same_command_ends_as_if_nothing_happened(
     process.kill()
     process.wait()
     assert not (tmp_path / "runs/smoke/model").exists()
-    (tmp_path / "runs/smoke/.model.1.tmp").mkdir()  # as if killed while it saved the model
+    (
+        tmp_path / "runs/smoke/.tmt-0123456789abcdef.tmp"
+    ).mkdir()  # as if killed while it saved the model
     tmt("train", "smoke.yaml", cwd=tmp_path)
     name = "runs/smoke/model/model.safetensors"
     assert sha256(tmp_path / name) == sha256(trained / name)

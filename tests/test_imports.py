@@ -16,10 +16,10 @@ NAME = transformer_mt.__name__
 # From the ground up. A file may import what lies lower, and its neighbours in the same folder.
 LAYERS = [
     ["errors"],
+    ["system"],
     [
         "environment",
         "languages",
-        "files",
         "runtime",
         "distributed",
         "launch",
@@ -152,9 +152,17 @@ def test_nothing_imports_the_command_line() -> None:
     }
 
 
-@pytest.mark.parametrize("module", [*LAYERS[0], *LAYERS[1]])
-def test_leaves_know_errors_only(module: str) -> None:
-    assert of_the_package(MODULES[module]) <= {"errors"}
+@pytest.mark.parametrize("module", [*LAYERS[0], *LAYERS[2]])
+def test_leaves_know_errors_and_the_system_only(module: str) -> None:
+    others = of_the_package(MODULES[module])
+    assert {other.split(".")[0] for other in others} <= {"errors", "system"}
+
+
+@pytest.mark.parametrize("module", [m for m in sorted(MODULES) if m.startswith("system.")])
+def test_the_system_knows_nothing_of_translation(module: str) -> None:
+    others = of_the_package(MODULES[module])
+    assert {other.split(".")[0] for other in others} <= {"errors", "system"}
+    assert not foreign(MODULES[module])
 
 
 def test_the_command_line_starts_light() -> None:

@@ -1,6 +1,7 @@
 """The model directory: what was saved is what is loaded, and nothing altered is used."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,6 @@ from torch import Tensor
 
 from transformer_mt.config import Config, build_config
 from transformer_mt.errors import ModelDirError, TmtError
-from transformer_mt.files import sha256
 from transformer_mt.inference.translator import Translator
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.model_dir import (
@@ -23,6 +23,7 @@ from transformer_mt.model_dir import (
     read_metadata,
     save_model_dir,
 )
+from transformer_mt.system.state import sha256
 
 FILES = ["config.yaml", "model.safetensors", "tokenizer.src.model", "tokenizer.tgt.model"]
 
@@ -120,11 +121,13 @@ def test_what_lies_in_it(tmp_path: Path, toy_config: Config, tokenizer_dir: Path
     assert {p.name for p in (tmp_path / "joint").glob("*.model")} == {"tokenizer.model"}
 
 
-def test_saving_again_replaces(model_dir: Path, toy_config: Config, tokenizer_dir: Path) -> None:
-    (model_dir / "left over").touch()
+def test_saving_again_replaces_what_tmt_made_and_nothing_else(
+    model_dir: Path, toy_config: Config, tokenizer_dir: Path
+) -> None:
+    (model_dir / "notes.txt").write_text("mine")
     save(model_dir, toy_config, tokenizer_dir, name="second")
     assert read_metadata(model_dir)["name"] == "second"
-    assert not (model_dir / "left over").exists()
+    assert (model_dir / "notes.txt").read_text() == "mine"
     assert [p.name for p in model_dir.parent.iterdir()] == ["model"]
 
 
@@ -161,13 +164,20 @@ def alter(path: Path) -> None:
     path.write_bytes(content)
 
 
+def pipe(path: Path) -> None:
+    """A pipe that nobody writes to: whoever opened it would wait for ever."""
+    path.unlink()
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        (Path.unlink, "missing; copy the whole model directory"),
-        (cut, "truncated or altered since the model was saved (its SHA-256 differs)"),
-        (alter, "truncated or altered since the model was saved (its SHA-256 differs)"),
+        (Path.unlink, "missing"),
+        (cut, "truncated or altered (its size differs)"),
+        (alter, "truncated or altered (its SHA-256 differs)"),
+        (pipe, "missing"),
     ],
 )
 def test_damage_is_noticed_and_the_file_named(
@@ -176,7 +186,7 @@ def test_damage_is_noticed_and_the_file_named(
     damage(model_dir / name)
     with pytest.raises(ModelDirError) as caught:
         load_model_dir(model_dir)
-    assert str(caught.value) == f"{model_dir / name}: {problem}"
+    assert str(caught.value) == f"{model_dir / name}: {problem}; copy the whole model directory"
 
 
 def test_all_damaged_files_are_named_at_once(model_dir: Path) -> None:
@@ -210,12 +220,44 @@ def test_unreadable_metadata(model_dir: Path, content: str) -> None:
     path.write_bytes(content.encode("utf-8", errors="surrogateescape"))
     with pytest.raises(ModelDirError) as caught:
         load_model_dir(model_dir)
-    assert str(caught.value).startswith(f"{path}: unreadable: ")
+    assert str(path) in str(caught.value) or "format None" in str(caught.value)
+
+
+def test_an_altered_metadata_is_noticed(model_dir: Path) -> None:
+    path = model_dir / "metadata.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 1, "name": "x"', 1))
+    with pytest.raises(ModelDirError, match=r"metadata.json: altered .*copy the whole"):
+        load_model_dir(model_dir)
+
+
+def test_metadata_without_a_digest_of_its_own_is_read(model_dir: Path) -> None:
+    """As model directories of the first format have it."""
+    path = model_dir / "metadata.json"
+    content = json.loads(path.read_text())
+    del content["digest"], content["sizes"]
+    path.write_text(json.dumps(content))
+    load_model_dir(model_dir)
+    alter(model_dir / "model.safetensors")
+    with pytest.raises(ModelDirError, match="its SHA-256 differs"):
+        load_model_dir(model_dir)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", ""])
+def test_metadata_cannot_list_files_outside(model_dir: Path, name: str) -> None:
+    path = model_dir / "metadata.json"
+    content = json.loads(path.read_text())
+    del content["digest"]
+    content["files"][name] = "0"
+    path.write_text(json.dumps(content))
+    with pytest.raises(ModelDirError, match="not a name of a file inside"):
+        load_model_dir(model_dir)
 
 
 def test_another_format_is_refused(model_dir: Path) -> None:
     path = model_dir / "metadata.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
+    content = {**json.loads(path.read_text()), "format": 2}
+    del content["digest"]
+    path.write_text(json.dumps(content))
     with pytest.raises(ModelDirError) as caught:
         load_model_dir(model_dir)
     assert str(caught.value) == f"{model_dir}: format 2; this tmt reads format 1"
@@ -226,6 +268,8 @@ def swap_weights(model_dir: Path, weights: dict[str, Tensor]) -> None:
     save_file(weights, model_dir / "model.safetensors")
     metadata = json.loads((model_dir / "metadata.json").read_text())
     metadata["files"]["model.safetensors"] = sha256(model_dir / "model.safetensors")
+    for key in ("sizes", "digest"):
+        metadata.pop(key, None)
     (model_dir / "metadata.json").write_text(json.dumps(metadata))
 
 
@@ -246,3 +290,45 @@ def test_weights_of_another_model_are_refused(model_dir: Path) -> None:
     assert str(caught.value) == (
         f"{path}: does not fit config.yaml: parameters differ: {name}, other"
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bool, torch.int64])
+def test_weights_that_are_no_floats_are_refused(model_dir: Path, dtype: torch.dtype) -> None:
+    weights = load_file(model_dir / "model.safetensors")
+    name = "encoder_layers.0.ffn.fc1.bias"
+    swap_weights(model_dir, {**weights, name: weights[name].to(dtype)})
+    with pytest.raises(ModelDirError, match=r"model.safetensors: .*weights of the type "):
+        load_model_dir(model_dir)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("d_model: 32", "d_model: 3200000"),
+        ("ffn: 64", "ffn: 64000000000"),
+        ("encoder_layers: 2", "encoder_layers: 2000000"),
+    ],
+)
+def test_sizes_beyond_the_file_take_no_memory(model_dir: Path, old: str, new: str) -> None:
+    """A configuration may promise more than a machine holds; the weights' file says what is."""
+    path = model_dir / "config.yaml"
+    path.write_text(path.read_text().replace(old, new, 1))
+    metadata = json.loads((model_dir / "metadata.json").read_text())
+    metadata["files"]["config.yaml"] = sha256(path)
+    del metadata["sizes"], metadata["digest"]
+    (model_dir / "metadata.json").write_text(json.dumps(metadata))
+    with pytest.raises(ModelDirError, match=r"does not fit config\.yaml"):
+        load_model_dir(model_dir)
+
+
+def test_others_may_read_the_weights(
+    tmp_path: Path, toy_config: Config, tokenizer_dir: Path
+) -> None:
+    old = os.umask(0o022)
+    try:
+        save(tmp_path / "model", toy_config, tokenizer_dir)
+    finally:
+        os.umask(old)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "model").iterdir()}
+    assert set(modes.values()) == {0o644}, modes
+    assert (tmp_path / "model").stat().st_mode & 0o777 == 0o755

@@ -23,11 +23,11 @@ from transformer_mt.data.dataset import open_corpus
 from transformer_mt.data.sources.local import obtain_sources
 from transformer_mt.distributed import Ranks
 from transformer_mt.errors import ConfigError, DataError, TmtError, TokenizerError
-from transformer_mt.files import write_text
 from transformer_mt.flops import peak_gflops
 from transformer_mt.languages import canonical_code
 from transformer_mt.preparation import fingerprints, prepare
 from transformer_mt.run_dir import Run
+from transformer_mt.system.output import write_text
 from transformer_mt.trial import plan_first_epoch, worst_batches
 from transformer_mt.workbench import PARTS, Cost, Workbench, in_new_processes
 

@@ -30,14 +30,16 @@ from transformer_mt.cli_common import (
     load_experiment,
     load_translator,
     say,
+    show,
 )
 from transformer_mt.cli_data import data_app, tokenizer_app
 from transformer_mt.cli_eval import evaluate
 from transformer_mt.cli_export import export
 from transformer_mt.cli_translate import translate
 from transformer_mt.environment import DEFAULTS
-from transformer_mt.errors import DataError, LostProcess, TmtError
+from transformer_mt.errors import OUTSIDE, DataError, LostProcess, TmtError, describe
 from transformer_mt.launch import LOST, count_processes, end_with_launcher, is_launched, launch
+from transformer_mt.system.terminal import prepare_streams
 
 app = typer.Typer(
     name="tmt",
@@ -56,20 +58,30 @@ app.add_typer(bench_app, name="bench")
 
 def main() -> None:
     """Run a command; a mistake of the user becomes one message and exit status 2."""
+    prepare_streams()
     os.environ.update(DEFAULTS | dict(os.environ))  # before torch is loaded
     end_with_launcher()
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        app(arguments, standalone_mode=True)
-    except TmtError as error:
+        app(arguments)
+    except BrokenPipeError:  # the reader of our output has gone, e.g. `| head`
+        _drop_output()
+        sys.exit(1)
+    except OUTSIDE as error:
         if debug:
             raise
-        say(f"tmt: {error}")
+        _drop_output()
+        say(f"tmt: {describe(error)}")
         sys.exit(LOST if isinstance(error, LostProcess) else 2)
-    except BrokenPipeError:  # the reader of our output has gone, e.g. `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+
+
+def _drop_output() -> None:
+    """Let go of output that cannot be printed, or Python would try again when it ends."""
+    try:
+        sys.stdout.flush()
+    except (OSError, UnicodeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 @app.callback(invoke_without_command=True)
@@ -80,7 +92,7 @@ def _root(
     ] = False,
 ) -> None:
     if version:
-        print(__version__)
+        show(__version__)
         raise typer.Exit
 
 
@@ -145,7 +157,7 @@ def plan(
     from transformer_mt.run_dir import Run
 
     found = make_plan(cfg, Run(run_dir) if run_dir else None, processes)
-    print(json.dumps(found.to_json(), indent=2) if as_json else found.render())
+    show(json.dumps(found.to_json(), indent=2) if as_json else found.render())
 
 
 @app.command()
@@ -164,9 +176,9 @@ def score(
         raise DataError(f"{src_path} has {len(srcs)} lines but {tgt_path} has {len(tgts)}")
     for pair in load_translator(model).score_pairs(srcs, tgts, to=to):
         if as_json:
-            print(json.dumps({"log_prob": pair.log_prob, "n_tokens": pair.n_tokens}))
+            show(json.dumps({"log_prob": pair.log_prob, "n_tokens": pair.n_tokens}))
         else:
-            print(f"{pair.log_prob:.4f}\t{pair.n_tokens}")
+            show(f"{pair.log_prob:.4f}\t{pair.n_tokens}")
 
 
 @app.command()
@@ -179,7 +191,7 @@ def average(
     from transformer_mt.finishing import average_run
     from transformer_mt.run_dir import Run
 
-    updates = average_run(Run(run_dir), out_dir, last)
+    updates = average_run(Run(run_dir), out_dir, last, say)
     say(f"{out_dir}: mean of the checkpoints after updates {', '.join(map(str, updates))}")
 
 
@@ -209,7 +221,7 @@ def tune(
     elif src_path or ref_path:
         raise TmtError("--src and --ref go together")
     found = find_best(model_dir, metric, tests)
-    print(json.dumps(found.to_json(), indent=2) if as_json else found.render())
+    show(json.dumps(found.to_json(), indent=2) if as_json else found.render())
     if write:
         write_choice(model_dir, found.best)
         say(f"{model_dir}: decode.beam and decode.length_penalty are these now")
@@ -221,7 +233,7 @@ def info(model: ModelPath = None, as_json: AsJson = False) -> None:
     from transformer_mt.inference.evaluation import describe_model
 
     content = describe_model(find_model_path(model))
-    print(json.dumps(content, ensure_ascii=False, indent=2) if as_json else _render_tree(content))
+    show(json.dumps(content, ensure_ascii=False, indent=2) if as_json else _render_tree(content))
 
 
 @app.command()
@@ -230,7 +242,7 @@ def doctor(as_json: AsJson = False) -> None:
     from transformer_mt.doctor import examine, render
 
     findings = examine()
-    print(json.dumps([f.to_json() for f in findings], indent=2) if as_json else render(findings))
+    show(json.dumps([f.to_json() for f in findings], indent=2) if as_json else render(findings))
 
 
 @app.command()
@@ -259,18 +271,19 @@ def explain(
     from transformer_mt.inference import explain_command
 
     if example is not None:
-        print(explain_command.example_text(example))
+        show(explain_command.example_text(example))
     elif contrast is not None:
-        print(explain_command.contrast_text(load_translator(model), contrast, to=to))
+        show(explain_command.contrast_text(load_translator(model), contrast, to=to))
     elif text is None:
         raise TmtError("give a sentence, --example NAME or --contrast FILE")
     else:
         view = explain_command.View.parse(kind, layer, head)
         translator = load_translator(model, precision="fp32")
         if numbers:
-            print(explain_command.numbers_text(translator, text, target, view, to=to))
+            show(explain_command.numbers_text(translator, text, target, view, to=to))
         else:
-            print(explain_command.attention_text(translator, text, target, view, out_dir, to=to))
+            found = explain_command.attention_text(translator, text, target, view, out_dir, to=to)
+            show(found, styled=True)
             if out_dir is not None:
                 say(f"pictures and page: {out_dir}")
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from transformer_mt.cli_common import AsJson, find_model_path
+from transformer_mt.cli_common import AsJson, find_model_path, show
 from transformer_mt.errors import TmtError
 
 bench_app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
@@ -46,7 +46,7 @@ def bench_train(
     report = bench_training(
         cfg, chosen, n_updates=updates, processes=processes or count_processes()
     )
-    print(json.dumps(report.to_json(), indent=2) if as_json else report.render())
+    show(json.dumps(report.to_json(), indent=2) if as_json else report.render())
 
 
 @bench_app.command("decode")
@@ -80,4 +80,4 @@ def bench_decode(
         chosen = parse_size(size)
         cfg = resolve_tying(ModelConfig.model_validate(SIZES[chosen]), joint=True)
         report = bench_size(chosen, cfg, precision=precision, n_sentences=sentences, rounds=rounds)
-    print(json.dumps(report.to_json(), indent=2) if as_json else report.render())
+    show(json.dumps(report.to_json(), indent=2) if as_json else report.render())

@@ -12,6 +12,9 @@ import typer
 
 from transformer_mt.config import Config, load_config
 from transformer_mt.errors import TmtError
+from transformer_mt.system.terminal import say, show
+
+__all__ = ["say", "show"]
 
 if TYPE_CHECKING:
     from transformer_mt.inference.translator import Translator
@@ -41,10 +44,6 @@ Offline = Annotated[
 ]
 RunDir = Annotated[Path | None, typer.Option(help="where everything goes; default: runs/<name>")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
-
-
-def say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 def load_experiment(
@@ -94,9 +93,9 @@ def write_lines(lines: Iterator[str], path: Path | None) -> None:
     """Print lines as they come, or put all of them into a file at once, at the end."""
     if path is None:
         for line in lines:
-            print(line, flush=True)
+            show(line)
         return
-    from transformer_mt.files import writing
+    from transformer_mt.system.output import writing
 
     with writing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)

@@ -18,6 +18,7 @@ from transformer_mt.cli_common import (
     input_lines,
     load_experiment,
     say,
+    show,
 )
 from transformer_mt.errors import DataError, TmtError
 
@@ -64,9 +65,9 @@ def data_check(
     if page is not None:
         write_page(report, page)
     if as_json:
-        print(report.to_json())
+        show(report.to_json())
     else:
-        print("\n".join(report.explain() if explain else report.summary()))
+        show("\n".join(report.explain() if explain else report.summary()))
     if report.problems:
         raise typer.Exit(1)
 
@@ -83,7 +84,7 @@ def data_download(
     obtain_datasets(cfg)
     for name, origins in zip(local.names, local.origins, strict=True):
         for origin in origins:
-            print(f"{name}\t{origin.size}\t{origin.sha256}\t{origin.url}")
+            show(f"{name}\t{origin.size}\t{origin.sha256}\t{origin.url}")
 
 
 @data_app.command("clean")
@@ -105,7 +106,7 @@ def data_clean(
     local = obtain_sources(cfg, say)
     clean_stage(local, fingerprints(local), out_dir, work_dir, say)
     report = read_report(out_dir)
-    print("\n".join(report.explain() if explain else report.summary()))
+    show("\n".join(report.explain() if explain else report.summary()))
     say(f"page: {out_dir / 'report.html'}")
     say(f"{work_dir} keeps the scores; delete it when the thresholds are settled")
 
@@ -144,15 +145,15 @@ def data_sample(
             "sources": [s.to_json() for s in shares],
             "examples": [p.to_json() for p in pairs],
         }
-        print(json.dumps(content, ensure_ascii=False, indent=1))
+        show(json.dumps(content, ensure_ascii=False, indent=1))
         return
     for share in shares:
-        print(
+        show(
             f"{share.rows_in_epoch:>10,} of {share.rows:>10,} pairs, {share.tokens_in_epoch:>12,} "
             f"target tokens, weight {share.weight:g}: {share.source}"
         )
     for pair in pairs:
-        print(f"{pair.source}\n  {pair.tags}{pair.src}\n  {pair.tgt}")
+        show(f"{pair.source}\n  {pair.tags}{pair.src}\n  {pair.tgt}")
 
 
 @data_app.command("backtranslate")
@@ -187,8 +188,10 @@ def _prepare(cfg: "Config", run_dir: Path | None) -> "Prepared":
     from transformer_mt.preparation import fingerprints, prepare
     from transformer_mt.run_dir import Run
 
+    run = Run(run_dir or Path("runs") / cfg.name)
+    run.claim()
     local = obtain_sources(cfg, say)
-    return prepare(local, fingerprints(local), Run(run_dir or Path("runs") / cfg.name), say)
+    return prepare(local, fingerprints(local), run, say)
 
 
 def _translate_corpus(
@@ -205,11 +208,11 @@ def _translate_corpus(
     model_dir = find_model_path(model)
     corpus = translate_corpus(model_dir, mono, prefix, to=to, beam=beam, say=say)
     if as_json:
-        print(json.dumps(corpus.to_json(), indent=1))
+        show(json.dumps(corpus.to_json(), indent=1))
         return
     say(f"{corpus.pairs:,} pairs; left out: {corpus.empty:,} empty, {corpus.cut:,} cut")
     say("under data.train of the next configuration:")
-    print(corpus.source_line(tag))
+    show(corpus.source_line(tag))
 
 
 @data_app.command("demo")
@@ -220,7 +223,7 @@ def data_demo(
     from transformer_mt.data.demo import write_demo
 
     for path in write_demo(out_dir):
-        print(path)
+        show(str(path))
 
 
 @tokenizer_app.command("train")
@@ -258,7 +261,7 @@ def tokenizer_encode(
     tokenizer = Tokenizer.load(model_path)
     for line in input_lines(text, None):
         row = tokenizer.encode([line])[0]
-        print(*(row if ids else tokenizer.pieces(row)))
+        show(" ".join(map(str, row if ids else tokenizer.pieces(row))))
 
 
 @tokenizer_app.command("decode")
@@ -277,4 +280,4 @@ def tokenizer_decode(
             raise DataError(f"{line[:40]!r}: expected ids, whole numbers with spaces") from error
         if any(not 0 <= number < tokenizer.vocab_size for number in row):
             raise DataError(f"{line[:40]!r}: ids run from 0 to {tokenizer.vocab_size - 1}")
-        print(tokenizer.decode([row])[0])
+        show(tokenizer.decode([row])[0])

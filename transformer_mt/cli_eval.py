@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transformer_mt.cli_common import AsJson, Into, find_model_path, say
+from transformer_mt.cli_common import AsJson, Into, find_model_path, say, show
 from transformer_mt.errors import TmtError
 
 if TYPE_CHECKING:
@@ -182,11 +182,11 @@ def _print(found: "Evaluation", *, as_json: bool) -> None:
     from transformer_mt.inference.metrics import format_table
 
     if as_json:
-        print(json.dumps(found.to_json()))
+        show(json.dumps(found.to_json()))
     elif len(found.systems) == 1:
-        print(format_table(found.only_scores()))
+        show(format_table(found.only_scores()))
     else:
-        print(format_comparison(found.scores))
+        show(format_comparison(found.scores))
 
 
 def _tell_faults(found: "Evaluation") -> None:
@@ -200,16 +200,17 @@ def _tell_faults(found: "Evaluation") -> None:
 
 
 def _write_report(found: "Evaluation", systems: "list[System]", directory: Path) -> None:
-    from transformer_mt.files import write_json
     from transformer_mt.inference.eval_page import write_page
     from transformer_mt.inference.eval_report import describe_evaluation
     from transformer_mt.inference.evaluation import training_text
+    from transformer_mt.system.output import write_json, writing_files
 
     model = next((system.path for system in systems if system.is_model), None)
     training = {test.tgt: model and training_text(model, test.tgt) for test in found.tests}
     content = describe_evaluation(found, training)
-    write_json(directory / "report.json", content.to_json())
-    write_page(content, directory / "report.html")
+    with writing_files(directory) as folder:
+        write_json(folder / "report.json", content.to_json())
+        write_page(content, folder / "report.html")
     say(f"report: {directory / 'report.html'}")
 
 

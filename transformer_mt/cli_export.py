@@ -1,12 +1,15 @@
 """`tmt export`: a model in the format of another program, and the proof that it is the same."""
 
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
 from transformer_mt.cli_common import ModelPath, find_model_path, say
 from transformer_mt.errors import ConfigError, TmtError
+
+if TYPE_CHECKING:
+    from transformer_mt.export.ctranslate2 import Origin
 
 SAMPLE = 100  # texts that both engines translate
 
@@ -31,6 +34,7 @@ def export(
     weights left in its place is replaced.
     """
     from transformer_mt.export.ctranslate2 import (
+        MANIFEST,
         Origin,
         Quantization,
         exported_path,
@@ -38,9 +42,9 @@ def export(
     )
     from transformer_mt.export.ctranslate2_engine import CTranslate2Engine
     from transformer_mt.export.proof import ENOUGH, compare
-    from transformer_mt.files import writing
     from transformer_mt.inference.translator import Translator
     from transformer_mt.model_dir import weights_digest
+    from transformer_mt.system.output import writing_folder
 
     if to != "ctranslate2":
         raise TmtError(f"--to {to}: expected ctranslate2")
@@ -54,9 +58,8 @@ def export(
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
     path = out_dir or exported_path(model_dir)
     origin = Origin(weights_digest(model_dir), kind)
-    if path.exists() and Origin.read(path) in (None, origin):
-        raise ConfigError(f"{path} exists; name a new directory")
-    with writing(path) as unproven:
+    _refuse_known(path, origin)
+    with writing_folder(path, MANIFEST) as unproven:
         save_ctranslate2(translator.model, tokenizers, unproven, kind)
         found = compare(translator, CTranslate2Engine(unproven, tokenizers, threads=1), texts)
         say(f"{found.n_equal} of {found.n_texts} translations are the same in both engines")
@@ -65,6 +68,20 @@ def export(
             raise typer.Exit(1)
         origin.write(unproven)
     say(f"{path}; next: tmt translate -m {model_dir} --engine ctranslate2 TEXT")
+
+
+def _refuse_known(path: Path, origin: "Origin") -> None:
+    """Raise unless `path` is new, or an export of other weights, or a damaged one."""
+    from transformer_mt.export.ctranslate2 import MANIFEST, Origin
+    from transformer_mt.system.output import refuse_foreign
+    from transformer_mt.system.state import Damaged
+
+    refuse_foreign(path, MANIFEST)
+    try:
+        if Origin.read(path) == origin:
+            raise ConfigError(f"{path} exists; name a new directory")
+    except Damaged as error:
+        say(f"{error}; making it anew")
 
 
 def _sample(model_dir: Path, src_path: Path | None) -> list[str]:

@@ -209,8 +209,8 @@ def _write_document(
     translated: Callable[[list[str]], list[str]],
 ) -> None:
     """Translate a file, or standard input, as a whole."""
-    from transformer_mt.files import write_text
     from transformer_mt.inference.documents.translate import translate_document
+    from transformer_mt.system.output import write_text
 
     text = _read_document(input_path)
     try:

@@ -1,8 +1,11 @@
 """Errors that a user can cause and mend.
 
 Each message says where, what was found, what is allowed and what to do. The command line prints the
-message alone and exits with status 2; every other exception is a bug and keeps its traceback.
+message alone and exits with status 2, and the same for what the system refuses (`OUTSIDE`); every
+other exception is a bug and keeps its traceback.
 """
+
+import os
 
 
 class TmtError(Exception):
@@ -35,3 +38,30 @@ class TrainingError(TmtError):
 
 class LostProcess(TrainingError):
     """Another process of a training is gone: not the cause, which that process has told."""
+
+
+# What a command ends with because of something outside the program.
+OUTSIDE = (TmtError, OSError, MemoryError, RecursionError, UnicodeError)
+
+
+def describe(error: BaseException) -> str:
+    """One of `OUTSIDE` as a message for people."""
+    match error:
+        case TmtError():
+            return str(error)
+        case OSError():
+            names = [os.fspath(n) for n in (error.filename, error.filename2) if n is not None]
+            where = "".join(f"{name!s}: " for name in names)
+            return f"{where}{error.strerror or error}"
+        case MemoryError():
+            return f"not enough memory{f': {error}' if str(error) else ''}"
+        case RecursionError():
+            return "the input is nested too deeply"
+        case UnicodeEncodeError():
+            found = error.object[error.start]
+            return (
+                f"the encoding {error.encoding} has no character U+{ord(found):04X}; set "
+                "PYTHONIOENCODING=utf-8, or write to a file"
+            )
+        case _:
+            return str(error) or type(error).__name__

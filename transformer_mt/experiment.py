@@ -8,10 +8,8 @@ Several processes do all of this side by side. Whoever comes first prepares, all
 and score their share, and the first one writes.
 """
 
-import json
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,8 +20,7 @@ from transformer_mt.data.epochs import Sampling, epoch_corpora
 from transformer_mt.data.shards import count_workers
 from transformer_mt.data.sources.local import obtain_sources
 from transformer_mt.distributed import ALONE, Ranks
-from transformer_mt.errors import TmtError, TrainingError
-from transformer_mt.files import fingerprint, locked, remove, write_json, write_text
+from transformer_mt.errors import TrainingError
 from transformer_mt.finishing import finish
 from transformer_mt.inference.direction import both_directions
 from transformer_mt.inference.metrics import Scorer
@@ -40,6 +37,8 @@ from transformer_mt.runtime import (
     stop_on_signals,
 )
 from transformer_mt.scoring import dev_validation
+from transformer_mt.system.output import write_json, write_text
+from transformer_mt.system.state import Damaged, fingerprint, read_json
 from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.log import SilentLog, TrainingLog
 from transformer_mt.training.memory import choose_max_tokens
@@ -69,16 +68,10 @@ def train_experiment(
     keep_memory()
     if not ranks.is_main:
         say = _keep_quiet
-    run.directory.mkdir(parents=True, exist_ok=True)
-    with _only_training_in(run.directory, ranks):
-        if ranks.is_main:
-            for leftover in list(run.directory.rglob(".*.tmp")):  # of a process that was killed
-                remove(leftover)
+    with run.held() if ranks.is_main else nullcontext():
         if fresh and ranks.is_main:
-            for path in (
-                run.checkpoints_dir, run.metrics_path, run.model_dir, run.max_tokens_path,
-            ):  # fmt: skip
-                remove(path)
+            CheckpointStore(run.checkpoints_dir, {}).clear()
+            run.forget_training()
         prepared, store = ranks.in_turn(lambda: _prepare(cfg, run, ranks, say))
         if len({*ranks.gather(store.identity["corpus"])}) > 1:
             raise TrainingError(
@@ -87,6 +80,8 @@ def train_experiment(
             )
         trainer, outcome = _train(cfg, run, prepared, store, ranks, say)
         if outcome.stopped_by == "signal":
+            if ranks.is_main and not store.holds(outcome.progress.update):
+                raise TrainingError(f"{run.directory}: the run directory is gone; nothing is saved")
             return Result(run, outcome, None)
         return Result(run, outcome, finish(trainer.cfg, run, prepared, trainer, outcome, say))
 
@@ -96,7 +91,8 @@ def _prepare(cfg: Config, run: Run, ranks: Ranks, say: Say) -> tuple[Prepared, C
     prints = fingerprints(local)
     store = _store(cfg, prints, run)
     store.check_identity()  # before any stage replaces what the old run was made of
-    prepared = prepare(local, prints, run, say)
+    # Of the processes of a machine the first looks through what is there, for all of them.
+    prepared = prepare(local, prints, run, say, check=ranks.local_rank == 0)
     if ranks.is_main:
         write_text(run.config_path, cfg.to_yaml())
     return prepared, store
@@ -185,11 +181,23 @@ def _with_max_tokens(
 
 
 def _read_max_tokens(run: Run, store: CheckpointStore) -> int | None:
-    """The number that this training began with, if it has begun."""
-    if not run.max_tokens_path.is_file():
-        return None
-    content = json.loads(run.max_tokens_path.read_text(encoding="utf-8"))
-    return int(content["max_tokens"]) if content["of"] == fingerprint(store.identity) else None
+    """The number that this training began with, if it has begun.
+
+    Raises:
+        TrainingError: it is not readable, and a checkpoint depends on it.
+    """
+    try:
+        content = read_json(run.max_tokens_path) or {}
+    except Damaged as error:
+        if not store.has_any():
+            return None
+        raise TrainingError(
+            f"{error}. The training that began here used a number that is not known any more: set "
+            "train.max_tokens to what the training has told, or start over with --fresh"
+        ) from error
+    known = content.get("max_tokens")
+    same = content.get("of") == fingerprint(store.identity)
+    return known if same and isinstance(known, int) and known > 0 else None
 
 
 def _run_logged(cfg: Config, run: Run, trainer: Trainer) -> Outcome:
@@ -245,16 +253,3 @@ def baseline_losses(corpus: EncodedCorpus, vocab_size: int) -> tuple[float, floa
     probs = counts[counts > 0] / counts.sum()
     uniform = torch.tensor(float(vocab_size)).log().item()
     return uniform, -(probs * probs.log()).sum().item()
-
-
-def _only_training_in(directory: Path, ranks: Ranks) -> AbstractContextManager[None]:
-    """Hold the lock of a run directory, or raise a TmtError if another training has it."""
-    if not ranks.is_main:
-        return nullcontext()
-
-    def refuse() -> None:
-        raise TmtError(
-            f"{directory}: another tmt train is at work here; wait for it, or use another --run-dir"
-        )
-
-    return locked(directory / ".lock", refuse)

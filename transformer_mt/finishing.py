@@ -12,8 +12,7 @@ import torch
 
 from transformer_mt.config import Config, load_config
 from transformer_mt.distributed import Ranks
-from transformer_mt.errors import TmtError
-from transformer_mt.files import fingerprint
+from transformer_mt.errors import CheckpointError, ModelDirError, TmtError
 from transformer_mt.inference.direction import both_directions
 from transformer_mt.inference.evaluation import read_test_sets
 from transformer_mt.inference.translator import Translator
@@ -22,6 +21,7 @@ from transformer_mt.preparation import Prepared, Say
 from transformer_mt.run_dir import Run
 from transformer_mt.runtime import peak_memory_mib
 from transformer_mt.scoring import score_test
+from transformer_mt.system.state import fingerprint
 from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.trainer import Outcome, Trainer
 
@@ -72,18 +72,18 @@ def finish(
         },
     }
     if ranks.is_main:
-        save_model_dir(run.model_dir, cfg, weights, run.tokenizer_dir, metadata)
+        save_model_dir(run.model_dir, cfg, weights, run.tokenizer_dir, metadata, ours=True)
         metadata = read_metadata(run.model_dir)
     return metadata
 
 
 def _metadata_if(finished: str, run: Run) -> dict[str, Any] | None:
     """What the model directory says, if it was made by this very training."""
-    if (run.model_dir / "metadata.json").is_file():
+    try:
         metadata = read_metadata(run.model_dir)
-        if metadata["finished"] == finished:
-            return metadata
-    return None
+    except ModelDirError:  # absent, or damaged and made anew
+        return None
+    return metadata if metadata.get("finished") == finished else None
 
 
 def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[dict[str, torch.Tensor], str]:
@@ -94,8 +94,8 @@ def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[dict[str, 
     shown = abs(progress.best_metric)
     if cfg.train.average < 2 or ranks.told_by_main(len(store.validated_updates())) < 2:
         say(f"[choose] dev {metric} {shown:.2f}: {best}")
-        return _of_main(ranks, lambda: store.weights(progress.best_update)), best
-    weights, updates = _of_main(ranks, lambda: store.average(cfg.train.average))
+        return _of_main(ranks, lambda: _best_weights(store, progress.best_update, say))
+    weights, updates = _of_main(ranks, lambda: store.average(cfg.train.average, say))
     load_weights(trainer.model, weights)
     trainer.model.eval()
     averaged = trainer.validate()[metric]
@@ -108,7 +108,19 @@ def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[dict[str, 
     )
     if better:
         return weights, average
-    return _of_main(ranks, lambda: store.weights(progress.best_update)), best
+    return _of_main(ranks, lambda: _best_weights(store, progress.best_update, say))
+
+
+def _best_weights(
+    store: CheckpointStore, update: int, say: Say
+) -> tuple[dict[str, torch.Tensor], str]:
+    """The weights of the best checkpoint, or, if they are damaged, of the newest intact one."""
+    try:
+        return store.weights(update), f"best on dev, update {update}"
+    except CheckpointError as error:
+        say(f"{error}; taking the newest intact checkpoint in its place")
+        weights, (newest,) = store.average(1, say)
+        return weights, f"newest, update {newest}"
 
 
 def _of_main(ranks: Ranks, read: Callable[[], T]) -> T:
@@ -116,21 +128,21 @@ def _of_main(ranks: Ranks, read: Callable[[], T]) -> T:
     return ranks.told_by_main(read() if ranks.is_main else cast(T, None))
 
 
-def average_run(run: Run, out_dir: Path, n_last: int) -> list[int]:
+def average_run(run: Run, out_dir: Path, n_last: int, say: Say) -> list[int]:
     """Write a model directory with the mean of a run's last validated checkpoints.
 
     Returns:
         The updates of the checkpoints that were averaged.
     Raises:
-        TmtError: the run has none, or `out_dir` exists.
+        TmtError: the run has none that is intact, or `out_dir` exists.
     """
-    if out_dir.exists():
+    if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
         raise TmtError(f"{out_dir} exists; name a new directory")
     cfg = load_config(run.config_path)
     store = CheckpointStore(run.checkpoints_dir, {})
     if not store.validated_updates():
         raise TmtError(f"{run.directory}: no validated checkpoint to average")
-    weights, updates = store.average(n_last)
+    weights, updates = store.average(n_last, say)
     chosen = f"mean of the {len(updates)} checkpoints {updates[0]} … {updates[-1]}"
     metadata = {
         "name": cfg.name,

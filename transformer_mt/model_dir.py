@@ -4,7 +4,6 @@
 metadata holds a digest of every other file, so that a truncated or altered one is noticed.
 """
 
-import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -21,12 +20,16 @@ from transformer_mt import __version__
 from transformer_mt.config import Config, load_config
 from transformer_mt.data.tokenizer import PAD_ID, Tokenizer
 from transformer_mt.errors import ModelDirError
-from transformer_mt.files import sha256, write_json, writing
 from transformer_mt.model.transformer import Transformer, resolve_tying
+from transformer_mt.system.output import writing_folder
+from transformer_mt.system.state import Damaged, damages, read_manifest, write_manifest
 
 FORMAT = 1
 _WEIGHTS = "model.safetensors"
-_METADATA = "metadata.json"
+_METADATA = "metadata.json"  # the manifest
+_FLOATS = {"F32", "F16", "BF16", "F64"}
+
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -68,24 +71,25 @@ def save_model_dir(
     weights: dict[str, Tensor],
     tokenizer_dir: Path,
     metadata: dict[str, Any],
+    *,
+    ours: bool = False,
 ) -> None:
-    """Write a model directory atomically; an existing one is replaced.
+    """Write a model directory at once; an existing one is replaced.
 
     Args:
         weights: fp32, one entry per distinct parameter of `build_model`.
         tokenizer_dir: where `tokenizer_paths` finds the tokenizers.
         metadata: plain values to keep with the model: scores, signatures, data fingerprints.
+        ours: see `writing_folder`.
     """
-    with writing(path) as directory:
-        directory.mkdir(parents=True)
+    with writing_folder(path, _METADATA, ours=ours) as directory:
         (directory / "config.yaml").write_text(cfg.to_yaml(), encoding="utf-8")
         save_file({name: w.contiguous() for name, w in weights.items()}, directory / _WEIGHTS)
         for source in set(tokenizer_paths(tokenizer_dir, joint=cfg.tokenizer.joint)):
             shutil.copyfile(source, directory / source.name)
-        files = {file.name: sha256(file) for file in sorted(directory.iterdir())}
         versions = {"tmt": __version__, "torch": torch.__version__}
-        content = {"format": FORMAT, "versions": versions, "files": files, **metadata}
-        write_json(directory / _METADATA, content)
+        content = {"format": FORMAT, "versions": versions, **metadata}
+        write_manifest(directory, _METADATA, content)
 
 
 def load_model_dir(path: Path) -> LoadedModel:
@@ -97,13 +101,35 @@ def load_model_dir(path: Path) -> LoadedModel:
     metadata = read_metadata(path)
     cfg = load_config(path / "config.yaml")
     tokenizers = load_tokenizers(path, joint=cfg.tokenizer.joint)
-    with _UndrawnNumbers():
-        model = build_model(cfg, tokenizers)
     try:
+        _check_shapes(cfg, tokenizers, path / _WEIGHTS)
+        with _UndrawnNumbers():
+            model = build_model(cfg, tokenizers)
         load_weights(model, load_file(path / _WEIGHTS))
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, ValueError, OSError) as error:
         raise ModelDirError(f"{path / _WEIGHTS}: does not fit config.yaml: {error}") from error
     return LoadedModel(cfg, model.eval(), tokenizers, metadata)
+
+
+def _check_shapes(cfg: Config, tokenizers: tuple[Tokenizer, Tokenizer], path: Path) -> None:
+    """Compare a file of weights with a configuration before either takes memory.
+
+    Raises:
+        ValueError: names, shapes or types differ; sizes beyond those of the file.
+        SafetensorError: it is no such file.
+    """
+    with safe_open(path, framework="pt") as file:
+        found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        shapes = {name: tuple(part.get_shape()) for name, part in found.items()}
+        kinds = {part.get_dtype() for part in found.values()}
+    if not kinds <= _FLOATS:
+        raise ValueError(f"weights of the type {', '.join(sorted(kinds - _FLOATS))}")
+    n_layers = cfg.model.encoder_layers + cfg.model.decoder_layers
+    if n_layers > len(shapes):
+        raise ValueError(f"{n_layers} layers, but {len(shapes)} weights")
+    with torch.device("meta"):
+        expected = build_model(cfg, tokenizers).named_parameters()
+    _compare_shapes(shapes, {name: tuple(p.shape) for name, p in expected})
 
 
 # What modules and `Transformer` draw with; `xavier_uniform_` arrives as the last one.
@@ -132,33 +158,26 @@ def read_metadata(path: Path) -> dict[str, Any]:
     if not path.is_dir():
         raise ModelDirError(f"{path}: no such model directory; train one with tmt train CONFIG")
     try:
-        metadata = json.loads((path / _METADATA).read_text(encoding="utf-8"))
-        files = dict(metadata["files"])
-        model_format = metadata["format"]
-    except FileNotFoundError as error:
-        raise ModelDirError(f"{path}: not a model directory: {_METADATA} is missing") from error
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise ModelDirError(f"{path / _METADATA}: unreadable: {error}") from error
-    if model_format != FORMAT:
-        raise ModelDirError(f"{path}: format {model_format}; this tmt reads format {FORMAT}")
-    problems = [problem for name in files if (problem := _problem(path / name, files[name]))]
-    if problems:
-        raise ModelDirError("\n".join(problems))
+        metadata = read_manifest(path, _METADATA)
+    except Damaged as error:
+        raise ModelDirError(f"{error}; copy the whole model directory again") from error
+    if metadata is None:
+        raise ModelDirError(f"{path}: not a model directory: {_METADATA} is missing")
+    if metadata.get("format") != FORMAT:
+        found = metadata.get("format")
+        raise ModelDirError(f"{path}: format {found}; this tmt reads format {FORMAT}")
+    missing = {"config.yaml", _WEIGHTS} - metadata.get("files", {}).keys()
+    if missing:
+        raise ModelDirError(f"{path / _METADATA}: lists no {', '.join(sorted(missing))}")
+    if problems := damages(path, metadata):
+        raise ModelDirError("\n".join(problems) + "; copy the whole model directory")
     return metadata
 
 
 def weights_digest(path: Path) -> str:
     """The SHA-256 that the metadata of a checked model directory has for its weights."""
-    metadata = json.loads((path / _METADATA).read_text(encoding="utf-8"))
+    metadata = read_manifest(path, _METADATA) or {}
     return str(metadata["files"][_WEIGHTS])
-
-
-def _problem(file: Path, digest: str) -> str | None:
-    if not file.is_file():
-        return f"{file}: missing; copy the whole model directory"
-    if sha256(file) != digest:
-        return f"{file}: truncated or altered since the model was saved (its SHA-256 differs)"
-    return None
 
 
 def load_weights(model: Transformer, weights: dict[str, Tensor]) -> None:
@@ -168,13 +187,19 @@ def load_weights(model: Transformer, weights: dict[str, Tensor]) -> None:
         ValueError: names or shapes differ.
     """
     parameters = dict(model.named_parameters())
-    if parameters.keys() != weights.keys():
-        differing = sorted(parameters.keys() ^ weights.keys())
-        raise ValueError(f"parameters differ: {', '.join(differing[:5])}")
+    _compare_shapes(
+        {name: tuple(weight.shape) for name, weight in weights.items()},
+        {name: tuple(parameter.shape) for name, parameter in parameters.items()},
+    )
     with torch.no_grad():
         for name, parameter in parameters.items():
-            if parameter.shape != weights[name].shape:
-                raise ValueError(
-                    f"{name}: shape {tuple(weights[name].shape)}, expected {tuple(parameter.shape)}"
-                )
             parameter.copy_(weights[name])
+
+
+def _compare_shapes(found: Shapes, expected: Shapes) -> None:
+    if found.keys() != expected.keys():
+        differing = sorted(found.keys() ^ expected.keys())
+        raise ValueError(f"parameters differ: {', '.join(differing[:5])}")
+    for name, shape in expected.items():
+        if found[name] != shape:
+            raise ValueError(f"{name}: shape {found[name]}, expected {shape}")

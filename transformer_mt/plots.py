@@ -4,7 +4,6 @@ Comes in: records of `metrics.jsonl`. Goes out: a PNG. This file knows matplotli
 only when something is drawn, and nothing of models or of the terminal.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.errors import DataError
+from transformer_mt.system.output import writing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,11 +84,9 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Write a PNG under a temporary name, then rename it: no reader sees half a picture."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary_path = path.with_name(path.name + ".tmp")
-    figure.savefig(temporary_path, format="png")
-    os.replace(temporary_path, path)
+    """Write a PNG, whole or not at all."""
+    with writing(path) as temporary_path:
+        figure.savefig(temporary_path, format="png")
 
 
 def write_curves(metrics: Sequence[Record], path: Path) -> None:

@@ -6,7 +6,6 @@ again does only what is missing: changing the learning rate redoes no tokenizer,
 redoes everything after it. This file knows nothing of models.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,18 +26,19 @@ from transformer_mt.data.shards import count_workers, run_apart
 from transformer_mt.data.sources.local import Local
 from transformer_mt.data.tags import tag_pieces, tagging
 from transformer_mt.data.tokenizer import Tokenizer, TokenizerTask, train_on_files
-from transformer_mt.errors import DataError
-from transformer_mt.files import (
-    fingerprint,
-    locked,
-    remove,
-    sha256,
-    write_json,
-    write_text,
-    writing,
-)
 from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
 from transformer_mt.run_dir import Run
+from transformer_mt.system.locks import locked
+from transformer_mt.system.output import refuse_foreign, remove, write_text, writing_folder
+from transformer_mt.system.staging import remove_all_left_over
+from transformer_mt.system.state import (
+    Damaged,
+    damages,
+    fingerprint,
+    read_manifest,
+    sha256,
+    write_manifest,
+)
 
 Say = Callable[[str], None]
 
@@ -66,12 +66,15 @@ class Fingerprints:
     encoded: str
 
 
-def prepare(local: Local, prints: Fingerprints, run: Run, say: Say) -> Prepared:
+def prepare(
+    local: Local, prints: Fingerprints, run: Run, say: Say, *, check: bool = True
+) -> Prepared:
     """Clean text, tokenizers, encoded corpus.
 
     Args:
         local: from `obtain_sources`.
         prints: from `fingerprints`.
+        check: compare the contents of finished stages with their digests, not sizes alone.
     """
     cfg = local.original
 
@@ -81,16 +84,16 @@ def prepare(local: Local, prints: Fingerprints, run: Run, say: Say) -> Prepared:
         say(f"  report: {run.report_path}")
 
     with _alone(run.clean_dir.parent, say):
-        if clean_stage(local, prints, run.clean_dir, run.work_dir, say):
+        if clean_stage(local, prints, run.clean_dir, run.work_dir, say, check=check):
             for line in read_report(run.clean_dir).summary():
                 say(f"  {line}")
-        _stage(run.tokenizer_dir, prints.tokenizer, say, "tokenizer", learn)
+        _stage(run.tokenizer_dir, prints.tokenizer, say, "tokenizer", learn, check=check)
         tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
 
         def encode(out_dir: Path) -> None:
-            _encode(cfg, run, tokenizers, out_dir, say)
+            _encode(cfg, run, tokenizers, prints.encoded, out_dir, say)
 
-        _stage(run.encoded_dir, prints.encoded, say, "encode", encode)
+        _stage(run.encoded_dir, prints.encoded, say, "encode", encode, check=check)
     return Prepared(
         tokenizers,
         open_corpus(run.encoded_dir / "train"),
@@ -100,7 +103,13 @@ def prepare(local: Local, prints: Fingerprints, run: Run, say: Say) -> Prepared:
 
 
 def clean_stage(
-    local: Local, prints: Fingerprints, out_dir: Path, work_dir: Path, say: Say
+    local: Local,
+    prints: Fingerprints,
+    out_dir: Path,
+    work_dir: Path,
+    say: Say,
+    *,
+    check: bool = True,
 ) -> bool:
     """Fill `out_dir` with the clean corpus and its reports, unless it is there.
 
@@ -111,18 +120,15 @@ def clean_stage(
     Returns:
         Whether there was anything to do.
     Raises:
-        DataError: see `prepare_corpus`; or `out_dir` holds something else.
+        TmtError: see `prepare_corpus`; or `out_dir` holds something else.
     """
-    if out_dir.is_dir() and any(out_dir.iterdir()) and not (out_dir / _MARKER).exists():
-        raise DataError(
-            f"{out_dir}: exists and was not written by tmt; name a directory that is new or empty"
-        )
+    refuse_foreign(out_dir, _MARKER)
 
     def make(temporary: Path) -> None:
         prepare_corpus(local, temporary, work_dir=work_dir, say=say)
 
     with _alone(work_dir, say):
-        return _stage(out_dir, prints.clean, say, "data", make)
+        return _stage(out_dir, prints.clean, say, "data", make, check=check)
 
 
 @contextmanager
@@ -133,8 +139,7 @@ def _alone(directory: Path, say: Say) -> Iterator[None]:
         say(f"[data] another process is at work in {directory}; waiting for it")
 
     with locked(directory.with_name(f".{directory.name}.lock"), wait):
-        for leftover in list(directory.rglob(".*.tmp")):
-            remove(leftover)
+        remove_all_left_over(directory)
         yield
 
 
@@ -164,22 +169,36 @@ def fingerprints(local: Local) -> Fingerprints:
 
 
 def _stage(
-    directory: Path, made_from: str, say: Say, name: str, make: Callable[[Path], None]
+    directory: Path,
+    made_from: str,
+    say: Say,
+    name: str,
+    make: Callable[[Path], None],
+    *,
+    check: bool,
 ) -> bool:
-    """Make `directory` unless it was made from the same inputs before; whether it had to be."""
-    marker = directory / _MARKER
-    if marker.is_file() and json.loads(marker.read_text())["made_from"] == made_from:
+    """Make `directory` unless it was made from the same inputs before; whether it had to be.
+
+    A directory with a file that is missing or altered is made anew.
+    """
+    try:
+        manifest = read_manifest(directory, _MARKER)
+        problems = damages(directory, manifest or {}, digests=check)
+    except Damaged as error:
+        manifest, problems = {}, [str(error)]
+    if manifest and manifest.get("made_from") == made_from and not problems:
         say(f"[{name}] up to date: {directory}")
         return False
+    for problem in problems:
+        say(f"[{name}] {problem}")
     say(f"[{name}] making {directory}")
-    with writing(directory) as temporary:
+    with writing_folder(directory, _MARKER, ours=True) as temporary:
         make(temporary)
-        write_json(temporary / _MARKER, {"made_from": made_from})
+        write_manifest(temporary, _MARKER, {"made_from": made_from})
     return True
 
 
 def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
-    out_dir.mkdir(parents=True)
     paths = tokenizer_paths(out_dir, joint=cfg.tokenizer.joint)
     codes = [cfg.languages.src, cfg.languages.tgt]
     texts = [run.clean_dir / f"train.{side}" for side in ("src", "tgt")]
@@ -221,11 +240,16 @@ def _report_vocabularies(cfg: Config, run: Run, tokenizers: tuple[Tokenizer, Tok
 
 
 def _encode(
-    cfg: Config, run: Run, tokenizers: tuple[Tokenizer, Tokenizer], out_dir: Path, say: Say
+    cfg: Config,
+    run: Run,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    made_from: str,
+    out_dir: Path,
+    say: Say,
 ) -> None:
     # Shards outlive a process that is killed, and are good for this corpus and tokenizer only.
-    made_from = json.loads((run.tokenizer_dir / _MARKER).read_text())["made_from"]
-    shards_dir = run.work_dir / "encode" / fingerprint(made_from, cfg.data.max_length)
+    remove(run.encoded_dir / "epochs")  # drawn from what is replaced
+    shards_dir = run.work_dir / "encode" / made_from
     for part, max_length in (("train", cfg.data.max_length), ("dev", None)):
         files = [run.clean_dir / f"{part}.{side}" for side in ("src", "tgt")]
         report = encode_corpus(

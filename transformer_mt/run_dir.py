@@ -1,11 +1,18 @@
 """The run directory: where the things of one experiment lie, and which run is the newest.
 
-Knows paths only, not what is in the files.
+Knows paths, and the mark that says that a directory is a run; not what is in the other files.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from transformer_mt.errors import TmtError
+from transformer_mt.system.locks import locked
+from transformer_mt.system.output import remove, remove_made, write_json
+from transformer_mt.system.staging import remove_all_left_over
+
+_MARK = "run.json"
 
 
 class Run:
@@ -25,6 +32,55 @@ class Run:
         self.curves_path = directory / "curves.png"
         self.translations_dir = directory / "translations"
         self.model_dir = directory / "model"
+
+    def claim(self) -> None:
+        """Make the directory, or see that it is a run's: nothing else is ever written into.
+
+        Raises:
+            TmtError: it holds files, and no run; or it cannot be written.
+        """
+        mark = self.directory / _MARK
+        if mark.is_file():
+            return
+        if self.directory.exists() and not self.directory.is_dir():
+            raise TmtError(f"{self.directory}: is not a folder; name another --run-dir")
+        others = sorted(path.name for path in self.directory.glob("[!.]*"))
+        if others and not self._is_unmarked_run():
+            raise TmtError(
+                f"{self.directory}: is not a run of tmt, and holds {', '.join(others[:5])}"
+                f"{' …' * (len(others) > 5)}; name a new directory with --run-dir"
+            )
+        write_json(mark, {"made_by": "tmt train: this directory is a run"})
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Claim the directory and train in it alone; what killed processes left is removed.
+
+        Raises:
+            TmtError: see `claim`; or another training is at work there.
+        """
+
+        def refuse() -> None:
+            raise TmtError(
+                f"{self.directory}: another tmt train is at work here; wait for it, or use another "
+                "--run-dir"
+            )
+
+        self.claim()
+        with locked(self.directory / ".lock", refuse):
+            remove_all_left_over(self.directory)
+            yield
+
+    def forget_training(self) -> None:
+        """Remove checkpoints' records, metrics and model; what tmt did not make stays."""
+        for path in (self.metrics_path, self.max_tokens_path):
+            remove(path)
+        remove_made(self.model_dir, "metadata.json")
+
+    def _is_unmarked_run(self) -> bool:
+        """Whether a tmt that wrote no mark has trained or prepared here."""
+        checkpoint = next(self.checkpoints_dir.glob("[0-9]*/progress.json"), None)
+        return checkpoint is not None or (self.clean_dir / "stage.json").is_file()
 
 
 def find_model(path: Path | None) -> Path:

@@ -15,7 +15,6 @@ from transformer_mt.data.batching import collate, deal, plan_epoch
 from transformer_mt.data.dataset import EncodedCorpus
 from transformer_mt.data.tokenizer import PAD_ID
 from transformer_mt.distributed import ALONE, Ranks
-from transformer_mt.files import write_text
 from transformer_mt.inference.drafts import joined_text
 from transformer_mt.inference.evaluation import EvaluationSet, read_dev_sets
 from transformer_mt.inference.metrics import Score, Scorer
@@ -23,6 +22,7 @@ from transformer_mt.inference.translator import Translator
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.preparation import Prepared
 from transformer_mt.run_dir import Run
+from transformer_mt.system.output import write_text
 
 DEV_TOKENS = 2048  # of a batch of dev, padding counted
 DEV_ROWS = 256  # tokens whose logits are held at a time

@@ -20,6 +20,7 @@ from transformer_mt.data.tokenizer import MAX_CHARACTERS
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.preparation import fingerprints, prepare
 from transformer_mt.run_dir import Run
+from transformer_mt.system.state import Damaged, read_manifest
 
 # Of both sides together, enough for the vocabulary and for the lengths of sentences.
 MIN_DRAWN = 6_000_000
@@ -150,11 +151,11 @@ def planning_corpus(
 
 def _is_prepared(run: Run, local: Local) -> bool:
     """Has `prepare` made the encoded corpus of this experiment already?"""
-    marker = run.encoded_dir / _MARKER
-    if not marker.is_file():
+    try:
+        manifest = read_manifest(run.encoded_dir, _MARKER)
+    except Damaged:
         return False
-    made_from = json.loads(marker.read_text(encoding="utf-8"))["made_from"]
-    return bool(made_from == fingerprints(local).encoded)
+    return manifest is not None and manifest.get("made_from") == fingerprints(local).encoded
 
 
 def _write_sample(sources: Sequence[Source], sample: PairSample, folder: Path) -> list[Source]:

@@ -19,7 +19,7 @@ from transformer_mt.data.dataset import EncodedCorpus, encode_corpus, open_corpu
 from transformer_mt.data.epochs import CorpusOf, Sampling, epoch_corpora, sample_corpus
 from transformer_mt.data.tags import Tagging
 from transformer_mt.data.tokenizer import UNK_ID, train_tokenizer
-from transformer_mt.files import fingerprint
+from transformer_mt.system.state import fingerprint
 
 Pairs = list[tuple[str, str]]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt.errors import ConfigError
+from transformer_mt.errors import TmtError
 from transformer_mt.export.ctranslate2 import save_ctranslate2
 from transformer_mt.inference.engine import Request
 from transformer_mt.inference.options import SearchOptions
@@ -40,5 +40,6 @@ def test_translations_and_scores_are_the_same(
 
 def test_an_existing_directory_is_not_touched(translator: Translator, tmp_path: Path) -> None:
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
-    with pytest.raises(ConfigError, match="exists; name a new directory"):
+    (tmp_path / "mine").touch()
+    with pytest.raises(TmtError, match="exists and was not written by tmt"):
         save_ctranslate2(translator.model, tokenizers, tmp_path)

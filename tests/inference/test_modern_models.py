@@ -12,7 +12,6 @@ import torch
 from transformer_mt.config import Config, build_config
 from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from transformer_mt.errors import ModelDirError
-from transformer_mt.files import sha256
 from transformer_mt.inference.attention_maps import KINDS, Kind
 from transformer_mt.inference.explain_command import View, attention_text, numbers_text
 from transformer_mt.inference.head_numbers import head_numbers
@@ -29,6 +28,7 @@ from transformer_mt.model_dir import (
     save_model_dir,
     weights_of,
 )
+from transformer_mt.system.state import sha256
 
 TEXT = "猫看见狗，孩子喜欢苹果。"
 

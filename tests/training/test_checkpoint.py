@@ -2,6 +2,7 @@
 
 import errno
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -95,18 +96,25 @@ def test_saving_the_same_update_again_replaces_it(tmp_path: Path) -> None:
     assert store.validated_updates() == [5]
 
 
+def one_digit_more(path: Path) -> None:
+    """An update that is far beyond the real one, in a file that is otherwise intact."""
+    path.write_text(path.read_text().replace('"update": 20', '"update": 200000000000'))
+
+
 @pytest.mark.parametrize(
     ("name", "damage", "reason"),
     [
-        ("weights.safetensors", cut, "weights.safetensors is truncated or altered"),
-        ("optimizer.safetensors", cut, "optimizer.safetensors is truncated or altered"),
-        ("weights.safetensors", Path.unlink, "No such file"),
-        ("progress.json", cut, "Expecting"),
-        ("progress.json", lambda path: path.write_bytes(b"\xff\xfe garbage"), "decode"),
-        ("progress.json", lambda path: path.write_text("{}"), "files"),
+        ("weights.safetensors", cut, "weights.safetensors: truncated or altered"),
+        ("optimizer.safetensors", cut, "optimizer.safetensors: truncated or altered"),
+        ("weights.safetensors", Path.unlink, "weights.safetensors: missing"),
+        ("progress.json", cut, "progress.json: damaged"),
+        ("progress.json", lambda path: path.write_bytes(b"\xff\xfe garbage"), "damaged"),
+        ("progress.json", lambda path: path.write_text("{}"), "progress.json: absent, or damaged"),
+        ("progress.json", one_digit_more, "altered since it was written"),
         ("progress.json", lambda path: path.write_text("[1]"), "list"),
         ("progress.json", lambda path: path.write_text('{"files": [], "progress": 1}'), "list"),
-        ("progress.json", Path.unlink, "No such file"),
+        ("progress.json", lambda path: path.write_text("[" * 100_000), "damaged"),
+        ("progress.json", Path.unlink, "progress.json: absent, or damaged"),
     ],
 )
 def test_a_damaged_newest_is_told_and_passed_over(
@@ -228,19 +236,19 @@ def test_average_is_the_mean_of_the_last_validated(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     for update in (10, 20, 30, 40):
         save(store, update, validated=update != 30)
-    weights, updates = store.average(2)
+    weights, updates = store.average(2, pytest.fail)
     assert updates == [20, 40]
     for name, weight in weights.items():
         mean = (tensors(20)[name].double() + tensors(40)[name].double()) / 2
         assert weight.dtype == torch.float32
         torch.testing.assert_close(weight, mean.float(), rtol=0, atol=1e-7)
-    assert store.average(99)[1] == [10, 20, 40]
+    assert store.average(99, pytest.fail)[1] == [10, 20, 40]
 
 
 def test_one_checkpoint_is_its_own_average(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     save(store, 10)
-    assert store.average(1)[0]["a.weight"].equal(tensors(10)["a.weight"])
+    assert store.average(1, pytest.fail)[0]["a.weight"].equal(tensors(10)["a.weight"])
 
 
 def test_weights_that_do_not_fit_together_are_not_averaged(tmp_path: Path) -> None:
@@ -287,12 +295,12 @@ def test_a_real_write_error_leaves_the_former_checkpoints(
 def test_what_a_killed_process_left_is_not_read_and_goes(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     save(store, 10)
-    half = tmp_path / "checkpoints" / ".00000020.123.tmp"
-    half.mkdir()
+    half = tmp_path / "checkpoints" / ".tmt-0123456789abcdef.tmp" / "new" / "00000020"
+    half.mkdir(parents=True)
     (half / "weights.safetensors").write_bytes(b"half")
     assert load(store) == (10, [])
     save(store, 20)
-    assert not half.exists(), "the disk would fill up with them"
+    assert not half.parents[1].exists(), "the disk would fill up with them"
 
 
 def test_clear_forgets_everything(tmp_path: Path) -> None:
@@ -310,3 +318,49 @@ def test_progress_is_readable_by_people(tmp_path: Path) -> None:
     assert content["identity"] == IDENTITY
     assert content["progress"]["update"] == 10
     assert set(content["files"]) == {"weights.safetensors", "optimizer.safetensors"}
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 4  # inside the last number: the file still opens
+    path.write_bytes(content)
+
+
+def test_a_damaged_checkpoint_is_left_out_of_the_mean_and_told(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    for update in (10, 20, 30):
+        save(store, update)
+    flip_a_bit(tmp_path / "checkpoints" / "00000020" / "weights.safetensors")
+    told: list[str] = []
+    assert store.average(2, told.append)[1] == [10, 30], "the one before it takes its place"
+    assert len(told) == 1 and "00000020/weights.safetensors: truncated or altered" in told[0]
+    with pytest.raises(CheckpointError, match=r"00000020/weights\.safetensors"):
+        store.weights(20)
+    for update in (10, 30):
+        flip_a_bit(tmp_path / "checkpoints" / f"{update:08d}" / "weights.safetensors")
+    with pytest.raises(CheckpointError, match="no validated checkpoint that is intact"):
+        store.average(2, told.append)
+
+
+def test_only_what_a_checkpoint_has_made_is_removed(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    save(store, 10)
+    mine = [tmp_path / "checkpoints" / name for name in ("notes.txt", "00000010/notes.txt", ".x")]
+    for path in mine:
+        path.write_text("mine")
+    for update in (20, 30, 40):
+        save(store, update, keep_last=1)
+    store.clear()
+    assert [path.read_text() for path in mine] == ["mine"] * 3
+    assert load(store) == (None, [])
+
+
+def test_a_run_directory_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    store = make_store(run)
+    save(store, 10)
+    shutil.rmtree(run)
+    with pytest.raises(CheckpointError, match="the run directory is gone"):
+        save(store, 20)
+    assert not run.exists() and not store.holds(10)

@@ -20,7 +20,7 @@ from transformer_mt.data.shards import run_shards
 from transformer_mt.data.tags import Ids, Tagging
 from transformer_mt.data.tokenizer import EOS_ID, Tokenizer
 from transformer_mt.errors import DataError
-from transformer_mt.files import remove, write_json, writing
+from transformer_mt.system.output import remove, write_json, writing_folder
 
 SHARD = 100_000  # pairs that one process encodes at a time, and that are lost when it is killed
 CHUNK = 5_000  # sentences whose ids are Python objects at a time
@@ -110,8 +110,7 @@ def encode_corpus(
         tagging=tagging or Tagging(),
         max_length=max_length,
     )
-    with writing(out_dir) as directory:
-        directory.mkdir(parents=True)
+    with writing_folder(out_dir, None) as directory:
         shards = shards_dir or directory / "shards"
         jobs = (
             (shards / f"{number:06d}.npz", job(*part))

@@ -15,7 +15,6 @@ Three promises, all tested:
   was or were, follows from the noun that the adjective belongs to; the contrast set asks for that.
 """
 
-import os
 import re
 import zlib
 from collections import Counter
@@ -44,7 +43,7 @@ from transformer_mt.data.demo_sentences import (
     travel,
     weather,
 )
-from transformer_mt.errors import DataError
+from transformer_mt.system.output import writing_files
 
 Pair = tuple[str, str]
 Role = Literal["train", "dev", "test"]
@@ -204,12 +203,12 @@ def build_demo() -> DemoCorpus:
 def write_demo(out_dir: Path) -> list[Path]:
     """Write `{train,dev,test}.{zh,en}` and `contrast.tsv` (source, right, wrong) into a directory.
 
-    Each file is written under a temporary name and renamed, so none is ever seen half-written.
+    A file that is there already is replaced only if tmt has written it.
 
     Returns:
         The paths of the files, in the order above.
     Raises:
-        DataError: the directory cannot be written.
+        TmtError: the directory cannot be written, or holds other files of these names.
     """
     corpus = build_demo()
     texts: dict[str, list[str]] = {}
@@ -217,13 +216,8 @@ def write_demo(out_dir: Path) -> list[Path]:
         texts[f"{part}.zh"] = [zh for zh, _ in pairs]
         texts[f"{part}.en"] = [en for _, en in pairs]
     texts["contrast.tsv"] = ["\t".join(contrast) for contrast in corpus.contrast]
-    try:
-        out_dir.mkdir(parents=True, exist_ok=True)
+    with writing_files(out_dir) as folder:
         for name, lines in texts.items():
-            temporary = out_dir / f"{name}.tmp"
-            temporary.write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
-            os.replace(temporary, out_dir / name)
-    except OSError as error:
-        problem = f"cannot write the demo corpus: {error.strerror}"
-        raise DataError(f"{out_dir}: {problem}; choose a directory that can be written") from error
+            text = "".join(f"{line}\n" for line in lines)
+            (folder / name).write_text(text, "utf-8", newline="\n")
     return [out_dir / name for name in texts]

@@ -29,12 +29,15 @@ from transformer_mt.data.dataset import (
 from transformer_mt.data.shards import run_shards, start_worker
 from transformer_mt.data.subwords import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
-from transformer_mt.files import fingerprint, remove, writing
+from transformer_mt.system.output import remove, remove_other_prints, writing_folder
+from transformer_mt.system.state import Damaged, damages, fingerprint, read_manifest, write_manifest
 
 SHARD = 100_000  # rows that one process samples at a time
 
 CorpusOf = Callable[[int], EncodedCorpus]
 Say = Callable[[str], None]
+
+_MANIFEST = "epoch.json"
 
 
 @dataclass(frozen=True)
@@ -104,19 +107,18 @@ class _SampledCorpora:
 
     def prepare(self, epoch: int) -> None:
         """See that the corpus of an epoch is there; begin the one after it."""
-        for other in set(self._directory.parent.glob("*")) - {self._directory}:
-            remove(other)  # drawn with other settings
+        remove_other_prints(self._directory.parent, [self._directory.name])  # of other settings
         if self._ahead is not None:
             self._ahead.join()
         place = self._directory / f"{epoch:06d}"
-        if not place.is_dir():
+        if not _is_whole(place):
             self._say(f"  epoch {epoch}: drawing sub-words")
             sample_corpus(self._sampling, epoch, place, workers=self._workers)
         following = self._directory / f"{epoch + 1:06d}"
-        for other in self._directory.glob("*"):
+        for other in self._directory.glob("[0-9]" * 6 + "*"):
             if not other.name.startswith((place.name, following.name)):
                 remove(other)
-        if not following.is_dir():
+        if not _is_whole(following):
             self._begin(epoch + 1, following)
 
     def stop(self) -> None:
@@ -140,10 +142,19 @@ def sample_corpus(sampling: Sampling, epoch: int, out_dir: Path, *, workers: int
         for start in range(0, n_rows, SHARD)
     )
     paths = list(run_shards(jobs, _sample_shard, workers=workers))
-    with writing(out_dir) as directory:
-        directory.mkdir()
+    with writing_folder(out_dir, _MANIFEST, ours=True) as directory:
         join_shards(paths, directory)
+        write_manifest(directory, _MANIFEST, {"epoch": epoch})
     remove(shards_dir)
+
+
+def _is_whole(place: Path) -> bool:
+    """Whether the corpus of an epoch is there, as it was written."""
+    try:
+        manifest = read_manifest(place, _MANIFEST)
+    except Damaged:
+        return False
+    return manifest is not None and not damages(place, manifest)
 
 
 def _sample_beside(sampling: Sampling, epoch: int, place: Path) -> None:

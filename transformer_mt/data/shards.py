@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from transformer_mt.errors import DataError
-from transformer_mt.files import writing
 from transformer_mt.launch import usable_cores
+from transformer_mt.system.output import writing
 
 Args = TypeVar("Args")
 Result = TypeVar("Result")

@@ -22,8 +22,8 @@ import sentencepiece
 from transformer_mt.config import TokenizerConfig
 from transformer_mt.data.formats.streams import split_lines
 from transformer_mt.errors import TokenizerError
-from transformer_mt.files import writing
 from transformer_mt.languages import is_unspaced
+from transformer_mt.system.output import writing
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<s>", "</s>"

@@ -5,7 +5,6 @@ whose tokens are the pieces of the tokenizers. Needs the extra: pip install
 'transformer-mt[export]'. This file knows names and shapes; it translates nothing.
 """
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.data.tokenizer import BOS, EOS, UNK, Tokenizer
-from transformer_mt.errors import ConfigError, TmtError
-from transformer_mt.files import write_json, writing
+from transformer_mt.errors import TmtError
 from transformer_mt.model.attention import CrossAttention, SelfAttention
 from transformer_mt.model.modern import SwiGLU
 from transformer_mt.model.transformer import (
@@ -27,12 +25,14 @@ from transformer_mt.model.transformer import (
     Transformer,
     sinusoidal_positions,
 )
+from transformer_mt.system.output import writing_folder
+from transformer_mt.system.state import Damaged, content_of, read_manifest, write_manifest
 
 Quantization = Literal["float32", "int8", "int16", "bfloat16", "float16"]
 MAX_POSITIONS = 1024  # rows of the position table; CTranslate2 refuses longer texts
 
 
-_ORIGIN = "made_from.json"
+MANIFEST = "made_from.json"
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,22 @@ class Origin:
 
     def write(self, path: Path) -> None:
         """Args: path: what `save_ctranslate2` wrote."""
-        write_json(path / _ORIGIN, asdict(self))
+        write_manifest(path, MANIFEST, asdict(self))
 
     @classmethod
     def read(cls, path: Path) -> "Origin | None":
-        """None: there is no export, or nothing is known about it."""
-        try:
-            return cls(**json.loads((path / _ORIGIN).read_text(encoding="utf-8")))
-        except FileNotFoundError:
+        """None: there is no export, or nothing is known about it.
+
+        Raises:
+            Damaged: what is written about it has been altered.
+        """
+        manifest = read_manifest(path, MANIFEST)
+        if manifest is None:
             return None
-        except (ValueError, TypeError) as error:
-            raise TmtError(f"{path / _ORIGIN}: unreadable: {error}") from error
+        try:
+            return cls(**content_of(manifest))
+        except TypeError as error:
+            raise Damaged(f"{path / MANIFEST}: damaged: {error}") from error
 
 
 def exported_path(model_dir: Path) -> Path:
@@ -72,10 +77,8 @@ def save_ctranslate2(
 
     Raises:
         TmtError: the package is not installed.
-        ConfigError: `out_dir` exists.
+        TmtError: `out_dir` holds something.
     """
-    if out_dir.exists():
-        raise ConfigError(f"{out_dir} exists; name a new directory")
     spec = _specification(model)
     for embedding, side in (
         (model.encoder_embedding, spec.encoder),
@@ -104,8 +107,7 @@ def save_ctranslate2(
     config.layer_norm_epsilon = NORM_EPS
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
-    with writing(out_dir) as temporary:
-        temporary.mkdir(parents=True)
+    with writing_folder(out_dir, None) as temporary:
         spec.save(str(temporary))
 
 

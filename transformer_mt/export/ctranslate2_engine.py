@@ -14,12 +14,13 @@ import torch
 
 from transformer_mt.data.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
-from transformer_mt.export.ctranslate2 import Origin, exported_path
+from transformer_mt.export.ctranslate2 import MANIFEST, Origin, exported_path
 from transformer_mt.inference.engine import Request, SearchEngine, length_limits
 from transformer_mt.inference.options import SearchOptions
 from transformer_mt.inference.search import Hypothesis, LengthPenalty
 from transformer_mt.inference.translator import Translator
 from transformer_mt.model_dir import weights_digest
+from transformer_mt.system.state import Damaged, damages, read_manifest
 
 BATCH_SENTENCES = 64
 
@@ -159,6 +160,8 @@ def exported_engine(translator: Translator, model_dir: Path) -> CTranslate2Engin
         raise TmtError(f"{path}: no exported model; tmt export writes one")
     if origin.weights != weights_digest(model_dir):
         raise TmtError(f"{path} was made from other weights; tmt export makes it anew")
+    if problems := damages(path, read_manifest(path, MANIFEST) or {}):
+        raise TmtError("\n".join(problems) + f"; delete {path} and export again")
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
     return CTranslate2Engine(path, tokenizers, threads=torch.get_num_threads())
 
@@ -167,7 +170,11 @@ def faster_engine(translator: Translator, model_dir: Path) -> SearchEngine:
     """Both engines, if there is an export of the weights and the precision that the model has."""
     weight = translator.model.output.weight
     same = weight.device.type == "cpu" and weight.dtype == torch.float32
-    proven = Origin(weights_digest(model_dir), "float32") == Origin.read(exported_path(model_dir))
+    try:
+        origin = Origin.read(exported_path(model_dir))
+    except Damaged:
+        origin = None
+    proven = Origin(weights_digest(model_dir), "float32") == origin
     if same and proven and find_spec("ctranslate2") is not None:
         return EitherEngine(translator.engine, partial(exported_engine, translator, model_dir))
     return translator.engine

@@ -16,9 +16,10 @@ from transformer_mt.config_data import Languages
 from transformer_mt.data.formats.corpus import split_lines
 from transformer_mt.data.shards import run_shards
 from transformer_mt.errors import DataError
-from transformer_mt.files import fingerprint, remove, sha256, write_json, writing
 from transformer_mt.inference.direction import direction_of_file
 from transformer_mt.inference.translator import Translator
+from transformer_mt.system.output import remove, write_json, writing
+from transformer_mt.system.state import Damaged, fingerprint, read_json, sha256
 
 CHUNK = 1000  # lines translated at a time, and lost when the process is killed
 
@@ -101,11 +102,20 @@ def _finished(report_path: Path, sides: tuple[Path, Path], shards: Path) -> Synt
     """
     existing = [path for path in sides if path.exists()]
     if report_path.exists():
-        report = json.loads(report_path.read_text(encoding="utf-8"))
-        return SyntheticCorpus(**report) if len(existing) == 2 else None
+        report = _read_report(report_path)
+        if report is not None:
+            return report if len(existing) == 2 else None
     if existing and not shards.exists():  # else the process was killed at the very end
         raise DataError(f"{existing[0]}: exists and was not written by tmt; name another prefix")
     return None
+
+
+def _read_report(path: Path) -> "SyntheticCorpus | None":
+    """None: damaged, or not a report."""
+    try:
+        return SyntheticCorpus(**(read_json(path) or {}))
+    except (Damaged, TypeError):
+        return None
 
 
 def _sides(prefix: Path, direction: Languages) -> tuple[Path, Path]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.data.reports.elements import Html, element, escape, join, table
-from transformer_mt.files import write_text
 from transformer_mt.inference.comparison import SystemScores
 from transformer_mt.inference.error_checks import CHECKS
 from transformer_mt.inference.eval_report import EvaluationReport, SetReport
@@ -21,6 +20,7 @@ from transformer_mt.inference.explain_page import escape_json
 from transformer_mt.inference.metrics import Score
 from transformer_mt.inference.text_pieces import mark_differences
 from transformer_mt.languages import is_unspaced, language_name
+from transformer_mt.system.output import write_text
 
 _HTML_CODES = {"zh": "zh-Hans"}
 _SHOWN_CHARACTERS = 300  # of a worst sentence

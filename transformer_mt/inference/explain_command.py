@@ -19,6 +19,7 @@ from transformer_mt.inference.explain_page import write_html
 from transformer_mt.inference.head_numbers import head_numbers, render_numbers
 from transformer_mt.inference.translator import Translator
 from transformer_mt.inference.worked_examples import EXAMPLES, render_example, render_scaling
+from transformer_mt.system.output import writing_files
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,11 @@ def attention_text(
     """One map and the best next words; with `out_dir`, also all pictures and the page."""
     maps = translator.attention(text, target, to=to)
     if out_dir is not None:
-        write_pngs(maps, out_dir)
         model_cfg = translator.cfg.model
         d_model = None if model_cfg.modern else model_cfg.d_model
-        write_html(maps, out_dir / "attention.html", d_model=d_model)
+        with writing_files(out_dir) as folder:
+            write_pngs(maps, folder)
+            write_html(maps, folder / "attention.html", d_model=d_model)
     heatmap = render_terminal(
         maps,
         view.kind,

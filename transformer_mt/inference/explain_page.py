@@ -6,7 +6,6 @@ decides what the page knows; the template beside it decides how that looks.
 
 import html
 import json
-import os
 import re
 from importlib import resources
 from pathlib import Path
@@ -22,6 +21,7 @@ from transformer_mt.inference.attention_maps import (
     AttentionMaps,
     Kind,
 )
+from transformer_mt.system.output import write_text
 
 # Weights travel as whole numbers of this size for 1.0: four decimals in the fewest characters.
 UNIT = 10_000
@@ -84,10 +84,7 @@ def write_html(
     page = template.read_text(encoding="utf-8")
     # One pass, so that a field's text is never searched for fields.
     page = re.sub(r"\{\{(title|data)\}\}", lambda match: fields[match[1]], page)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary_path = path.with_name(path.name + ".tmp")
-    temporary_path.write_text(page, encoding="utf-8")
-    os.replace(temporary_path, path)
+    write_text(path, page)
 
 
 def escape_json(text: str) -> str:

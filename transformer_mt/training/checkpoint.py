@@ -1,25 +1,28 @@
 """Checkpoints: everything needed to go on, written so that a half-written one is never read.
 
 One directory per checkpoint, `checkpoints/00001000/`, with `weights.safetensors`,
-`optimizer.safetensors` and `progress.json`, which holds the digests of the other two. The newest
-two keep all of it; older ones that are still wanted for averaging keep their weights only.
+`optimizer.safetensors` and `progress.json`, the manifest, which holds the digests of all three. The
+newest two keep all of it; older ones that are still wanted for averaging keep their weights only.
+A file whose bytes have changed since it was written is never used.
 """
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from transformer_mt.errors import CheckpointError
-from transformer_mt.files import remove, sha256, write_json, writing
+from transformer_mt.system.output import writing_folder
+from transformer_mt.system.staging import remove_left_over
+from transformer_mt.system.state import Damaged, damages, read_manifest, write_manifest
 
 _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors", "progress.json"
-_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError)  # of reading bad JSON
 N_RESUMABLE = 2  # a damaged newest checkpoint leaves one to fall back to
 
 
@@ -44,6 +47,15 @@ class Checkpoint:
     progress: Progress
     weights: dict[str, Tensor]
     optimizer: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class _Described:
+    """What a checkpoint says of itself."""
+
+    progress: Progress
+    identity: dict[str, Any]
+    manifest: dict[str, Any]
 
 
 class CheckpointStore:
@@ -71,13 +83,16 @@ class CheckpointStore:
         Args:
             keep_last: how many validated checkpoints keep their weights, beside the best one.
         """
-        with writing(self._path(progress.update)) as directory:
-            directory.mkdir(parents=True)
+        if not self.directory.parent.is_dir():
+            raise CheckpointError(
+                f"{self.directory.parent}: the run directory is gone; nothing of this training is "
+                "on the disk any more"
+            )
+        with writing_folder(self._path(progress.update), _PROGRESS, ours=True) as directory:
             save_file(_contiguous(weights), directory / _WEIGHTS)
             save_file(_contiguous(optimizer), directory / _OPTIMIZER)
-            digests = {name: sha256(directory / name) for name in (_WEIGHTS, _OPTIMIZER)}
-            content = {"progress": asdict(progress), "identity": self.identity, "files": digests}
-            write_json(directory / _PROGRESS, content)
+            content = {"progress": asdict(progress), "identity": self.identity}
+            write_manifest(directory, _PROGRESS, content)
         self._prune(keep_last)
 
     def load_newest(self, report: Callable[[str], None]) -> Checkpoint | None:
@@ -95,13 +110,13 @@ class CheckpointStore:
             if not (path / _OPTIMIZER).is_file():
                 continue  # kept for averaging only
             try:
-                checkpoint = self._load(path)
-            except (*_DAMAGE, SafetensorError) as error:
+                checkpoint = self._load(update)
+            except Damaged as error:
                 damaged.append(path)
                 report(f"{path} is damaged ({error}); using the checkpoint before it")
                 continue
             for worthless in damaged:
-                remove(worthless)
+                self._remove(worthless)
             return checkpoint
         if not self._updates():
             return None
@@ -114,47 +129,133 @@ class CheckpointStore:
     def check_identity(self) -> None:
         """Raise what `load_newest` would raise if the run was trained from something else."""
         for update in sorted(self._updates(), reverse=True):
-            try:
-                content = json.loads((self._path(update) / _PROGRESS).read_text(encoding="utf-8"))
-                identity = dict(content["identity"])
-            except (OSError, ValueError, KeyError, TypeError):
-                continue  # damaged: `load_newest` reports it
-            self._compare(identity)
-            return
+            if (found := self._described(update)) is not None:
+                self._compare(found.identity)
+                return
 
-    def average(self, n_last: int) -> tuple[dict[str, Tensor], list[int]]:
+    def average(
+        self, n_last: int, report: Callable[[str], None]
+    ) -> tuple[dict[str, Tensor], list[int]]:
         """The mean of the weights of the last `n_last` validated checkpoints, and their updates.
 
         Source: Vaswani et al. 2017, section 6.1.
+        Args:
+            report: told about every damaged checkpoint, in whose place the one before it is taken.
+        Raises:
+            CheckpointError: no intact one is left, or they do not fit together.
         """
-        updates = self.validated_updates()[-n_last:]
+        updates: list[int] = []
+        for update in reversed(self.validated_updates()):
+            if len(updates) == n_last:
+                break
+            try:
+                self._check_weights(update)
+            except CheckpointError as error:
+                report(f"{error}; it is left out of the mean")
+                continue
+            updates.insert(0, update)
+        if not updates:
+            raise CheckpointError(f"{self.directory}: no validated checkpoint that is intact")
         return average_weights([self._path(update) / _WEIGHTS for update in updates]), updates
 
     def weights(self, update: int) -> dict[str, Tensor]:
+        """
+        Raises:
+            CheckpointError: the checkpoint is absent or damaged.
+        """
+        self._check_weights(update)
         return load_file(self._path(update) / _WEIGHTS)
 
     def validated_updates(self) -> list[int]:
-        """Updates whose checkpoints were validated and still have their weights, ascending."""
-        progress = {update: self._progress(update) for update in sorted(self._updates())}
-        return [update for update, at in progress.items() if at is not None and at.validated]
+        """Updates whose checkpoints were validated and have a file of weights, ascending."""
+        return [
+            update
+            for update in sorted(self._updates())
+            if (found := self._described(update)) is not None and found.progress.validated
+        ]
+
+    def holds(self, update: int) -> bool:
+        """Whether the checkpoint of an update is on the disk."""
+        return self._described(update) is not None
+
+    def has_any(self) -> bool:
+        return bool(self._updates())
 
     def clear(self) -> None:
-        remove(self.directory)
+        """Remove all checkpoints; what else lies in the directory stays."""
+        for update in self._updates():
+            self._remove(self._path(update))
+        with suppress(OSError):
+            self.directory.rmdir()
 
     def _path(self, update: int) -> Path:
         return self.directory / f"{update:08d}"
 
     def _updates(self) -> list[int]:
-        return [int(path.name) for path in self.directory.glob("[0-9]" * 8)]
+        files = (_PROGRESS, _OPTIMIZER, _WEIGHTS)
+        return [
+            int(path.name)
+            for path in self.directory.glob("[0-9]" * 8)
+            if any((path / name).exists() for name in files)
+        ]
 
-    def _load(self, path: Path) -> Checkpoint:
-        content = json.loads((path / _PROGRESS).read_text(encoding="utf-8"))
-        for name, digest in content["files"].items():
-            if sha256(path / name) != digest:
-                raise ValueError(f"{name} is truncated or altered")
-        self._compare(content["identity"])
-        progress = replace(Progress(), **content["progress"])
-        return Checkpoint(progress, load_file(path / _WEIGHTS), load_file(path / _OPTIMIZER))
+    def _load(self, update: int) -> Checkpoint:
+        """
+        Raises:
+            Damaged: a file of the checkpoint is not as it was written.
+            CheckpointError: it is of another model or other data.
+        """
+        path = self._path(update)
+        described = self._read(update)
+        if problems := damages(path, described.manifest):
+            raise Damaged("; ".join(problems))
+        self._compare(described.identity)
+        try:
+            weights, optimizer = load_file(path / _WEIGHTS), load_file(path / _OPTIMIZER)
+        except (SafetensorError, OSError) as error:
+            raise Damaged(f"{path}: {error}") from error
+        return Checkpoint(described.progress, weights, optimizer)
+
+    def _check_weights(self, update: int) -> None:
+        path = self._path(update)
+        try:
+            manifest = self._read(update).manifest
+            listed = {_WEIGHTS: manifest["files"][_WEIGHTS]}
+            problems = damages(path, {**manifest, "files": listed})
+        except (Damaged, KeyError) as error:
+            problems = [str(error)]
+        if problems:
+            raise CheckpointError("; ".join(problems))
+
+    def _described(self, update: int) -> "_Described | None":
+        """What a checkpoint says of itself; None if that is damaged."""
+        try:
+            return self._read(update)
+        except Damaged:
+            return None
+
+    def _read(self, update: int) -> "_Described":
+        """
+        Raises:
+            Damaged: the manifest is absent, altered, or of another update.
+        """
+        path = self._path(update)
+        manifest = read_manifest(path, _PROGRESS) or {}
+        identity = manifest.get("identity")
+        try:
+            progress = TypeAdapter(Progress).validate_python(manifest.get("progress"))
+        except ValidationError as error:
+            raise Damaged(f"{path / _PROGRESS}: absent, or damaged") from error
+        if not isinstance(identity, dict) or progress.update != update:
+            raise Damaged(f"{path / _PROGRESS}: not of this checkpoint")
+        return _Described(progress, identity, manifest)
+
+    def _remove(self, path: Path) -> None:
+        """Remove a checkpoint, damaged or not, but nothing else that lies in its folder."""
+        for name in (_PROGRESS, _OPTIMIZER, _WEIGHTS):
+            (path / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            path.rmdir()
 
     def _compare(self, saved: dict[str, Any]) -> None:
         changed = [
@@ -169,29 +270,20 @@ class CheckpointStore:
                 + "\nchange it back, start over with --fresh, or use another --run-dir"
             )
 
-    def _progress(self, update: int) -> Progress | None:
-        """What a checkpoint says of itself; None if that is damaged."""
-        try:
-            content = json.loads((self._path(update) / _PROGRESS).read_text(encoding="utf-8"))
-            return Progress(**content["progress"])
-        except _DAMAGE:
-            return None
-
     def _prune(self, keep_last: int) -> None:
         updates = sorted(self._updates())
         resumable = updates[-N_RESUMABLE:]
         # Also what the checkpoint to fall back to calls the best one.
-        best = {at.best_update for update in resumable if (at := self._progress(update))}
+        best = {at.progress.best_update for u in resumable if (at := self._described(u))}
         wanted = {*self.validated_updates()[-keep_last:], *best}
         for update in updates:
             if update in resumable:
                 continue
             if update in wanted:
-                remove(self._path(update) / _OPTIMIZER)
+                (self._path(update) / _OPTIMIZER).unlink(missing_ok=True)
             else:
-                remove(self._path(update))
-        for left_over in self.directory.glob(".*"):  # of a process that was killed while writing
-            remove(left_over)
+                self._remove(self._path(update))
+        remove_left_over(self.directory)
 
 
 def average_weights(paths: list[Path]) -> dict[str, Tensor]:

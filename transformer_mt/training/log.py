@@ -5,7 +5,7 @@ Knows records (plain dictionaries) and where they go; nothing of models or optim
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from transformer_mt.errors import TrainingError
-from transformer_mt.files import write_text
+from transformer_mt.system.output import write_text
+from transformer_mt.system.state import Damaged, read_records
+from transformer_mt.system.terminal import visible
 
 
 class Log(Protocol):
@@ -58,8 +60,7 @@ class TrainingLog:
         console: Console | None = None,
     ) -> None:
         self.records = [r for r in read_metrics(metrics_path) if r["update"] <= resume_update]
-        write_text(metrics_path, "".join(f"{json.dumps(record)}\n" for record in self.records))
-        self._file = metrics_path.open("a", encoding="utf-8")
+        self._metrics = _RecordFile(metrics_path, self.records, self.say)
         self._console = console or Console(stderr=True, soft_wrap=True, highlight=False)
         self._tensorboard = _open_tensorboard(tensorboard_dir) if tensorboard_dir else None
         self._progress = Progress(
@@ -81,12 +82,12 @@ class TrainingLog:
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
-        self._file.close()
+        self._metrics.close()
         if self._tensorboard is not None:
             self._tensorboard.close()
 
     def say(self, message: str) -> None:
-        self._console.print(message, markup=False)
+        self._console.print(visible(message), markup=False)
 
     def advance(self, update: int) -> None:
         self._progress.update(self._task, completed=update)
@@ -96,28 +97,75 @@ class TrainingLog:
         finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
         record = {"event": event, "update": update, **finite}
         self.records.append(record)
-        self._write(record)
+        self._metrics.append(record)
         self.say(format_record(record))
         if self._tensorboard is not None:
             for name, value in values.items():
                 self._tensorboard.add_scalar(f"{event}/{name}", value, update)
 
-    def _write(self, record: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
+
+class _RecordFile:
+    """A file that records are added to. A disk that is full does not end a training.
+
+    What cannot be written is kept, and written with a later record or at the end.
+
+    Args:
+        path: written anew with the first records.
+        say: told when writing begins to fail, and when it works again.
+    """
+
+    def __init__(
+        self, path: Path, records: Sequence[Mapping[str, Any]], say: Callable[[str], None]
+    ) -> None:
+        self._path, self._say = path, say
+        write_text(path, "".join(map(_line, records)))
+        self._good_bytes = path.stat().st_size  # whole lines; more than these are half a line
+        self._pending: list[str] = []
+        self._failing = False
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        self._pending.append(_line(record))
+        content = "".join(self._pending).encode()
+        try:
+            with self._path.open("r+b") as file:
+                file.truncate(self._good_bytes)
+                file.seek(self._good_bytes)
+                file.write(content)
+        except OSError as error:
+            if not self._failing:
+                self._say(
+                    f"{self._path}: cannot be written: {error.strerror}; training goes on, and the "
+                    "records are written as soon as they can be"
+                )
+            self._failing = True
+            return
+        if self._failing:
+            self._say(f"{self._path}: written again, nothing is missing")
+        self._good_bytes += len(content)
+        self._pending, self._failing = [], False
+
+    def close(self) -> None:
+        if self._pending:
+            self._say(f"{self._path}: {len(self._pending)} records could not be written")
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    return json.dumps(record) + "\n"
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Records of a run so far; a last line that was cut short by a crash is left out."""
-    if not path.is_file():
+    """Records of a run so far; lines that are damaged, or cut short by a crash, are left out."""
+    try:
+        records, _ = read_records(path)
+    except Damaged:
         return []
-    records = []
-    for line in path.read_text(encoding="utf-8").split("\n"):
-        try:
-            records.append(json.loads(line))
-        except ValueError:
-            continue
-    return records
+    return [
+        record
+        for record in records
+        if isinstance(record.get("event"), str)
+        and isinstance(record.get("update"), int)
+        and all(isinstance(v, int | float | None) for k, v in record.items() if k != "event")
+    ]
 
 
 _FORMATS = {

@@ -39,7 +39,7 @@ from transformer_mt.data.reports.report_page import write_page
 from transformer_mt.data.reports.reporting import Findings, describe
 from transformer_mt.data.sources.local import Local
 from transformer_mt.errors import DataError
-from transformer_mt.files import fingerprint, sha256
+from transformer_mt.system.state import fingerprint, sha256
 
 Say = Callable[[str], None]
 Evaluation = dict[str, list[Pair]]  # by part: dev, test.NAME
@@ -60,7 +60,7 @@ def prepare_corpus(local: Local, out_dir: Path, *, work_dir: Path, say: Say) -> 
     without test, about 1 % of train is held out for it: a function of text and seed alone.
 
     Args:
-        out_dir: a new directory.
+        out_dir: a new or empty directory.
         work_dir: keeps scores between calls, so that a changed threshold scores nothing anew.
     Raises:
         DataError: see `read_pairs`; or no pair is left for a part.
@@ -73,7 +73,7 @@ def prepare_corpus(local: Local, out_dir: Path, *, work_dir: Path, say: Say) -> 
         raise DataError(
             f"train: no pair is left of {len(found.corpus)} read; dropped: {dropped or 'nothing'}"
         )
-    out_dir.mkdir(parents=True)
+    out_dir.mkdir(parents=True, exist_ok=True)
     _write_train(found.corpus, found.decision, out_dir)
     for part, pairs in found.evaluation.items():
         _write_part(out_dir, part, pairs)

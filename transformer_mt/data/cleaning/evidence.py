@@ -21,7 +21,8 @@ from transformer_mt.data.cleaning.lexical import SAMPLE, LexicalModel
 from transformer_mt.data.cleaning.mismatch import NO_GAIN, find_mismatches
 from transformer_mt.data.cleaning.scored import ScoredCorpus, Shard
 from transformer_mt.data.shards import count_workers, run_apart, run_shards
-from transformer_mt.files import fingerprint, remove, writing
+from transformer_mt.system.output import remove_other_prints, writing
+from transformer_mt.system.state import fingerprint
 
 Say = Callable[[str], None]
 Floats = NDArray[np.float32]
@@ -46,10 +47,7 @@ def learn_mismatch(
     rows = _stretches(fate)
     made_of = fingerprint(_FORM, made_from, cfg.seed, hashlib.sha256(rows.tobytes()).hexdigest())
     folder = work_dir / made_of
-    if work_dir.exists():
-        for other in work_dir.iterdir():
-            if other.name != made_of:
-                remove(other)
+    remove_other_prints(work_dir, [made_of])
     model_path = folder / "model.npz"
     lesson = _Lesson(corpus, rows, cfg.seed, model_path)
     if not model_path.exists():

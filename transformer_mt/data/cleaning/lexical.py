@@ -20,7 +20,7 @@ from transformer_mt.data.cleaning.lexical_table import Floats, Ints, Table
 from transformer_mt.data.cleaning.sides import count_units, look_swapped, side_odds
 from transformer_mt.data.cleaning.text_units import Units, text_units
 from transformer_mt.errors import DataError
-from transformer_mt.files import writing
+from transformer_mt.system.output import writing
 
 SAMPLE = 200_000  # pairs to learn from; more cost time and tell little
 SWAPPED = -8.0  # log-odds of a pair that stands the wrong way round

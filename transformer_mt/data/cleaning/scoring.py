@@ -5,13 +5,13 @@ under a fingerprint of all that they were made from. This file knows the rules' 
 their thresholds.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,19 @@ from transformer_mt.data.cleaning.scored import ScoredPairs, write_shard
 from transformer_mt.data.findings.watch import SourceWatch
 from transformer_mt.data.formats.corpus import Pair, read_pairs, source_files
 from transformer_mt.data.shards import count_workers, run_shards
-from transformer_mt.files import fingerprint, remove, sha256, write_json
+from transformer_mt.system.output import remove, remove_other_prints
+from transformer_mt.system.state import (
+    Damaged,
+    content_of,
+    damages,
+    fingerprint,
+    read_manifest,
+    sha256,
+    write_manifest,
+)
 
 SHARD_PAIRS = 50_000
+_DONE = "done.json"  # the manifest of a folder whose shards are all there
 _FORM = 2  # of the shards; another number makes all of them anew
 
 Say = Callable[[str], None]
@@ -66,10 +76,7 @@ def score_sources(cfg: Config, names: list[str], work_dir: Path, say: Say) -> li
         DataError: see `read_pairs` and `run_shards`.
     """
     prints = source_prints(cfg)
-    if work_dir.exists():
-        for folder in work_dir.iterdir():
-            if folder.name not in prints:
-                remove(folder)
+    remove_other_prints(work_dir, prints)
     return [
         _score_source(cfg, source, name, work_dir / made_from, say)
         for source, name, made_from in zip(cfg.data.train, names, prints, strict=True)
@@ -101,9 +108,7 @@ def source_prints(cfg: Config) -> list[str]:
 
 
 def _score_source(cfg: Config, source: Source, name: str, folder: Path, say: Say) -> ScoredSource:
-    done_path = folder / "done.json"
-    if done_path.is_file():
-        known = json.loads(done_path.read_text(encoding="utf-8"))
+    if (known := _finished(folder, say)) is not None:
         return ScoredSource(**{**known, "name": name})
     folder.mkdir(parents=True, exist_ok=True)
     watch = SourceWatch(name, cfg.languages)
@@ -126,11 +131,25 @@ def _score_source(cfg: Config, source: Source, name: str, folder: Path, say: Say
     for _ in run_shards(jobs(), score_part, workers=workers):
         pass
     scored = ScoredSource(name, folder.name, sizes, watch.problems())
-    write_json(done_path, asdict(scored))
+    write_manifest(folder, _DONE, asdict(scored))
     seconds = time.monotonic() - started
     if len(sizes) > 1:
         say(f"  {name}: {scored.n_pairs:,} pairs scored, {scored.n_pairs / seconds:,.0f} pairs/s")
     return scored
+
+
+def _finished(folder: Path, say: Say) -> dict[str, Any] | None:
+    """What is known of a source that is scored; a folder that has been altered is removed."""
+    try:
+        manifest = read_manifest(folder, _DONE)
+        problems = damages(folder, manifest or {})
+    except Damaged as error:
+        manifest, problems = None, [str(error)]
+    if problems:
+        say(f"  {problems[0]}; scoring anew")
+        remove(folder)
+        return None
+    return manifest and content_of(manifest)
 
 
 def score_part(part: _Part, path: Path) -> None:

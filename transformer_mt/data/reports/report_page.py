@@ -14,8 +14,8 @@ from transformer_mt.data.reports.elements import Html, element, escape, join, ta
 from transformer_mt.data.reports.report import CorpusReport, PartReport, RuleReport, Sample, short
 from transformer_mt.data.reports.report_charts import bar, percent, stack
 from transformer_mt.data.reports.report_profile import profile_section, vocabulary_section
-from transformer_mt.files import write_text
 from transformer_mt.languages import language_name
+from transformer_mt.system.output import write_text
 
 _HTML_CODES = {"zh": "zh-Hans"}
 

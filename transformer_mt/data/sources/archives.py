@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from transformer_mt.errors import DataError
-from transformer_mt.files import writing
+from transformer_mt.system.output import writing
 
 _BLOCK = 1 << 20
 _PADDING = 16 << 20  # more of it is not looked at

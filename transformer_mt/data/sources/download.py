@@ -26,8 +26,9 @@ from transformer_mt.data.sources.transfer import (
     transfer,
 )
 from transformer_mt.errors import DataError
-from transformer_mt.files import locked, remove, write_json
-from transformer_mt.files import sha256 as digest_of
+from transformer_mt.system.locks import locked
+from transformer_mt.system.output import remove, write_json
+from transformer_mt.system.state import sha256 as digest_of
 
 _ADDRESS_CHARACTERS = "%/:=&?~+!$,;'@()*[]"  # these keep their meaning in a URL
 

@@ -14,7 +14,7 @@ from transformer_mt.data.sources.archives import unpack
 from transformer_mt.data.sources.download import Download, alone
 from transformer_mt.data.sources.transfer import Say
 from transformer_mt.errors import DataError
-from transformer_mt.files import remove
+from transformer_mt.system.output import remove
 
 _LICENCE_NAMES = re.compile(r"(licen[cs]e|copying)(\.(txt|md))?", re.IGNORECASE)
 _README_NAMES = re.compile(r"readme(\.(txt|md))?", re.IGNORECASE)

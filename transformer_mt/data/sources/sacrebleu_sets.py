@@ -14,7 +14,8 @@ from transformer_mt.data.sources.download import Download, alone, fetch
 from transformer_mt.data.sources.origins import Obtained, local, origin, source_order
 from transformer_mt.data.sources.transfer import Say
 from transformer_mt.errors import DataError
-from transformer_mt.files import fingerprint, remove, writing
+from transformer_mt.system.output import remove, writing
+from transformer_mt.system.state import fingerprint
 
 _SIDES = ("source.txt", "reference.txt")
 

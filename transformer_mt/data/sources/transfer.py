@@ -28,7 +28,7 @@ from urllib.parse import unquote, urlsplit
 
 from transformer_mt import __version__
 from transformer_mt.errors import DataError
-from transformer_mt.files import remove, write_json
+from transformer_mt.system.output import remove, write_json
 
 Say = Callable[[str], None]
 Version = dict[str, Any]  # name, size, etag, last_modified: what the server says of the file

@@ -1,0 +1,338 @@
+"""Where results go: the old content or the new, and nothing outside of the target is touched."""
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+
+from transformer_mt.errors import TmtError
+from transformer_mt.system.output import (
+    remove,
+    remove_made,
+    write_json,
+    write_text,
+    writing,
+    writing_files,
+    writing_folder,
+)
+from transformer_mt.system.state import write_manifest
+
+
+def tree(directory: Path) -> dict[str, str]:
+    """Relative name → content of every file; links as their targets, folders without files too."""
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        name = path.relative_to(directory).as_posix()
+        if path.is_symlink():
+            found[name] = f"→ {os.readlink(path)}"
+        elif path.is_file():
+            found[name] = path.read_text()
+        elif not any(path.iterdir()):
+            found[name + "/"] = ""
+    return found
+
+
+def make_folder(path: Path, content: str) -> None:
+    """A folder of tmt's own, as the body of `writing_folder` fills it."""
+    path.mkdir(exist_ok=True)
+    (path / "inside.txt").write_text(content)
+    write_manifest(path, "m.json", {"content": content})
+
+
+def test_a_file_is_there_only_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "a.txt"
+    with writing(path) as temporary:
+        assert temporary.is_relative_to(path.parent), "or it could not be renamed"
+        assert temporary.name == path.name
+        temporary.write_text("whole")
+        assert not path.exists()
+    assert tree(tmp_path) == {"new/folder/a.txt": "whole"}
+
+
+def test_a_folder_is_replaced_as_a_whole_and_foreign_entries_stay(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    make_folder(path, "old")
+    (path / "left.txt").write_text("of the old one")
+    write_manifest(path, "m.json", {})
+    (path / "notes").mkdir()
+    (path / "notes" / "mine.txt").write_text("mine")
+    with writing_folder(path, "m.json") as new:
+        make_folder(new, "new")
+        assert (path / "inside.txt").read_text() == "old"
+    found = tree(path)
+    assert found.pop("m.json")
+    assert found == {"inside.txt": "new", "notes/mine.txt": "mine"}
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_foreign_folder_is_refused(tmp_path: Path) -> None:
+    for name in ("inside.txt", "other.json"):
+        (tmp_path / "mine").mkdir(exist_ok=True)
+        (tmp_path / "mine" / name).write_text("mine")
+    before = tree(tmp_path)
+    with pytest.raises(TmtError, match=r"mine: exists and was not written by tmt; name a folder"):  # noqa: SIM117
+        with writing_folder(tmp_path / "mine", "m.json"):
+            pytest.fail("nothing may be made for a place that is taken")
+    with pytest.raises(TmtError, match=r"inside.txt would be overwritten"):  # noqa: SIM117
+        with writing_folder(tmp_path / "mine", "m.json", ours=True) as new:
+            make_folder(new, "new")
+    with pytest.raises(TmtError, match="is not a folder"):  # noqa: SIM117
+        with writing_folder(tmp_path / "mine" / "inside.txt", "m.json"):
+            pass
+    assert tree(tmp_path) == before
+
+
+def test_an_empty_folder_and_a_link_to_one_are_filled(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("empty")
+    for content in ("first", "second"):
+        with writing_folder(tmp_path / "link", "m.json") as new:
+            make_folder(new, content)
+        assert (tmp_path / "empty" / "inside.txt").read_text() == content
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_folder_of_which_nothing_is_known_is_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    make_folder(path, "old")
+    (path / "m.json").write_text("{")
+    (path / "mine.txt").write_text("mine")
+    with writing_folder(path, "m.json") as new:
+        make_folder(new, "new")
+    assert (path / "inside.txt").read_text() == "new"
+    assert (tmp_path / "model.damaged" / "mine.txt").read_text() == "mine"
+
+
+def test_removing_takes_what_tmt_made_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    make_folder(path, "old")
+    (path / "mine.txt").write_text("mine")
+    remove_made(path, "m.json")
+    assert tree(tmp_path) == {"model/mine.txt": "mine"}
+    make_folder(tmp_path / "other", "old")
+    remove_made(tmp_path / "other", "m.json")
+    remove_made(tmp_path / "absent", "m.json")
+    assert tree(tmp_path) == {"model/mine.txt": "mine"}
+
+
+def test_files_in_a_folder_replace_those_of_tmt_only(tmp_path: Path) -> None:
+    def write(**files: str) -> None:
+        with writing_files(tmp_path / "out") as folder:
+            for name, text in files.items():
+                (folder / name).write_text(text)
+
+    write(a="1", b="1")
+    (tmp_path / "out" / "mine").write_text("mine")
+    write(a="2", b="1")
+    assert (tmp_path / "out" / "a").read_text() == "2"
+    (tmp_path / "out" / "a").write_text("changed by its owner")
+    before = tree(tmp_path)
+    with pytest.raises(TmtError, match=r"out: a would be overwritten, but tmt did not write"):
+        write(a="3", b="3")
+    with pytest.raises(TmtError, match=r"out: mine would be overwritten"):
+        write(mine="3", b="3")
+    assert tree(tmp_path) == before, "nothing has moved, b neither"
+    (tmp_path / "out" / "c").mkdir()
+    with pytest.raises(TmtError, match=r"out: c would be overwritten"):
+        write(c="3")
+
+
+def test_files_that_are_the_same_are_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("same")
+    with writing_files(tmp_path) as folder:
+        (folder / "a").write_text("same")
+    assert (tmp_path / "a").read_text() == "same"
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("bug"), KeyboardInterrupt(), OSError(errno.EIO, "broken"), TmtError("x")]
+)
+@pytest.mark.parametrize("kind", ["file", "folder", "files"])
+def test_a_failure_inside_leaves_the_old_content_and_nothing_else(
+    tmp_path: Path, error: BaseException, kind: str
+) -> None:
+    path = tmp_path / "kept"
+    if kind == "file":
+        path.write_text("old")
+    else:
+        make_folder(path, "old")
+    before = tree(tmp_path)
+    target = {
+        "file": lambda: writing(path),
+        "folder": lambda: writing_folder(path, "m.json"),
+        "files": lambda: writing_files(path),
+    }[kind]
+    with pytest.raises((type(error), TmtError)), target() as temporary:
+        (temporary if kind == "file" else temporary / "inside.txt").write_text("half")
+        raise error
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("writer", [writing, lambda path: writing_folder(path, "m.json")])
+def test_a_link_that_leads_in_a_circle(
+    tmp_path: Path, writer: Callable[[Path], AbstractContextManager[Path]]
+) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    target: AbstractContextManager[Path] = writer(tmp_path / "a")
+    with pytest.raises(TmtError, match=r"a: cannot be written: .*symbolic links"), target:
+        pass
+
+
+def test_a_folder_is_never_replaced_by_a_file(tmp_path: Path) -> None:
+    (tmp_path / "results" / "sub").mkdir(parents=True)
+    (tmp_path / "results" / "sub" / "mine.txt").write_text("mine")
+    for path in (tmp_path / "results", tmp_path / "results" / "sub"):
+        with pytest.raises(TmtError, match="is a folder; name a file"):
+            write_text(path, "x")
+    assert tree(tmp_path) == {"results/sub/mine.txt": "mine"}
+
+
+def test_links_are_written_through(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "real.txt").write_text("old")
+    (tmp_path / "link.txt").symlink_to("deep/real.txt")
+    (tmp_path / "new.txt").symlink_to("deep/absent.txt")
+    write_text(tmp_path / "link.txt", "new")
+    write_text(tmp_path / "new.txt", "made")
+    assert tree(tmp_path) == {
+        "deep/absent.txt": "made", "deep/real.txt": "new",
+        "link.txt": "→ deep/real.txt", "new.txt": "→ deep/absent.txt",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755, 0o222])
+def test_permissions_stay(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    path.chmod(mode)
+    write_text(path, "new")
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_new_files_are_as_the_user_wants_them(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        with writing(tmp_path / "w.safetensors") as temporary:
+            save_file({"w": torch.zeros(3)}, temporary)  # which makes it 600
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "w.safetensors").stat().st_mode) == mode
+
+
+def test_a_file_without_permission_to_write_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    path.chmod(0o444)
+    with pytest.raises(TmtError, match="is read-only"):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    path, got = tmp_path / "pipe", []
+    os.mkfifo(path)
+    reader = threading.Thread(target=lambda: got.append(path.read_text()))
+    reader.start()
+    write_text(path, "through")
+    reader.join(10)
+    assert got == ["through"] and stat.S_ISFIFO(path.stat().st_mode)
+
+
+def test_a_device_is_written_to_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "null").symlink_to("/dev/null")
+    write_text(tmp_path / "null", "x")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    with pytest.raises(TmtError, match="the disk is full"):
+        write_text(Path("/dev/full"), "x")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["好 \n\t.txt", b"\xff.txt".decode("utf-8", "surrogateescape"), "x" * 255, "-", "\\"],
+)
+def test_any_name_of_a_file_will_do(tmp_path: Path, name: str) -> None:
+    for text in ("old", "new"):
+        write_text(tmp_path / name, text)
+    assert os.listdir(tmp_path) == [name]
+    assert (tmp_path / name).read_text() == "new"
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "a\0b"])
+def test_what_cannot_be_a_name_is_said(tmp_path: Path, name: str) -> None:
+    with pytest.raises(TmtError, match=r"File name too long|not a name of a file"):
+        write_text(tmp_path / name, "x")
+    assert tree(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+        SafetensorError("Error while serializing: I/O error: No space left (os error 28)"),
+    ],
+)
+def test_a_full_disk_is_called_so(tmp_path: Path, error: Exception) -> None:
+    path = tmp_path / "not" / "yet" / "weights"
+    with pytest.raises(TmtError) as caught, writing(path):
+        raise error
+    message = str(caught.value)
+    assert message.startswith(f"{path}: the disk is full (")
+    assert message.endswith(
+        " MiB free); nothing was overwritten. Make room and run the same command again"
+    )
+
+
+def test_a_real_write_error_of_the_weights_file_is_said(
+    tmp_path: Path, limit_file_size: Callable[[int], None]
+) -> None:
+    """safetensors raises an error of its own, with the system's number in the text only."""
+    path = tmp_path / "weights.safetensors"
+    limit_file_size(1000)
+    too_large = r"weights.safetensors: cannot be written: File too large"
+    with pytest.raises(TmtError, match=too_large), writing(path) as temporary:
+        save_file({"w": torch.zeros(9999)}, temporary)
+    assert tree(tmp_path) == {}
+
+
+def test_a_place_that_is_not_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "a.txt"
+    with pytest.raises(TmtError, match=r"a\.txt: cannot be written: "):
+        write_text(path, "x")
+    assert tree(tmp_path) == {"file": ""}
+
+
+def test_a_file_that_cannot_be_read_inside_is_what_the_error_names(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.txt"
+    with pytest.raises(TmtError) as caught, writing(tmp_path / "out") as temporary:
+        temporary.write_text(missing.read_text())
+    expected = f"{tmp_path / 'out'}: cannot be written: {missing}: No such file or directory"
+    assert str(caught.value) == expected
+
+
+def test_text_and_json(tmp_path: Path) -> None:
+    write_text(tmp_path / "a.txt", "好\n")
+    assert (tmp_path / "a.txt").read_bytes() == "好\n".encode()
+    write_json(tmp_path / "a.json", {"名": [1, None]})
+    assert (tmp_path / "a.json").read_text("utf-8") == '{\n  "名": [\n    1,\n    null\n  ]\n}\n'
+
+
+def test_remove(tmp_path: Path) -> None:
+    make_folder(tmp_path / "folder", "x")
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    remove(tmp_path / "link")
+    assert os.listdir(tmp_path) == ["folder"], "a link goes, what it points to stays"
+    for name in ("folder", "absent", "absent/deeper"):
+        remove(tmp_path / name)
+    assert tree(tmp_path) == {}

@@ -1,0 +1,154 @@
+"""What tmt keeps for itself: an intact value, nothing, or a message; never a belief in damage."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer_mt.system import state
+from transformer_mt.system.state import (
+    Damaged,
+    content_of,
+    damages,
+    fingerprint,
+    read_json,
+    read_manifest,
+    read_records,
+    sha256,
+    write_manifest,
+)
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def make(folder: Path, content: dict[str, object] | None = None) -> Path:
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a").write_bytes(b"one")
+    (folder / "sub" / "b").write_bytes(b"two")
+    write_manifest(folder, "m.json", content or {"made_from": "x"})
+    return folder
+
+
+@given(st.dictionaries(st.text(), PLAIN, max_size=4))
+def test_a_manifest_gives_back_what_was_kept(
+    tmp_path_factory: pytest.TempPathFactory, content: dict[str, object]
+) -> None:
+    own = {"files", "sizes", "digest"}
+    content = {key: value for key, value in content.items() if key not in own}
+    folder = make(tmp_path_factory.mktemp("x") / "folder", content)
+    manifest = read_manifest(folder, "m.json")
+    assert manifest is not None and damages(folder, manifest) == []
+    assert manifest["files"].keys() == {"a", "sub/b"}
+    if content:
+        assert content_of(manifest) == content
+
+
+def test_every_bit_of_every_file_counts(tmp_path: Path) -> None:
+    folder = make(tmp_path / "folder")
+    for name in ("a", "sub/b", "m.json"):
+        whole = (folder / name).read_bytes()
+        for bit in range(8 * len(whole)):
+            content = bytearray(whole)
+            content[bit // 8] ^= 1 << bit % 8
+            (folder / name).write_bytes(content)
+            try:
+                manifest = read_manifest(folder, "m.json")
+                assert manifest is not None
+                # White space and the case of an escape mean the same.
+                seen = bool(damages(folder, manifest)) or json.loads(content) == json.loads(whole)
+                assert seen, (name, bit, bytes(content))
+            except Damaged as error:
+                assert str(folder / name) in str(error)
+        (folder / name).write_bytes(whole)
+
+
+def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+    folder = make(tmp_path / "folder")
+    manifest = read_manifest(folder, "m.json")
+    assert manifest is not None
+    (folder / "a").write_bytes(b"One")
+    assert damages(folder, manifest, digests=False) == []
+    assert damages(folder, manifest) == [
+        f"{folder / 'a'}: truncated or altered (its SHA-256 differs)"
+    ]
+    (folder / "a").write_bytes(b"longer")
+    (folder / "sub" / "b").unlink()
+    assert damages(folder, manifest, digests=False) == [
+        f"{folder / 'a'}: truncated or altered (its size differs)",
+        f"{folder / 'sub/b'}: missing",
+    ]
+
+
+def link_to_endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_text(""),
+        lambda path: path.write_text("[1]"),
+        lambda path: path.write_text("{"),
+        lambda path: path.write_text('{"a": ' * 100_000),
+        lambda path: path.write_text('{"a": ' + "9" * 5000 + "}"),
+        lambda path: path.write_bytes(b"\xff\xfe"),
+        os.mkfifo,
+        Path.mkdir,
+        link_to_endless,
+    ],
+)
+def test_damage_is_told_and_nothing_is_waited_for(
+    tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "x.json"
+    damage(path)
+    with pytest.raises(Damaged, match=r"x\.json"):
+        read_json(path)
+
+
+def test_a_file_that_is_too_large_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "MAX_BYTES", 100)
+    (tmp_path / "x.json").write_text(json.dumps({"a": "x" * 100}))
+    with pytest.raises(Damaged, match="at most 100 are read"):
+        read_json(tmp_path / "x.json")
+
+
+def test_absent_is_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "absent", tmp_path / "no" / "folder", tmp_path / "file" / "x"):
+        assert read_json(path) is None
+        assert read_records(path) == ([], 0)
+        assert read_manifest(path, "m.json") is None
+
+
+def test_records_that_are_cut_or_damaged_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'{"a": 1}\n[2]\n\xff\n{"a": 2}\n{"a":')
+    assert read_records(path) == ([{"a": 1}, {"a": 2}], 3)
+
+
+def test_digests(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(b"a" * (3 << 20))
+    before = sha256(path)
+    assert len(before) == 64 and sha256(path) == before
+    path.write_bytes(b"a" * ((3 << 20) - 1) + b"b")
+    assert sha256(path) != before
+    (tmp_path / "empty").touch()
+    assert sha256(tmp_path / "empty").startswith("e3b0c44298fc1c14")
+
+
+def test_fingerprint_is_of_the_values() -> None:
+    assert fingerprint({"a": 1, "b": [2.5, "x"]}) == fingerprint({"b": [2.5, "x"], "a": 1})
+    different = [("a",), ("b",), ("a", "b"), (["a", "b"],), ({"a": 1},), ({"a": "1"},), (None,)]
+    assert len({fingerprint(*parts) for parts in different}) == len(different)

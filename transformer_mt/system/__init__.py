@@ -1,0 +1,1 @@
+"""The machine under tmt: files, locks, the terminal. It knows nothing of translation."""

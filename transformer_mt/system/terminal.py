@@ -1,0 +1,97 @@
+"""The three standard streams, and how text from elsewhere is shown on them.
+
+Comes in: any text, such as a file name, a server's words or a translation. Goes out: the same text
+with its control characters visible, so that no text can move the cursor, hide a part of a message
+or set the title of a window. This file does not know what is printed.
+"""
+
+import os
+import re
+import sys
+from io import TextIOBase, TextIOWrapper
+from typing import NoReturn, TextIO, cast
+
+from transformer_mt.errors import TmtError
+
+# C0 without tab and line end, DEL, C1, marks that reorder text, and halves of characters.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+_ASCII = ("ascii", "us-ascii", "ansi_x3.4-1968")
+_STYLE = re.compile("(\x1b\\[[0-9;]*m)")
+
+
+def visible(text: str, *, styled: bool = False) -> str:
+    """The text with control characters, bidirectional marks and lone surrogates as escapes.
+
+    Args:
+        styled: leave sequences that set colours as they are.
+    """
+    if styled:
+        parts = _STYLE.split(text)
+        return "".join(part if i % 2 else visible(part) for i, part in enumerate(parts))
+    return _HIDDEN.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of a name that is not UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def say(message: str) -> None:
+    """Tell a person something, on standard error, at once."""
+    print(visible(message), file=sys.stderr, flush=True)
+
+
+def show(result: str, *, styled: bool = False) -> None:
+    """Print a line of a result: as it is to a program, with visible controls to a person.
+
+    Args:
+        styled: see `visible`.
+    Raises:
+        TmtError: standard output is closed.
+        UnicodeEncodeError: the encoding of standard output lacks a character.
+    """
+    print(visible(result, styled=styled) if sys.stdout.isatty() else result, flush=True)
+
+
+def prepare_streams() -> None:
+    """Make the standard streams safe to use, whatever the caller has left of them.
+
+    A closed descriptor is taken by the next file that is opened, which would then receive what is
+    printed: closed ones are put on the null device. Standard output that was closed raises where
+    something is printed to it, so that no result is lost in silence. An ASCII stream becomes UTF-8.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    if sys.stdout is None:
+        sys.stdout = cast(TextIO, _ClosedOutput())
+    if sys.stderr is None:  # `print` would take standard output for it
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    if isinstance(sys.stdout, TextIOWrapper):
+        if sys.stdout.encoding.lower() in _ASCII:
+            sys.stdout.reconfigure(encoding="utf-8")
+        if sys.stdout.errors == "strict":  # names of files that are not UTF-8 come out as they are
+            sys.stdout.reconfigure(errors="surrogateescape")
+
+
+class _ClosedOutput(TextIOBase):
+    """Stands for a standard output that is closed."""
+
+    def write(self, text: str | bytes, /) -> NoReturn:
+        raise TmtError("standard output is closed: there is no place for results")
+
+    @property
+    def buffer(self) -> "_ClosedOutput":
+        return self
