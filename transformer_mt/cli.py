@@ -269,6 +269,7 @@ def explain(
 ) -> None:
     """Show the attention of a translation: terminal, PNG, one HTML page; and worked examples."""
     from transformer_mt.inference import explain_command
+    from transformer_mt.system.output import check_folder_target
 
     if example is not None:
         show(explain_command.example_text(example))
@@ -278,6 +279,8 @@ def explain(
         raise TmtError("give a sentence, --example NAME or --contrast FILE")
     else:
         view = explain_command.View.parse(kind, layer, head)
+        if out_dir is not None:
+            check_folder_target(out_dir)
         translator = load_translator(model, precision="fp32")
         if numbers:
             show(explain_command.numbers_text(translator, text, target, view, to=to))

@@ -58,7 +58,10 @@ def data_check(
     from transformer_mt.data.cleaning.check import check_files
     from transformer_mt.data.reports.report_page import write_page
     from transformer_mt.languages import canonical_code
+    from transformer_mt.system.output import check_file_target
 
+    if page is not None:
+        check_file_target(page)
     languages = Languages(src=canonical_code(src), tgt=canonical_code(tgt))
     tests = [Source(path=path) for path in test or ()]
     report = check_files(src_path, tgt_path, languages, tests=tests, say=say)
@@ -240,10 +243,12 @@ def tokenizer_train(
     from transformer_mt.data.formats.corpus import split_lines
     from transformer_mt.data.tokenizer import train_tokenizer
     from transformer_mt.languages import canonical_code
+    from transformer_mt.system.output import check_file_target
 
     if model_type not in ("bpe", "unigram"):
         raise TmtError(f"--type {model_type}: use bpe or unigram")
     cfg = TokenizerConfig.model_validate({"type": model_type, "vocab_size": vocab_size})
+    check_file_target(out_path)
     codes = [canonical_code(code) for code in lang]
     tokenizer = train_tokenizer(split_lines(input_path), out_path, cfg, codes, seed=seed)
     say(f"{out_path}: {tokenizer.vocab_size} pieces")

@@ -81,7 +81,10 @@ def evaluate(
     if min_bleu is not None and not bleu:
         metrics.insert(0, "bleu")
     from transformer_mt.inference.systems import evaluate_systems
+    from transformer_mt.system.output import check_folder_target
 
+    if report:
+        check_folder_target(report)
     systems = _systems(context, models or [], hyps or [])
     tests = _test_sets(systems, (src, ref), testset, (from_language, lang), to)
     if report and not all(test.src for test in tests):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_mt.data.arrays import save_blocks
 from transformer_mt.data.shards import run_shards
 from transformer_mt.data.tags import Ids, Tagging
 from transformer_mt.data.tokenizer import EOS_ID, Tokenizer
@@ -166,26 +167,27 @@ def join_shards(paths: Sequence[Path], directory: Path) -> None:
                 n_rows += len(shard["src_lengths"])
                 with_sources &= "sources" in shard
     for side in SIDES:
-        offsets = _new_array(directory / f"{side}.offsets.npy", n_rows + 1, np.int64)
-        filled = 1  # the first offset is 0
-        for path in paths:
-            with np.load(path) as shard:
-                ends = offsets[filled - 1] + np.cumsum(shard[f"{side}_lengths"], dtype=np.int64)
-            offsets[filled : filled + len(ends)] = ends
-            filled += len(ends)
+        path = directory / f"{side}.offsets.npy"
+        save_blocks(path, np.int64, (n_rows + 1,), _offsets(paths, side))
     if with_sources:
-        sources = _new_array(directory / "sources.npy", n_rows, np.uint16)
-        filled = 0
-        for path in paths:
-            with np.load(path) as shard:
-                part = shard["sources"]
-            sources[filled : filled + len(part)] = part
-            filled += len(part)
+        blocks = _of_shards(paths, "sources")
+        save_blocks(directory / "sources.npy", np.uint16, (n_rows,), blocks)
 
 
-def _new_array(path: Path, n: int, dtype: type[np.integer]) -> Array:
-    """An array of zeros in a file, written as it is filled."""
-    return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(n,))
+def _offsets(paths: Sequence[Path], side: str) -> Iterator[Array]:
+    """Where each sentence of one shard after another begins, and where the last one ends."""
+    end = 0
+    yield np.zeros(1, dtype=np.int64)
+    for lengths in _of_shards(paths, f"{side}_lengths"):
+        ends = end + np.cumsum(lengths, dtype=np.int64)
+        end = int(ends[-1]) if len(ends) else end
+        yield ends
+
+
+def _of_shards(paths: Sequence[Path], name: str) -> Iterator[Array]:
+    for path in paths:
+        with np.load(path) as shard:
+            yield shard[name]
 
 
 def id_dtypes(tokenizers: Sequence[Tokenizer]) -> list[type[np.integer]]:

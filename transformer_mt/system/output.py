@@ -45,15 +45,11 @@ def writing(path: Path) -> Iterator[Path]:
             there stands there still.
     """
     with _explained(path):
-        status = _status(path)
-        if status is not None and stat.S_ISDIR(status.st_mode):
-            raise TmtError(f"{path}: is a folder; name a file")
+        status = check_file_target(path)
         if status is not None and not stat.S_ISREG(status.st_mode):
-            with _writing_stream(path, status) as temporary:
+            with _writing_stream(path) as temporary:
                 yield temporary
             return
-        if status is not None and not status.st_mode & 0o222:
-            raise TmtError(f"{path}: is read-only; name another file")
         target = Path(os.path.realpath(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         with staging(target.parent) as folder:
@@ -106,8 +102,7 @@ def writing_files(directory: Path) -> Iterator[Path]:
             nothing has been moved.
     """
     with _explained(directory):
-        if directory.exists() and not directory.is_dir():
-            raise TmtError(f"{directory}: is not a folder; name another")
+        check_folder_target(directory)
         target = Path(os.path.realpath(directory))
         target.mkdir(parents=True, exist_ok=True)
         with staging(target) as folder:
@@ -128,6 +123,34 @@ def writing_files(directory: Path) -> Iterator[Path]:
                 place = target / name
                 _put_file(folder / name, Path(os.path.realpath(place)), _status(place))
             _write_record(target, record | {name: [digests[name]] for name in names})
+
+
+def check_file_target(path: Path) -> os.stat_result | None:
+    """What stands at a path that is to be written as a file; None: nothing yet.
+
+    Raises:
+        TmtError: it cannot be replaced by a file; better said before the work than after it.
+    """
+    with _explained(path):
+        status = _status(path)
+    if status is None:
+        return None
+    mode = status.st_mode
+    if stat.S_ISDIR(mode):
+        raise TmtError(f"{path}: is a folder; name a file")
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+        raise TmtError(f"{path}: is neither a file nor a pipe; name a file")
+    if stat.S_ISREG(mode) and not mode & 0o222:
+        raise TmtError(f"{path}: is read-only; name another file")
+    return status
+
+
+def check_folder_target(path: Path) -> None:
+    """Raise a TmtError where files cannot be put into a folder of that name."""
+    with _explained(path):
+        status = _status(path)
+    if status is not None and not stat.S_ISDIR(status.st_mode):
+        raise TmtError(f"{path}: is not a folder; name another")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -254,10 +277,8 @@ def _finish_files(folder: Path) -> None:
 
 
 @contextmanager
-def _writing_stream(path: Path, status: os.stat_result) -> Iterator[Path]:
+def _writing_stream(path: Path) -> Iterator[Path]:
     """Collect what goes to a pipe or a device, and write it there at the end."""
-    if not (stat.S_ISFIFO(status.st_mode) or stat.S_ISCHR(status.st_mode)):
-        raise TmtError(f"{path}: is neither a file nor a pipe; name a file")
     with tempfile.TemporaryDirectory(prefix="tmt-") as folder:
         temporary = Path(folder) / "content"
         yield temporary

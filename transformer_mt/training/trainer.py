@@ -229,12 +229,14 @@ class Trainer:
             best_metric=value if better else self.progress.best_metric,
             validations_without_gain=(0 if better else self.progress.validations_without_gain + 1),
         )
-        self._save()
         clock = {
             "minutes": self.progress.seconds / 60,
             "validation_s": time.monotonic() - started,
         }
+        # Before the checkpoint: records beyond the newest one are dropped when training goes on,
+        # but one that is missing is never written again.
         log.record("validation", self.progress.update, {**scores, **clock})
+        self._save()
         release_memory()
 
     def _save(self) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from transformer_mt.config import Config
 from transformer_mt.config_data import Source
+from transformer_mt.data.arrays import save_array
 from transformer_mt.data.cleaning.deciding import (
     ALL_RULES,
     FATES,
@@ -223,8 +224,8 @@ def _write_train(corpus: ScoredCorpus, decision: Decision, out_dir: Path) -> Non
                     for file, texts in zip(files[part], zip(*shard.pairs(chosen), strict=True),
                                            strict=True):  # fmt: skip
                         file.write("\n".join(texts) + "\n")
-    np.save(out_dir / "train.sources.npy", _sources_of_train(corpus, decision))
-    np.save(out_dir / "fates.npy", decision.fate)
+    save_array(out_dir / "train.sources.npy", _sources_of_train(corpus, decision))
+    save_array(out_dir / "fates.npy", decision.fate)
 
 
 def _sources_of_train(corpus: ScoredCorpus, decision: Decision) -> NDArray[np.uint16]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.config import Config
+from transformer_mt.data.arrays import save_array
 from transformer_mt.data.cleaning.deciding import TRAIN, Fates
 from transformer_mt.data.cleaning.lexical import SAMPLE, LexicalModel
 from transformer_mt.data.cleaning.mismatch import NO_GAIN, find_mismatches
@@ -127,7 +128,7 @@ def score_shard(args: tuple[Path, Shard], path: Path) -> None:
     model_path, shard = args
     srcs, tgts = zip(*shard.pairs(), strict=True)
     (keys,) = shard.columns("pair_hash")
-    _save(_model(model_path).evidence(list(srcs), list(tgts), keys), path)
+    save_array(path, _model(model_path).evidence(list(srcs), list(tgts), keys))
 
 
 def score_shifted(args: tuple[Path, Shard, NDArray[np.int64]], path: Path) -> None:
@@ -146,12 +147,7 @@ def score_shifted(args: tuple[Path, Shard, NDArray[np.int64]], path: Path) -> No
             evidence[there] = _model(model_path).evidence(
                 [srcs[place] for place in there], tgts, keys[rows[there]]
             )
-    _save(found, path)
-
-
-def _save(array: Floats, path: Path) -> None:
-    with path.open("wb") as file:  # np.save would add an ending to a path
-        np.save(file, array)
+    save_array(path, found)
 
 
 @lru_cache(maxsize=1)
