@@ -59,6 +59,8 @@ def describe(error: BaseException) -> str:
             return "the input is nested too deeply"
         case UnicodeEncodeError():
             found = error.object[error.start]
+            if "\ud800" <= found <= "\udfff":
+                return f"{error.object[:80]!r} is not UTF-8"
             return (
                 f"the encoding {error.encoding} has no character U+{ord(found):04X}; set "
                 "PYTHONIOENCODING=utf-8, or write to a file"

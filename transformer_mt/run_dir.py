@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transformer_mt.errors import TmtError
 from transformer_mt.system.locks import locked
-from transformer_mt.system.output import remove, remove_made, write_json
+from transformer_mt.system.output import refuse_foreign, remove, remove_made, write_json
 from transformer_mt.system.staging import remove_all_left_over
 
 _MARK = "run.json"
@@ -42,8 +42,7 @@ class Run:
         mark = self.directory / _MARK
         if mark.is_file():
             return
-        if self.directory.exists() and not self.directory.is_dir():
-            raise TmtError(f"{self.directory}: is not a folder; name another --run-dir")
+        refuse_foreign(self.directory, None, ours=True)
         others = sorted(path.name for path in self.directory.glob("[!.]*"))
         if others and not self._is_unmarked_run():
             raise TmtError(

@@ -115,7 +115,7 @@ def test_epochs_follow_each_other_and_old_ones_go(sampling: Sampling, tmp_path: 
     told: list[str] = []
     directory = tmp_path / "epochs"
     found = []
-    (directory / "other settings").mkdir(parents=True)
+    (directory / "0123456789abcdef").mkdir(parents=True)  # drawn with other settings
     with opened(sampling, directory, told.append) as corpus_of:
         for epoch in (0, 1, 2):
             corpus = corpus_of(epoch)

@@ -166,7 +166,15 @@ def write_json(path: Path, value: Any) -> None:
 
 def refuse_foreign(path: Path, manifest: str | None, *, ours: bool = False) -> None:
     """Raise a TmtError unless a folder may be written at `path`; see `writing_folder`."""
-    status = _status(path)
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise TmtError(
+            f"{path}: is not a UTF-8 name, which the libraries that write into the folder need; "
+            "name another folder"
+        ) from error
+    with _explained(path):
+        status = _status(path)
     if status is None:
         return
     if not stat.S_ISDIR(status.st_mode):

@@ -1,0 +1,44 @@
+"""NumPy arrays ↔ `.npy` files, so that a disk that is full is noticed.
+
+Comes in: an array, or blocks of a long one. Goes out: a file. `numpy.save` writes through buffers
+of the C library and does not ask whether closing them succeeded; a file that is mapped while the
+disk fills up ends the process. This file writes through Python, which raises, and knows no corpus.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def save_array(path: Path, array: Array) -> None:
+    """Write an array, of one dimension or more, as `numpy.load` reads it."""
+    array = np.ascontiguousarray(array)
+    save_blocks(path, array.dtype, array.shape, [array])
+
+
+def save_blocks(
+    path: Path, dtype: np.dtype[Any] | type, shape: tuple[int, ...], blocks: Iterable[Array]
+) -> None:
+    """Write an array that comes in blocks along its first axis.
+
+    Raises:
+        ValueError: the blocks do not make up the shape.
+        OSError: the disk is full, or does not take it.
+    """
+    dtype = np.dtype(dtype)
+    n_bytes = 0
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": dtype.str, "fortran_order": False, "shape": shape}
+        )
+        for block in blocks:
+            content = np.ascontiguousarray(block, dtype=dtype)
+            file.write(content.data)
+            n_bytes += content.nbytes
+    if n_bytes != dtype.itemsize * int(np.prod(shape, dtype=np.int64)):
+        raise ValueError(f"{n_bytes} bytes for the shape {shape} of {dtype}")
