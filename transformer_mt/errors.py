@@ -50,9 +50,13 @@ def describe(error: BaseException) -> str:
         case TmtError():
             return str(error)
         case OSError():
-            names = [os.fspath(n) for n in (error.filename, error.filename2) if n is not None]
-            where = "".join(f"{name!s}: " for name in names)
-            return f"{where}{error.strerror or error}"
+            names = [
+                name if isinstance(name, int) else os.fsdecode(name)
+                for name in (error.filename, error.filename2)
+                if name is not None
+            ]
+            where = "".join(f"{name}: " for name in names)
+            return f"{where}{error.strerror or str(error) or type(error).__name__}"
         case MemoryError():
             return f"not enough memory{f': {error}' if str(error) else ''}"
         case RecursionError():
