@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from transformer_mt.distributed import ALONE, joined_ranks
-from transformer_mt.launch import _free_port
+from transformer_mt.environment import MEETING_PREFIX, place_variables
 
 SCRIPT = """
 import json, sys, time
@@ -63,19 +64,16 @@ found["threads"] = [path.read_text().strip() for path in Path("/proc/self/task")
 
 
 def start_group(directory: Path, size: int, ending: str) -> list[dict[str, Any]]:
-    port = str(_free_port())
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(directory), ending],
-            env={
-                **os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": str(rank),
-                "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size),
-            },
-        )
-        for rank in range(size)
-    ]  # fmt: skip
-    for process in processes:
-        process.wait(timeout=120)
+    with tempfile.TemporaryDirectory(prefix=MEETING_PREFIX) as folder:
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", SCRIPT, str(directory), ending],
+                env={**os.environ, **place_variables(rank, size, Path(folder))},
+            )
+            for rank in range(size)
+        ]
+        for process in processes:
+            process.wait(timeout=120)
     return [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
 
 

@@ -7,7 +7,6 @@ processes that hold nothing else.
 """
 
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from transformer_mt.child_python import TMT, child_environment, python_command
 from transformer_mt.config import Config, build_config
 from transformer_mt.data.batching import padding_share
 from transformer_mt.data.dataset import open_corpus
@@ -205,14 +205,15 @@ def measure(task: BenchTask, ranks: Ranks) -> Measured:
         threads=torch.get_num_threads(),
         padding=(padding_share(plan, lengths[0]), padding_share(plan, lengths[1])),
         update_s=update_s,
-        costs=_together(ranks.gather(costs)),
+        costs=_together(ranks.gather([asdict(cost) for cost in costs])),
         peak_gflops=sum(ranks.gather(peak)),
         peak_memory_mib=bench.peak_memory_mib(),
     )
 
 
-def _together(costs_of_ranks: list[list[Cost]]) -> list[Cost]:
+def _together(costs_of_ranks: list[list[dict[str, Any]]]) -> list[Cost]:
     """Tokens and operations of all processes, update by update, with the seconds of the first."""
+    updates = zip(*([Cost(**cost) for cost in costs] for costs in costs_of_ranks), strict=True)
     return [
         Cost(
             sum(cost.src_tokens for cost in costs),
@@ -220,7 +221,7 @@ def _together(costs_of_ranks: list[list[Cost]]) -> list[Cost]:
             sum(cost.flops for cost in costs),
             costs[0].seconds,
         )
-        for costs in zip(*costs_of_ranks, strict=True)
+        for costs in updates
     ]
 
 
@@ -261,12 +262,19 @@ def cold_start_seconds(cfg: Config, run: Run, processes: int) -> float:
     """
     config_path = run.directory / "bench.yaml"
     write_text(config_path, cfg.to_yaml())
-    command = [sys.executable, "-m", "transformer_mt", "train", str(config_path)]
-    command += ["--run-dir", str(run.directory), "--processes", str(processes)]
+    command = python_command(
+        TMT, "train", str(config_path), "--run-dir", str(run.directory),
+        "--processes", str(processes),
+    )  # fmt: skip
     lines: list[str] = []
     start = time.monotonic()
     with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+        command,
+        env=child_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
     ) as process:
         assert process.stderr is not None
         try:

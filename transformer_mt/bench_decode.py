@@ -5,7 +5,6 @@ Comes in: a model directory with texts, or the size of a model with random weigh
 """
 
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,6 +14,7 @@ from typing import Any
 
 import torch
 
+from transformer_mt.child_python import TMT, child_environment, python_command
 from transformer_mt.config import ModelConfig
 from transformer_mt.data.formats.corpus import split_lines
 from transformer_mt.data.tokenizer import PAD_ID
@@ -87,9 +87,9 @@ def bench_model(model_dir: Path, src_path: Path, *, n_sentences: int, rounds: in
         raise DataError(f"{src_path}: there is nothing to translate")
     requests = [Request(ids) for ids in translator.src_tokenizer.encode(texts) if ids]
     options = SearchOptions.of(translator.cfg.decode)
-    command = [sys.executable, "-m", "transformer_mt", "translate", "-m", str(model_dir), texts[0]]
+    command = python_command(TMT, "translate", "-m", str(model_dir), texts[0])
     started = time.monotonic()
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, env=child_environment(), check=True, capture_output=True)
     cold_start_s = time.monotonic() - started
     engine = Engine([translator.model], translator.tgt_tokenizer.silent_ids)
     return _report(str(model_dir), engine, requests, options, rounds, cold_start_s)

@@ -1,13 +1,19 @@
 """The processes that train one model together, and what they tell each other.
 
-Comes in: the environment variables that `torchrun`, or `launch.py`, sets. Goes out: `Ranks`. One
+Comes in: this process's `Place`, which `torchrun` or `launch.py` has set. Goes out: `Ranks`. One
 process alone is a group of one: nothing is sent and torch.distributed is not touched. This file
-knows no model, data or files.
+knows no model or data.
+
+The processes of one machine meet through a file in a private folder and connect over loopback
+alone; each proves to each other that it can read that file, and then nobody else may connect.
+Under `torchrun` they meet over its network, which must be trusted. Nothing is pickled.
 
 Every method of `Ranks` that sends must be called by all processes, in the same order.
 """
 
-import os
+import hashlib
+import hmac
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,13 +29,18 @@ import torch.distributed.nn.functional
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
-from transformer_mt.errors import LostProcess
+from transformer_mt.environment import MEETING_FILE, Place, own_place
+from transformer_mt.errors import LostProcess, TrainingError
+from transformer_mt.loopback import close_doors, keep_to_loopback, open_doors
+from transformer_mt.messages import pack, unpack
 
 T = TypeVar("T")
 
 # One process may prepare data for hours while the others wait. A process that ends is noticed at
 # once, whatever this says, because its connections close.
 TIMEOUT = timedelta(days=7)
+PROOF_TIMEOUT = timedelta(minutes=5)  # of processes that are connected already
+MAX_TEXT = 2**28  # bytes of a message without its tensors
 
 
 @dataclass(frozen=True)
@@ -95,22 +106,39 @@ class Ranks:
                 dist.broadcast(tensor, src=0)
 
     def told_by_main(self, value: T) -> T:
-        """What rank 0 passes; the others' `value` is ignored. Plain values, not large tensors."""
+        """What rank 0 passes; the others' `value` is ignored. Plain values, and tensors (CPU)."""
         if self.size == 1:
             return value
-        box = [value]
+        text, tensors = pack(value) if self.is_main else (b"", [])
         with _connected():
-            dist.broadcast_object_list(box, src=0)
-        return box[0]
+            length = torch.tensor([_bounded(len(text))])
+            dist.broadcast(length, src=0)
+            content = _bytes_of(text, _bounded(int(length)))
+            dist.broadcast(content, src=0)
+            if not self.is_main:
+                value, tensors = unpack(content.numpy().tobytes())
+            for tensor in tensors:
+                if tensor.numel():
+                    # Bytes, because not every dtype can be sent; of rank 0 alone it may be a copy.
+                    flat = tensor.detach().contiguous().view(-1)
+                    dist.broadcast(flat.view(torch.uint8), src=0)
+        return value
 
     def gather(self, value: T) -> list[T]:
-        """The values of all processes by rank, on each of them."""
+        """The values of all processes by rank, on each of them. Plain values, no tensors."""
         if self.size == 1:
             return [value]
-        values: list[T] = [value] * self.size
+        text, tensors = pack(value)
+        if tensors:
+            raise TypeError("tensors are not gathered as values")
         with _connected():
-            dist.all_gather_object(values, value)
-        return values
+            lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+            dist.all_gather(lengths, torch.tensor([_bounded(len(text))]))
+            longest = max(_bounded(int(length)) for length in lengths)
+            contents = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.size)]
+            dist.all_gather(contents, _bytes_of(text, longest))
+        told = zip(contents, lengths, strict=True)
+        return [unpack(content[: int(length)].numpy().tobytes())[0] for content, length in told]
 
     def in_turn(self, work: Callable[[], T]) -> T:
         """Each process does `work`, rank 0 first, then the first of each machine, then the rest.
@@ -135,29 +163,99 @@ def joined_ranks() -> Iterator[Ranks]:
 
     Raises:
         LostProcess: the other processes cannot be reached.
+        TrainingError: the environment is not that of such a group; a stranger has connected.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    place = own_place()
+    if place is None:
         yield ALONE
         return
-    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     backend = "gloo"
     if torch.cuda.is_available():
-        torch.cuda.set_device(local_rank)
+        if place.local_rank >= (n_gpus := torch.cuda.device_count()):
+            raise TrainingError(
+                f"LOCAL_RANK is {place.local_rank}, but this machine has {n_gpus} GPUs: start one "
+                "process for each"
+            )
+        torch.cuda.set_device(place.local_rank)
         backend = "cpu:gloo,cuda:nccl"
-    with _connected():
-        store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
-        # torchrun may restart all on the same store: addresses of the last attempt are not those
-        # of this one.
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        own_store = dist.PrefixStore(f"attempt_{attempt}", store)
-        dist.init_process_group(
-            backend, store=own_store, rank=rank, world_size=size, timeout=TIMEOUT
-        )
-    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if place.meeting_dir is None:
+        with _connected():
+            _join(place, backend, next(rendezvous("env://", timeout=TIMEOUT))[0])
+    else:
+        keep_to_loopback()
+        doors = open_doors()
+        with _connected():
+            store = dist.FileStore(str(place.meeting_dir / MEETING_FILE), place.size)
+            store.set_timeout(TIMEOUT)
+            _join(place, backend, store)
+        _prove(place, store)
+        close_doors(open_doors() - doors)
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size(), local_rank, local_size)
+        yield Ranks(place.rank, place.size, place.local_rank, place.local_size)
     finally:
         dist.destroy_process_group()
+
+
+def _join(place: Place, backend: str, store: dist.Store) -> None:
+    # torchrun may restart all on the same store: addresses of the last attempt are not those of
+    # this one.
+    own_store = dist.PrefixStore(f"attempt_{place.attempt}", store)
+    dist.init_process_group(
+        backend, store=own_store, rank=place.rank, world_size=place.size, timeout=TIMEOUT
+    )
+
+
+def _prove(place: Place, store: dist.Store) -> None:
+    """Each tells each other something that only a process that can read the store knows.
+
+    Any user of the machine can connect to a port of loopback, and be first.
+
+    Raises:
+        TrainingError: another program has taken the place of a process.
+    """
+    others = [rank for rank in range(place.size) if rank != place.rank]
+    try:
+        if place.rank == 0:
+            store.set("secret", secrets.token_hex(32))
+        secret = store.get("secret")
+        answers = {rank: torch.zeros(32, dtype=torch.uint8) for rank in others}
+        works = [dist.irecv(answers[rank], src=rank) for rank in others]
+        proofs = [_proof(secret, place.rank, rank) for rank in others]
+        works += [dist.isend(p, dst=rank) for p, rank in zip(proofs, others, strict=True)]
+        for work in works:
+            assert work is not None
+            work.wait(PROOF_TIMEOUT)
+        right = all(
+            answers[rank].equal(_proof(secret, rank, place.rank))  # there is one attempt alone
+            for rank in others
+        )
+    except RuntimeError as error:
+        raise LostProcess(_STRANGER) from error
+    if not right:
+        raise TrainingError(_STRANGER)
+
+
+_STRANGER = (
+    "the processes of this training could not connect to each other alone: one has ended, or "
+    "another program of this machine has connected to them. Nothing is lost, the same command "
+    "goes on; if it happens again, look who else is using this machine"
+)
+
+
+def _proof(secret: bytes, src: int, dst: int) -> Tensor:
+    digest = hmac.digest(secret, f"{src} to {dst}".encode(), hashlib.sha256)
+    return torch.frombuffer(bytearray(digest), dtype=torch.uint8)
+
+
+def _bytes_of(text: bytes, length: int) -> Tensor:
+    """(length,) uint8: the text, and zeros after it."""
+    return torch.frombuffer(bytearray(text.ljust(length, b"\0")), dtype=torch.uint8)
+
+
+def _bounded(length: int) -> int:
+    if not 0 <= length <= MAX_TEXT:
+        raise TrainingError(f"a message of {length} bytes between processes; at most {MAX_TEXT}")
+    return length
 
 
 @contextmanager

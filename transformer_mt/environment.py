@@ -1,7 +1,16 @@
-"""What libraries read from the environment, once, when they are loaded.
+"""Environment variables: those that libraries read when they are loaded, and those of ranks.
 
-To be set before torch is, where the user has set nothing.
+Comes in: `os.environ`, as the user, `torchrun` or `launch.py` has set it. Goes out: `DEFAULTS`, to
+be set before torch is loaded where the user has set nothing, and the `Place` of this process among
+those that train together. This file does not know how they reach each other.
 """
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformer_mt.errors import TrainingError
 
 DEFAULTS = {
     # Threads that spin while they wait take the cores from whoever has work to do.
@@ -12,3 +21,99 @@ DEFAULTS = {
     # those that train.
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
+
+MEETING_PREFIX = "tmt-ranks-"
+MEETING_FILE = "store"  # in the meeting folder
+_MEETING = "TMT_LAUNCHED"  # the private folder through which the ranks of one machine meet
+
+
+@dataclass(frozen=True)
+class Place:
+    """This process among those that train together."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    attempt: str  # which start this is, where torchrun starts all anew after a failure
+    meeting_dir: Path | None  # of ranks that tmt itself has started; None: of torchrun
+
+
+def is_rank() -> bool:
+    """Is this one of the processes that tmt or `torchrun` has started to train together?"""
+    return "WORLD_SIZE" in os.environ and "RANK" in os.environ
+
+
+def own_place() -> Place | None:
+    """Where the environment says that this process belongs; None: it trains alone.
+
+    Raises:
+        TrainingError: a variable is missing, or has an impossible value.
+    """
+    size = _number("WORLD_SIZE", 1, least=1)
+    if size == 1:
+        return None
+    rank = _number("RANK", None, below=size)
+    local_size = _number("LOCAL_WORLD_SIZE", 1, least=1, below=size + 1)
+    local_rank = _number("LOCAL_RANK", 0, below=local_size if local_size > 1 else size)
+    meeting_dir = own_meeting_dir()
+    if meeting_dir is None:
+        if not os.environ.get("MASTER_ADDR"):
+            raise TrainingError(f"MASTER_ADDR is not set, but WORLD_SIZE is {size}: {_ADVICE}")
+        _number("MASTER_PORT", None, below=2**16)
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return Place(rank, size, local_rank, local_size, attempt, meeting_dir)
+
+
+def place_variables(rank: int, size: int, meeting_dir: Path) -> dict[str, str]:
+    """What tells a process of this machine that it is one of `size`."""
+    return {
+        "WORLD_SIZE": str(size),
+        "LOCAL_WORLD_SIZE": str(size),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        _MEETING: str(meeting_dir),
+    }
+
+
+def own_meeting_dir() -> Path | None:
+    """The folder where the ranks meet, if it is one that only this user can enter."""
+    path = Path(os.environ.get(_MEETING, ""))
+    if not path.name.startswith(MEETING_PREFIX):
+        return None
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
+    return path if private and found.st_uid == os.getuid() else None
+
+
+def remove_meeting_dir(path: Path) -> None:
+    """Take away the folder with the one file that is in it; nothing else."""
+    (path / MEETING_FILE).unlink(missing_ok=True)
+    if path.is_dir():
+        path.rmdir()
+
+
+_ADVICE = (
+    "torchrun sets the variables of all processes; to train without it, unset WORLD_SIZE, RANK, "
+    "LOCAL_RANK and LOCAL_WORLD_SIZE"
+)
+
+
+def _number(name: str, default: int | None, *, least: int = 0, below: int = 10**6) -> int:
+    """A variable as a number in [least, below)."""
+    text = os.environ.get(name)
+    if text is None and default is not None:
+        return default
+    found = "not set" if text is None else repr(text)
+    # Not all that `int` reads: no signs, underscores or digits of other scripts.
+    if text is None or not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise TrainingError(f"{name} is {found}, expected a number: {_ADVICE}")
+    if not least <= (number := int(text)) < below:
+        raise TrainingError(
+            f"{name} is {found}, expected {least} to {below - 1}"
+            f"{'' if name == 'WORLD_SIZE' else ' with the WORLD_SIZE that is set'}: {_ADVICE}"
+        )
+    return number

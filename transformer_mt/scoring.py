@@ -6,6 +6,7 @@ updates or checkpoints.
 """
 
 from collections.abc import Callable
+from dataclasses import asdict
 
 import torch
 import torch.nn.functional as F
@@ -97,5 +98,5 @@ def _score(
     texts = ranks.join_shares([joined_text(drafts, test.tgt) for drafts in own])
     hyps = [text for _, text in sorted(zip(by_length, texts, strict=True))]
     own_scores = Scorer(test.tgt).score(hyps, test.refs, ranks.share(METRICS))
-    scores = ranks.join_shares([*own_scores.values()])
-    return dict(zip(METRICS, scores, strict=True)), hyps
+    scores = ranks.join_shares([asdict(score) for score in own_scores.values()])
+    return dict(zip(METRICS, (Score(**score) for score in scores), strict=True)), hyps

@@ -5,21 +5,24 @@ updates, and the memory they took. This file does not know which updates are of 
 """
 
 import os
-import socket
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
+from transformer_mt.child_python import protected_children
 from transformer_mt.config import Config
 from transformer_mt.data.batching import Indices, collate, deal
 from transformer_mt.data.dataset import EncodedCorpus
-from transformer_mt.data.shards import count_workers, start_worker
+from transformer_mt.data.shards import count_workers, spawn_context, start_worker
 from transformer_mt.data.tokenizer import PAD_ID
 from transformer_mt.distributed import Ranks, joined_ranks
+from transformer_mt.environment import MEETING_PREFIX, place_variables
 from transformer_mt.errors import TmtError, TrainingError
 from transformer_mt.flops import training_flops
 from transformer_mt.model_dir import build_model, load_tokenizers
@@ -154,19 +157,22 @@ def in_new_processes(work: Callable[[Task, Ranks], Result], task: Task, n_proces
         TrainingError: one of them ended early, or there is not enough memory.
         TmtError: what `work` raised.
     """
-    from torch.multiprocessing import ProcessExitedException, get_context, start_processes
+    from torch.multiprocessing import ProcessExitedException, start_processes
 
-    results: Any = get_context("spawn").SimpleQueue()
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    arguments = (work, task, n_processes, port, results)
-    try:
-        start_processes(_as_rank, arguments, n_processes, start_method="spawn")
-    except ProcessExitedException as error:
-        if error.signal_name == "SIGKILL":  # how a system that is short of memory ends it
-            raise TrainingError(_TOO_LITTLE.format("killed")) from error
-        raise TrainingError(f"a process that trained for a trial ended: {error}") from error
+    results: Any = spawn_context().SimpleQueue()
+    with tempfile.TemporaryDirectory(prefix=MEETING_PREFIX) as folder:
+        arguments = (work, task, n_processes, Path(folder), results)
+        try:
+            with protected_children():
+                group: Any = start_processes(
+                    _as_rank, arguments, n_processes, join=False, start_method="spawn"
+                )
+            while not group.join():
+                pass
+        except ProcessExitedException as error:
+            if error.signal_name == "SIGKILL":  # how a system that is short of memory ends it
+                raise TrainingError(_TOO_LITTLE.format("killed")) from error
+            raise TrainingError(f"a process that trained for a trial ended: {error}") from error
     result = results.get()
     if isinstance(result, TmtError):
         raise result
@@ -178,20 +184,13 @@ def _as_rank(
     work: Callable[[Task, Ranks], Result],
     task: Task,
     n_processes: int,
-    port: int,
+    meeting_dir: Path,
     results: Any,
 ) -> None:
     start_worker()
     threads = os.environ.get("OMP_NUM_THREADS")
     torch.set_num_threads(int(threads) if threads else max(1, count_workers("auto") // n_processes))
-    os.environ |= {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(n_processes),
-        "LOCAL_WORLD_SIZE": str(n_processes),
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-    }
+    os.environ |= place_variables(rank, n_processes, meeting_dir)
     with joined_ranks() as ranks:
         try:
             result = work(task, ranks)

@@ -103,7 +103,7 @@ def test_without_sampling_every_epoch_has_the_plain_corpus_and_nothing_is_made(
     sampling: Sampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = open_corpus(sampling.corpus_dir)
-    monkeypatch.setattr(epochs.multiprocessing, "get_context", None)  # no process can start
+    monkeypatch.setattr(epochs, "spawn_context", None)  # no process can start
     off = replace(sampling, strength=0.0)
     with epoch_corpora(plain, off, tmp_path / "epochs", workers=2, say=print) as corpus_of:
         assert corpus_of(0) is plain and corpus_of(7) is plain

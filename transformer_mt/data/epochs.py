@@ -6,11 +6,11 @@ row): a run that was stopped goes on with the same bytes. While an epoch is trai
 beside makes the next one. This file knows nothing of batches or models.
 """
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Literal
 
@@ -26,7 +26,7 @@ from transformer_mt.data.dataset import (
     pack_rows,
     write_shard,
 )
-from transformer_mt.data.shards import run_shards, start_worker
+from transformer_mt.data.shards import run_shards, spawn_context, start_worker
 from transformer_mt.data.subwords import SubwordSampler
 from transformer_mt.data.tokenizer import Tokenizer
 from transformer_mt.system.output import remove, remove_other_prints, writing_folder
@@ -98,7 +98,7 @@ class _SampledCorpora:
     ) -> None:
         self._plain, self._sampling, self._workers, self._say = plain, sampling, workers, say
         self._directory = directory / fingerprint(sampling.strength, sampling.seed)
-        self._ahead: multiprocessing.process.BaseProcess | None = None
+        self._ahead: BaseProcess | None = None
 
     def open(self, epoch: int) -> EncodedCorpus:
         """The corpus of an epoch, which is there."""
@@ -128,7 +128,7 @@ class _SampledCorpora:
             self._ahead.join()
 
     def _begin(self, epoch: int, place: Path) -> None:
-        context = multiprocessing.get_context("spawn")  # a fork would copy the state of torch
+        context = spawn_context()  # a fork would copy the state of torch
         self._ahead = context.Process(target=_sample_beside, args=(self._sampling, epoch, place))
         self._ahead.start()
 

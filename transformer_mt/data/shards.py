@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
+from multiprocessing import resource_tracker
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from transformer_mt.child_python import protected_children
 from transformer_mt.errors import DataError
 from transformer_mt.launch import usable_cores
 from transformer_mt.system.output import writing
@@ -50,7 +53,7 @@ def run_shards(jobs: Iterable[Job[Args]], make: Make[Args], *, workers: int) -> 
                 _make_one(make, args, path)
             yield path
         return
-    context = multiprocessing.get_context("spawn")  # a fork would copy locks that threads hold
+    context = spawn_context()  # a fork would copy locks that threads hold
     with ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker) as pool:
         try:
             yield from _in_order(pool, everything, make, ahead=2 * workers)
@@ -69,14 +72,34 @@ def run_apart(function: Callable[[Args], Result], args: Args) -> Result:
     Raises:
         DataError: the process died; everything that `function` raises.
     """
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, initializer=start_worker) as pool:
+    with ProcessPoolExecutor(1, mp_context=spawn_context(), initializer=start_worker) as pool:
         try:
             return pool.submit(function, args).result()
         except BrokenProcessPool as error:
             raise DataError(
                 "a process was killed, most likely for want of memory; what is done stays done"
             ) from error
+
+
+def spawn_context() -> SpawnContext:
+    """Starts processes anew, as "spawn" does, that import nothing from the current folder.
+
+    What it sends them is pickled, through pipes that only this process and its children have.
+    """
+    with protected_children():
+        resource_tracker.ensure_running()  # which locks of queues would start
+    return _ProtectedContext()
+
+
+class _ProtectedProcess(SpawnProcess):
+    @staticmethod
+    def _Popen(process: Any) -> Any:
+        with protected_children():
+            return SpawnProcess._Popen(process)
+
+
+class _ProtectedContext(SpawnContext):
+    Process = _ProtectedProcess
 
 
 def count_workers(configured: int | str) -> int:

@@ -15,15 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_mt.child_python import child_environment
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.inference.evaluation import EvaluationSet
 from transformer_mt.inference.metrics import Score
 
 MODEL = "Unbabel/wmt22-comet-da"
 _N_SAMPLES, _SEED = 1000, 12345
-# Runs where tmt is not installed. What the libraries print must not mix with the answer.
+# Runs where tmt is not installed. What the libraries print must not mix with the answer. Its path
+# has no current folder: Pythons before 3.11 do not know PYTHONSAFEPATH.
 _SCRIPT = """
-import contextlib, json, sys
+import sys
+sys.path[:] = [place for place in sys.path if place]
+import contextlib, json
 request, answer = json.load(sys.stdin), sys.stdout
 with contextlib.redirect_stdout(sys.stderr):
     import comet
@@ -73,7 +77,12 @@ def _ask(python: Path, request: dict[str, Any]) -> dict[str, Any]:
     command = [str(python), "-c", _SCRIPT]
     try:
         result = subprocess.run(
-            command, input=json.dumps(request), capture_output=True, text=True, encoding="utf-8"
+            command,
+            env=child_environment(),
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
         )
     except OSError as error:
         raise ConfigError(

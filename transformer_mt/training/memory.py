@@ -11,7 +11,6 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ import torch
 from transformer_mt.config import ModelConfig, TrainConfig
 from transformer_mt.data.batching import Indices
 from transformer_mt.data.dataset import EncodedCorpus
+from transformer_mt.data.shards import spawn_context
 from transformer_mt.data.tokenizer import BOS_ID, PAD_ID
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.attention import EXPLICIT_MAX_CELLS
@@ -202,7 +202,7 @@ def peak_of_step(
     length = min(length, int(EXPLICIT_MAX_CELLS**0.5))
     n_sentences = -(-_PROBED_TOKENS // length)
     shapes = [(n_sentences, length), (2 * n_sentences, length)]
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=spawn_context()) as pool:
         task = (_Sizes.of(model), cfg, dtype, torch.get_num_threads(), shapes)
         try:
             small, large = pool.submit(_measure_peaks, *task).result()

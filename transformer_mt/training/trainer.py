@@ -9,7 +9,7 @@ file knows ids and updates; it knows no text, tokenizer or score.
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -74,11 +74,11 @@ class Trainer:
     def resume(self, report: Callable[[str], None]) -> None:
         """Continue from the newest intact checkpoint, if there is one."""
         checkpoint = self.store.load_newest(report) if self.ranks.is_main else None
-        found = None if checkpoint is None else checkpoint.progress
+        found = None if checkpoint is None else asdict(checkpoint.progress)
         if (progress := self.ranks.told_by_main(found)) is not None:
             weights = {} if checkpoint is None else checkpoint.weights
             self.optimizer.load(weights, {} if checkpoint is None else checkpoint.optimizer)
-            self.progress = progress
+            self.progress = Progress(**progress)
 
     def run(self, log: Log, stop: StopRequest) -> Outcome:
         """Train until something in the configuration, or a signal, says stop."""

@@ -306,8 +306,9 @@ with open(f"{sys.argv[2]}/mtdata.index.{__version__}.pkl", "wb") as file:
 
 
 @pytest.fixture
-def mtdata_index(server: Server, tmp_path: Path) -> None:
+def mtdata_index(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An index of the real package, with entries at our server."""
+    monkeypatch.setenv("TMT_CACHE", str(tmp_path))
     try:
         version = importlib.metadata.version("mtdata")
     except importlib.metadata.PackageNotFoundError:
@@ -369,5 +370,6 @@ def test_entries_of_mtdata_that_cannot_be_had(tmp_path: Path) -> None:
 def test_without_mtdata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mtdata.py").write_text("")  # a module that has nothing in it
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("TMT_CACHE", str(tmp_path / "own"))
     with pytest.raises(DataError, match=r"pip install 'transformer-mt\[mtdata\]'"):
         get(tmp_path / "cache", mtdata="Toy-two-1-eng-zho")

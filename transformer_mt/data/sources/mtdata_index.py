@@ -1,21 +1,21 @@
 """An identifier of the mtdata index → local files, fetched by us.
 
 Comes in: the identifier. Goes out: files that the readers of `corpus.py` open. The index is asked
-in a process of its own (this file as a program): it takes half a gigabyte, and mtdata sets up
-logging for the whole process. Entries that only mtdata's own parsers can read are refused.
+in a process of its own, `mtdata_program.py`: it takes half a gigabyte, and mtdata sets up logging
+for the whole process. Entries that only mtdata's own parsers can read are refused.
 """
 
 import json
-import os
 import subprocess
-import sys
+import tempfile
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from transformer_mt.child_python import child_environment, python_command
 from transformer_mt.config_data import Languages, Source
 from transformer_mt.data.sources.archives import is_archive
-from transformer_mt.data.sources.download import fetch
+from transformer_mt.data.sources.download import default_cache, fetch
 from transformer_mt.data.sources.origins import (
     Obtained,
     in_order,
@@ -28,6 +28,7 @@ from transformer_mt.data.sources.transfer import Say
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.languages import canonical_code
 
+_PROGRAM = Path(__file__).with_name("mtdata_program.py")
 _ONE_SIDE = ("txt", "raw", "sgm")  # a file for each language
 _BOTH_SIDES = ("tmx", "xml", "wmt21xml")  # one file that says which language is which
 _COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
@@ -40,7 +41,7 @@ def obtain_mtdata(
     Raises:
         DataError: mtdata is missing; unknown; other languages; of a form that we do not read.
     """
-    entry = _look_up(source, languages, cache_dir)
+    entry = _look_up(source, languages)
     codes = _codes(source, entry, languages)
     form = _form(source, entry)
     origins, paths = [], []
@@ -62,16 +63,22 @@ def obtain_mtdata(
     return Obtained(local(source, path=str(paths[0])), origins)
 
 
-def _look_up(source: Source, languages: Languages, cache_dir: Path) -> dict[str, Any]:
+def _look_up(source: Source, languages: Languages) -> dict[str, Any]:
     """What the index says: `langs`, `urls`, `in_paths`, `form` and `cols`."""
-    home = cache_dir.absolute() / "mtdata"
-    home.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", __name__, str(source.mtdata), languages.src, languages.tgt]
-    package = str(Path(__file__).parents[3])
-    paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "MTDATA": str(home), "PYTHONPATH": paths}
-    # In its own directory, since mtdata runs every mtdata*.py of the current one.
-    asked = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True)
+    # Not in the cache that a configuration may name: mtdata keeps its index there as a pickle,
+    # which is a program.
+    home = default_cache().absolute() / "mtdata"
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    command = python_command(_PROGRAM, str(source.mtdata), languages.src, languages.tgt)
+    # In a new folder, since mtdata runs every mtdata*.py of the current one.
+    with tempfile.TemporaryDirectory() as folder:
+        asked = subprocess.run(
+            command,
+            cwd=folder,
+            env=child_environment(MTDATA=str(home)),
+            capture_output=True,
+            text=True,
+        )
     if asked.returncode != 0:
         reason = asked.stderr.strip().rpartition("\n")[2]
         raise DataError(f"{source}: mtdata cannot be asked: {reason}")
@@ -126,42 +133,3 @@ def _member(source: Source, directory: Path, pattern: str) -> Path:
             f"{', '.join(names)}"
         )
     return found[0]
-
-
-def _ask_index(identifier: str, src: str, tgt: str) -> dict[str, Any]:
-    """Runs in a process of its own."""
-    import difflib
-
-    try:
-        from mtdata.entry import DatasetId
-        from mtdata.index import INDEX
-        from mtdata.iso.bcp47 import bcp47
-    except ImportError as error:
-        return {
-            "error": f"needs mtdata 0.5 or newer ({error}): pip install 'transformer-mt[mtdata]'"
-        }
-    try:
-        entry = INDEX.entries.get(DatasetId.parse(identifier))
-    except Exception:  # also what cannot be parsed is unknown
-        entry = None
-    if entry is None:
-        wanted = {bcp47(code.replace("-", "_")).lang for code in (src, tgt)}
-        names = [
-            str(key) for key in INDEX.entries if {language.lang for language in key.langs} == wanted
-        ]
-        near = difflib.get_close_matches(identifier, names, n=4, cutoff=0.3)
-        return {
-            "error": f"mtdata knows no such entry; near ones for {src} and {tgt}: "
-            f"{', '.join(near) or 'none'} (all: mtdata list -l {src}-{tgt} -id)"
-        }
-    return {
-        "langs": [str(language) for language in entry.did.langs],
-        "urls": [entry.url] if isinstance(entry.url, str) else list(entry.url),
-        "in_paths": list(entry.in_paths or []),
-        "form": entry.in_ext or entry.ext,
-        "cols": list(entry.cols) if entry.cols else None,
-    }
-
-
-if __name__ == "__main__":
-    print(json.dumps(_ask_index(*sys.argv[1:])))

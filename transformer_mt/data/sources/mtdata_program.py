@@ -1,0 +1,46 @@
+"""Ask mtdata's index for an entry: a program of its own, which imports nothing of tmt.
+
+Comes in: an identifier and two languages. Goes out: one line of JSON, with the entry or an error.
+"""
+
+import json
+import sys
+from typing import Any
+
+
+def _ask_index(identifier: str, src: str, tgt: str) -> dict[str, Any]:
+    import difflib
+
+    try:
+        from mtdata.entry import DatasetId
+        from mtdata.index import INDEX
+        from mtdata.iso.bcp47 import bcp47
+    except ImportError as error:
+        return {
+            "error": f"needs mtdata 0.5 or newer ({error}): pip install 'transformer-mt[mtdata]'"
+        }
+    try:
+        entry = INDEX.entries.get(DatasetId.parse(identifier))
+    except Exception:  # also what cannot be parsed is unknown
+        entry = None
+    if entry is None:
+        wanted = {bcp47(code.replace("-", "_")).lang for code in (src, tgt)}
+        names = [
+            str(key) for key in INDEX.entries if {language.lang for language in key.langs} == wanted
+        ]
+        near = difflib.get_close_matches(identifier, names, n=4, cutoff=0.3)
+        return {
+            "error": f"mtdata knows no such entry; near ones for {src} and {tgt}: "
+            f"{', '.join(near) or 'none'} (all: mtdata list -l {src}-{tgt} -id)"
+        }
+    return {
+        "langs": [str(language) for language in entry.did.langs],
+        "urls": [entry.url] if isinstance(entry.url, str) else list(entry.url),
+        "in_paths": list(entry.in_paths or []),
+        "form": entry.in_ext or entry.ext,
+        "cols": list(entry.cols) if entry.cols else None,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(_ask_index(*sys.argv[1:])))

@@ -1,0 +1,78 @@
+"""The sockets of this process through which ranks of one machine reach each other.
+
+Comes in: nothing. Goes out: settings that keep gloo and NCCL to loopback, and listening sockets
+that take no more connections. This file does not know what is sent.
+"""
+
+import ctypes
+import os
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_IFF_LOOPBACK = 0x8
+_SO_ATTACH_FILTER = 26  # Linux
+_DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction: return 0, "keep no byte"
+
+
+def keep_to_loopback() -> None:
+    """To be called before there is a group. Gloo must, whatever a cluster has set; NCCL may."""
+    os.environ["GLOO_SOCKET_IFNAME"] = loopback_interface()
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", loopback_interface())
+
+
+def loopback_interface() -> str:
+    """Its name: `lo` on Linux, `lo0` on macOS."""
+    names = [name for _, name in socket.if_nameindex()]
+    for name in names:
+        with suppress(OSError, ValueError):
+            flags = int(Path(f"/sys/class/net/{name}/flags").read_text(), 16)
+            if flags & _IFF_LOOPBACK:
+                return name
+    return next((name for name in names if name.startswith("lo")), "lo")
+
+
+def open_doors() -> set[int]:
+    """Descriptors of the sockets on which this process listens; empty where there is no /proc."""
+    if not Path("/proc/self/fd").is_dir():
+        return set()
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError), _socket_of(int(name)) as own:
+            inet = own.family in (socket.AF_INET, socket.AF_INET6)
+            if inet and own.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                found.add(int(name))
+    return found
+
+
+def close_doors(descriptors: Iterable[int]) -> None:
+    """Let listening sockets take no more connections; those that are made stay.
+
+    Gloo keeps its socket open, and would end the process if strangers used up its descriptors.
+    Elsewhere than on Linux the door stays open.
+    """
+    if sys.platform != "linux":
+        return
+    program = ctypes.create_string_buffer(_DROP_ALL)
+    attached = struct.pack("HP", 1, ctypes.addressof(program))
+    for descriptor in descriptors:
+        # Some systems that pretend to be Linux have no filters.
+        with suppress(OSError), _socket_of(descriptor) as own:
+            own.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, attached)
+
+
+@contextmanager
+def _socket_of(descriptor: int) -> Iterator[socket.socket]:
+    """The socket behind a descriptor, for a moment.
+
+    Raises:
+        OSError: there is none.
+    """
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        raise OSError(f"{descriptor} is no socket")
+    with socket.socket(fileno=os.dup(descriptor)) as copy:
+        yield copy
