@@ -1,6 +1,6 @@
 """`scripts/faults/inject.py`: faults are made as they say, and the commands stand a sample of them.
 
-The whole sweep takes ten minutes: python scripts/faults/inject.py
+The whole sweep takes up to half an hour: python scripts/faults/inject.py
 """
 
 import errno

@@ -17,6 +17,7 @@ Linux and a C compiler.
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,7 @@ from trial import (
 )
 
 UNABLE = 3
+PLACES = 8  # shown of those where the same went wrong
 # What the commands load when they need it: here once, for all trials.
 _LOADED = ("torch._dynamo", "ctranslate2", "matplotlib.font_manager", "matplotlib.figure",
            "matplotlib.backends.backend_agg", "PIL.PngImagePlugin", "sacrebleu",
@@ -142,22 +144,24 @@ def show(results: Iterable[tuple[Trial, list[Wrong]]]) -> int:
     """Print the table and what was wrong; returns how much was."""
     tried: Counter[tuple[str, str, str]] = Counter()
     wrong: Counter[tuple[str, str, str]] = Counter()
-    examples: dict[tuple[str, str], list[tuple[Fault, str]]] = defaultdict(list)
+    examples: dict[tuple[str, str], list[tuple[Fault, Wrong]]] = defaultdict(list)
     for (name, fault), found in results:
         tried[name, fault.kind, fault.name] += 1
         wrong[name, fault.kind, fault.name] += bool(found)
         for one in found:
-            examples[name, one.what].append((fault, one.detail))
+            examples[name, one.what].append((fault, one))
     print(f"{'command':13} {'call':7} {'fault':8} {'trials':>7} {'wrong':>6}")
     for key, n in tried.items():
         print(f"{key[0]:13} {key[1]:7} {key[2]:8} {n:7} {wrong[key]:6}")
     print(f"{'all':30} {tried.total():7} {wrong.total():6}")
     for (name, what), shown in examples.items():
         kinds = Counter(f"{fault.kind}:{fault.name}" for fault, _ in shown)
-        fault, detail = shown[0]
+        places = Counter(re.sub(r"\.\d{3,}\.|\.tmp\w+$", ".*.", one.at) for _, one in shown)
+        fault, one = shown[0]
         print(f"\n{name}: {what}: {len(shown)} times")
         print("  " + ", ".join(f"{kind} {n}" for kind, n in kinds.items()))
-        print(f"  {detail}")
+        print("  at " + ", ".join(f"{place} {n}" for place, n in places.most_common(PLACES)))
+        print(f"  {one.detail}")
         print(f'  python scripts/faults/inject.py --commands "{name}" --only {fault} --keep FOLDER')
     return wrong.total()
 

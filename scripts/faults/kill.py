@@ -27,6 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -47,6 +48,7 @@ KILLS_PER_TRAINING = 4
 END_S = 30.0  # after a kill, until nothing may be left; the launcher's patience is 10 s
 TIMEOUT_S = 180.0  # of one start
 POLL_S = 0.003
+FAILED = 2  # exit status of a command that has said why
 
 _SETTINGS = ("train.max_updates=40", "train.validate_every=10", "train.log_every=5",
              "train.keep_last=3", "train.average=3")  # fmt: skip
@@ -96,10 +98,35 @@ class Tally:
     kills: int = 0
     under_way: int = 0
     trainings: int = 0
+    slowest_end_s: float = 0.0  # from a kill until nothing was left, unless the work went on
     phases: Counter[str] = field(default_factory=Counter)
     endings: Counter[str] = field(default_factory=Counter)
     problems: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
+
+    def note_end(
+        self, victim: Process | None, phase: str, status: int | None, seconds: float
+    ) -> None:
+        """Args: phase: when it was killed. seconds: from then on."""
+        self.endings[f"{status} {'when killed' if victim else 'alone'}"] += 1
+        if victim is None:
+            return
+        self.kills += 1
+        self.phases[phase] += 1
+        if status != 0:  # else it did without its victim, and went on
+            self.slowest_end_s = max(self.slowest_end_s, seconds)
+            if seconds > END_S:
+                self.problems[f"still there {END_S:.0f} s after the kill"] += 1
+
+    def judge_end(self, victim: Process | None, status: int | None, said: str) -> None:
+        """Exit status and words of a start."""
+        last = said.strip().split("\n")[-1]
+        if "Traceback" in said:
+            self.problems[f"traceback: {last}"] += 1
+        if status not in (0, FAILED) and not (victim and status == -signal.SIGKILL):
+            self.problems[f"exit status {status}: {last}"] += 1
+        if victim is None and status != 0:
+            self.problems[f"does not go on: {last}"] += 1
 
 
 class Start:
@@ -132,8 +159,9 @@ class Start:
             if victims and lived >= kill_after_s:
                 victim = victims[int(now * 1e6) % len(victims)]
                 self._family = dict.fromkeys(family(self._popen.pid))
-                os.kill(victim.pid, signal.SIGKILL)
-                return victim, lived
+                with suppress(ProcessLookupError):  # it has ended just now
+                    os.kill(victim.pid, signal.SIGKILL)
+                    return victim, lived
             time.sleep(POLL_S)
         return None, lived
 
@@ -146,7 +174,8 @@ class Start:
             self._family |= dict.fromkeys(family(self._popen.pid))
         left = wait_for_end(list(self._family), END_S if status is not None else 0)
         for process in left:
-            os.kill(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
         self._popen.wait()
         return status, left
 
@@ -191,28 +220,19 @@ def train_killed(
     kind: Kind, whole: Whole, folder: Path, kills: int, random: Random, tally: Tally
 ) -> None:
     """One training: at most so many kills, then let it finish, then compare."""
-    n_killed, status, said = 0, None, ""
+    n_killed, status = 0, None
     while status != 0:
         start = Start(kind, folder)
         moment = random.uniform(0, whole.seconds) if n_killed < kills else float("inf")
         victim, _ = start.run(moment)
-        now = phase(start.said)
+        now, began = phase(start.said), time.monotonic()
         status, left = start.end()
-        said = start.said
-        if victim is not None:
-            n_killed += 1
-            tally.kills += 1
-            tally.phases[now] += 1
-        tally.endings[f"{'victim' if victim else 'none'}: {status}"] += 1
+        n_killed += victim is not None
+        tally.note_end(victim, now, status, time.monotonic() - began)
+        tally.judge_end(victim, status, start.said)
         for process in left:
             tally.problems[f"left behind: {' '.join(process.command)[:80]}"] += 1
-        if "Traceback" in said:
-            tally.problems[f"traceback: {said.strip().splitlines()[-1]}"] += 1
-        killed = victim is not None and status == -signal.SIGKILL
-        if status not in (0, 2) and not killed:
-            tally.problems[f"exit status {status}: {said.strip().splitlines()[-1]}"] += 1
         if status != 0 and victim is None:
-            tally.problems[f"does not go on: {said.strip().splitlines()[-1]}"] += 1
             return
     compare(whole.files, files_of(folder), tally)
 
@@ -259,6 +279,7 @@ def kill_all(
             with lock:
                 tally.under_way -= kills
                 tally.kills += own.kills
+                tally.slowest_end_s = max(tally.slowest_end_s, own.slowest_end_s)
                 for name in ("phases", "endings", "problems", "notes"):
                     getattr(tally, name).update(getattr(own, name))
                 total = sum(t.kills for t in tallies.values())
@@ -278,6 +299,7 @@ def show(tallies: dict[str, Tally], wholes: dict[str, Whole]) -> bool:
         print(f"\n{name}: {tally.kills} kills in {tally.trainings} trainings; "
               f"lives {wholes[name].seconds:.1f} s of one")  # fmt: skip
         print("  while: " + ", ".join(f"{p} {n}" for p, n in tally.phases.most_common()))
+        print(f"  nothing was left after {tally.slowest_end_s:.1f} s, at most")
         print("  exit status: " + ", ".join(f"{e} ×{n}" for e, n in tally.endings.most_common()))
         for what, n in tally.problems.items():
             print(f"  WRONG {n} times: {what}")

@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
@@ -80,6 +80,7 @@ class Wrong:
 
     what: str  # the same words for the same trouble
     detail: str
+    at: str = ""  # what the call that failed was to change
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,6 @@ def try_fault(whole: Undisturbed, fault: Fault, folder: Path, library: Path) -> 
     if not ended.fired:
         return [Wrong("not reached", f"{ended.counts}")]
     between = snapshot(folder)
-    where = f"at {ended.path}"
     found = [*_of_the_end(ended, fault), *_of_the_state(whole, between, folder)]
     if ended.status == 0 and (missing := _differing(whole.case, between, whole.after)):
         found.append(Wrong("exit status 0, but the result is not whole", ", ".join(missing)))
@@ -188,7 +188,7 @@ def try_fault(whole: Undisturbed, fault: Fault, folder: Path, library: Path) -> 
             found.append(Wrong("temporary files left by a command that could remove them", left[0]))
     again = run_command(whole.case.argv, folder)
     found += _of_the_next_run(whole, ended, between, again, snapshot(folder))
-    return [Wrong(wrong.what, f"{wrong.detail} [{where}]") for wrong in found]
+    return [replace(wrong, at=ended.path) for wrong in found]
 
 
 def _of_the_end(ended: Ended, fault: Fault) -> list[Wrong]:
