@@ -45,6 +45,7 @@ from trial import (
 )
 
 UNABLE = 3
+_PID = re.compile(r"\.\d+(?=\.(?:tmp|old)\b)|(?<=\.tmp)\w{6}$")  # what differs between runs
 PLACES = 8  # shown of those where the same went wrong
 # What the commands load when they need it: here once, for all trials.
 _LOADED = ("torch._dynamo", "ctranslate2", "matplotlib.font_manager", "matplotlib.figure",
@@ -156,7 +157,7 @@ def show(results: Iterable[tuple[Trial, list[Wrong]]]) -> int:
     print(f"{'all':30} {tried.total():7} {wrong.total():6}")
     for (name, what), shown in examples.items():
         kinds = Counter(f"{fault.kind}:{fault.name}" for fault, _ in shown)
-        places = Counter(re.sub(r"\.\d{3,}\.|\.tmp\w+$", ".*.", one.at) for _, one in shown)
+        places = Counter(_PID.sub("", one.at) for _, one in shown)
         fault, one = shown[0]
         print(f"\n{name}: {what}: {len(shown)} times")
         print("  " + ", ".join(f"{kind} {n}" for kind, n in kinds.items()))
