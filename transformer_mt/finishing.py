@@ -21,6 +21,7 @@ from transformer_mt.preparation import Prepared, Say
 from transformer_mt.run_dir import Run
 from transformer_mt.runtime import peak_memory_mib
 from transformer_mt.scoring import score_test
+from transformer_mt.system.output import refuse_foreign
 from transformer_mt.system.state import fingerprint
 from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.trainer import Outcome, Trainer
@@ -136,8 +137,7 @@ def average_run(run: Run, out_dir: Path, n_last: int, say: Say) -> list[int]:
     Raises:
         TmtError: the run has none that is intact, or `out_dir` exists.
     """
-    if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
-        raise TmtError(f"{out_dir} exists; name a new directory")
+    refuse_foreign(out_dir, None)
     cfg = load_config(run.config_path)
     store = CheckpointStore(run.checkpoints_dir, {})
     if not store.validated_updates():

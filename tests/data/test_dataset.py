@@ -145,7 +145,7 @@ def test_shards_that_were_finished_before_a_death_are_used(
         )  # fmt: skip
     assert not (tmp_path / "train").exists()
     # A worker that died in the middle of writing leaves a temporary file.
-    done = {path.name for path in shards_dir.iterdir() if not path.name.startswith(".")}
+    done = {path.name for path in shards_dir.glob("[!.]*.npz")}
     assert done and done < {"000000.npz", "000001.npz", "000002.npz"}
     counting = Counting()
     tokenizers = cast(tuple[Tokenizer, Tokenizer], (counting, ByteTokenizer(300)))

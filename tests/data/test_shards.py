@@ -44,10 +44,15 @@ def test_one_job_needs_no_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_is_there_is_not_made_again(tmp_path: Path, workers: int) -> None:
-    (tmp_path / "01").write_text("old")
     made = list(run_shards(jobs(tmp_path, range(3)), write_number, workers=workers))
-    assert len(made) == 3
-    assert (tmp_path / "01").read_text() == "old"
+    before = {path.name: path.stat().st_ino for path in made}
+    (tmp_path / "01").write_text("one bit is another one")
+    (tmp_path / "02.sha256").unlink()
+    again = list(run_shards(jobs(tmp_path, range(3)), write_number, workers=workers))
+    assert made == again
+    after = {path.name: path.stat().st_ino for path in again}
+    assert [before[name] == after[name] for name in ("00", "01", "02")] == [True, False, False]
+    assert [path.read_text().split()[0] for path in again] == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -22,7 +22,8 @@ from typing import Any, TypeVar
 from transformer_mt.child_python import protected_children
 from transformer_mt.errors import DataError
 from transformer_mt.launch import usable_cores
-from transformer_mt.system.output import writing
+from transformer_mt.system.output import write_text, writing
+from transformer_mt.system.state import sha256
 
 Args = TypeVar("Args")
 Result = TypeVar("Result")
@@ -37,7 +38,8 @@ def run_shards(jobs: Iterable[Job[Args]], make: Make[Args], *, workers: int) -> 
     job, or a single worker, is done in this process.
 
     Args:
-        jobs: (path to write, what `make` needs for it); a path that exists is passed over.
+        jobs: (path to write, what `make` needs for it); a file that is there, with the digest that
+            it was made with, is passed over.
         make: called with the second part of a job and a temporary path to write to. With several
             workers it runs in another process: a function at the top of a module, picklable
             arguments.
@@ -49,7 +51,7 @@ def run_shards(jobs: Iterable[Job[Args]], make: Make[Args], *, workers: int) -> 
     everything = chain(head, iterator)
     if workers == 1 or len(head) < 2:
         for path, args in everything:
-            if not path.exists():
+            if not _is_whole(path):
                 _make_one(make, args, path)
             yield path
         return
@@ -114,7 +116,7 @@ def _in_order(
 ) -> Iterator[Path]:
     under_way: deque[tuple[Path, Future[None] | None]] = deque()
     for path, args in jobs:
-        future = None if path.exists() else pool.submit(_make_one, make, args, path)
+        future = None if _is_whole(path) else pool.submit(_make_one, make, args, path)
         del args  # up to a hundred thousand pairs, which the pool holds now
         under_way.append((path, future))
         if len(under_way) > ahead:
@@ -132,6 +134,21 @@ def _finished(path: Path, future: "Future[None] | None") -> Path:
 def _make_one(make: Make[Args], args: Args, path: Path) -> None:
     with writing(path) as temporary:
         make(args, temporary)
+        digest = sha256(temporary)
+    write_text(_digest_path(path), digest)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file is there, as it was made: bits that have changed make it absent."""
+    digest = _digest_path(path)
+    try:
+        return path.is_file() and digest.read_text(encoding="utf-8") == sha256(path)
+    except (OSError, UnicodeError):
+        return False
+
+
+def _digest_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
 
 
 def start_worker() -> None:

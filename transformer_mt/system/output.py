@@ -23,7 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import TmtError
-from transformer_mt.system.staging import exchange_folders, staging, sync_folder
+from transformer_mt.system.staging import (
+    exchange_folders,
+    remove_left_over,
+    staging,
+    sync_folder,
+)
 from transformer_mt.system.state import (
     Damaged,
     files_below,
@@ -173,6 +178,7 @@ def refuse_foreign(path: Path, manifest: str | None, *, ours: bool = False) -> N
             f"{path}: is not a UTF-8 name, which the libraries that write into the folder need; "
             "name another folder"
         ) from error
+    remove_left_over(Path(os.path.realpath(path)).parent)
     with _explained(path):
         status = _status(path)
     if status is None:
