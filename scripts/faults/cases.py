@@ -17,10 +17,11 @@ import toy
 Run = Callable[[list[str], Path], None]  # a command line, without faults; exits unless it succeeds
 Snapshot = dict[str, str]  # path below a folder → what is in it, but for what a clock has written
 
-# What differs from run to run, because it tells of time or memory.
+# What differs from run to run, because it tells of time or memory, or of the bytes that do.
 _CLOCK = {
     "minutes", "seconds", "validation_s", "eta_minutes", "tgt_tokens_per_s", "peak_memory_mib",
     "split_batches", "processes",
+    "digest",  # of all of a manifest
 }  # fmt: skip
 _ENDS = {".html": b"</html>", ".png": b"IEND\xaeB`\x82"}  # of a whole file
 
