@@ -1,4 +1,4 @@
-"""`scripts/faults/fuzz_translate.py`: hostile texts from a seed, and a search for loops of its own."""
+"""`scripts/faults/fuzz_translate.py`: hostile texts from a seed, and its own search for loops."""
 
 import random
 import sys

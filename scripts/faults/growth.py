@@ -6,9 +6,9 @@ A shape is head + n times a unit + tail, over a grammar of characters, markup an
 goes to one function, by turns. Its CPU time is taken at a length n where it can be measured, and at
 2n; above 2.5 times as much, again, several times each, and on at 4n, 8n … A shape fails if all
 steps stay above until a call takes 0.2 s, or if the function raises anything but a `TmtError`.
-Quadratic time within a bound, such as a few hundred words, passes. Shape i follows from seed and i alone, so that
-`--start` goes on where a run was stopped. Prints for each function the shapes, the failures and the
-worst ratio; exit status 1: there is a failure.
+Quadratic time within a bound, such as a few hundred words, passes. Shape i follows from seed and i
+alone, so that `--start` goes on where a run was stopped. Prints for each function the shapes, the
+failures and the worst ratio; exit status 1: there is a failure.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,21 +38,135 @@ SHOWN = 60  # characters of a part of a shape in a message
 Function = Callable[[str], object]
 
 CHARACTERS = (
-    "abcxyzABC", "0123456789", "０１９٣३", ".,;:!?", "。，；：！？、", "…—–-_~", "'\"`", "“”‘’«»„‚", "()[]{}",
-    "（）【】《》「」『』", "<>/\\|=", "@#$%^&*+", " ", " \t\u3000\xa0", "\n", "\r", "\r\n", "\u0301",
-    "\u0301\u0323\u0308", "\u0f71\u0f73\u3099", "一二三十百千万亿", "的我你好天气", "體這個", "かなカナ",
-    "한국어", "привет", "שלום", "مرحبا", "ไทย", "नमस्ते", "😀👍🏿❤️", "👩\u200d", "🇨🇳", "\u202e\u2066\u200f",
-    "\u200b\u200d\ufeff\u00ad", "\x00\x01\x1f\x7f", "\u2028\u2029\x85\x0b\x0c", "ｱﾞﾊﾟ", "ﬁÅẹ̀", "\U000e0020",
-)  # fmt: skip
+    "abcxyzABC",
+    "0123456789",
+    "０１９٣३",
+    ".,;:!?",
+    "。，；：！？、",
+    "…—–-_~",
+    "'\"`",
+    "“”‘’«»„‚",
+    "()[]{}",
+    "（）【】《》「」『』",
+    "<>/\\|=",
+    "@#$%^&*+",
+    " ",
+    " \t\u3000\xa0",
+    "\n",
+    "\r",
+    "\r\n",
+    "\u0301",
+    "\u0301\u0323\u0308",
+    "\u0f71\u0f73\u3099",
+    "一二三十百千万亿",
+    "的我你好天气",
+    "體這個",
+    "かなカナ",
+    "한국어",
+    "привет",
+    "שלום",
+    "مرحبا",
+    "ไทย",
+    "नमस्ते",
+    "😀👍🏿❤️",
+    "👩\u200d",
+    "🇨🇳",
+    "\u202e\u2066\u200f",
+    "\u200b\u200d\ufeff\u00ad",
+    "\x00\x01\x1f\x7f",
+    "\u2028\u2029\x85\x0b\x0c",
+    "ｱﾞﾊﾟ",
+    "ﬁÅẹ̀",
+    "\U000e0020",
+)
 FRAGMENTS = (
-    "&", "&amp;", "amp;", "&#38;", "#38;", "&lt;", "&#x26;", "<a ", "<b>", "</b>", "<!--", "-->", "<![CDATA[",
-    "]]>", "<p", "<script>", "<td>", "<seg id=1>", "http://", "https://a.b/", "www.", "a@b.", "@", "://", "mailto:",
-    "{{", "}}", "${", "%(a)s", "%", "**", "__", "~~", "``", "```\n", "[a](", "![", "](", "[^1]: ", "> ",
-    "- ", "1. ", "# ", "|a|b|\n", "|-|-|\n", "---\n", "    ", "\n\n", "00:00:01,000 --> 00:00:02,000\n",
-    "1\n", '{"text": "', '"}', '{"a": [', "\\u4f60", "\\ud83d", "\\", '\\"', "a: ", "- a\n", "&x ", "*x ", "? ",
-    "Mr. ", "e.g. ", "A.", "said ", "他说：“", "！”", "20世纪90年代", "three hundred ", "and ", "1,000", "1.", "9",
-    "the cat ", "hahaha", "哈", "\ta", "a\t", "$x^", "<unk>", "▁", "<2en>", "<0x0A>", "‘", "'s ",
-)  # fmt: skip
+    "&",
+    "&amp;",
+    "amp;",
+    "&#38;",
+    "#38;",
+    "&lt;",
+    "&#x26;",
+    "<a ",
+    "<b>",
+    "</b>",
+    "<!--",
+    "-->",
+    "<![CDATA[",
+    "]]>",
+    "<p",
+    "<script>",
+    "<td>",
+    "<seg id=1>",
+    "http://",
+    "https://a.b/",
+    "www.",
+    "a@b.",
+    "@",
+    "://",
+    "mailto:",
+    "{{",
+    "}}",
+    "${",
+    "%(a)s",
+    "%",
+    "**",
+    "__",
+    "~~",
+    "``",
+    "```\n",
+    "[a](",
+    "![",
+    "](",
+    "[^1]: ",
+    "> ",
+    "- ",
+    "1. ",
+    "# ",
+    "|a|b|\n",
+    "|-|-|\n",
+    "---\n",
+    "    ",
+    "\n\n",
+    "00:00:01,000 --> 00:00:02,000\n",
+    "1\n",
+    '{"text": "',
+    '"}',
+    '{"a": [',
+    "\\u4f60",
+    "\\ud83d",
+    "\\",
+    '\\"',
+    "a: ",
+    "- a\n",
+    "&x ",
+    "*x ",
+    "? ",
+    "Mr. ",
+    "e.g. ",
+    "A.",
+    "said ",
+    "他说：“",
+    "！”",
+    "20世纪90年代",
+    "three hundred ",
+    "and ",
+    "1,000",
+    "1.",
+    "9",
+    "the cat ",
+    "hahaha",
+    "哈",
+    "\ta",
+    "a\t",
+    "$x^",
+    "<unk>",
+    "▁",
+    "<2en>",
+    "<0x0A>",
+    "‘",
+    "'s ",
+)
 
 
 class Shape(NamedTuple):
@@ -109,10 +224,8 @@ def seconds(function: Function, text: str, repeats: int = 1) -> float:
     times = []
     for _ in range(repeats):
         started = time.process_time()
-        try:
+        with suppress(TmtError):
             function(text)
-        except TmtError:
-            pass
         times.append(time.process_time() - started)
         if times[-1] > MOST_S:
             raise TooSlow(f"{times[-1]:.0f} s for {len(text)} characters")

@@ -101,7 +101,7 @@ def _unescaped(entity: re.Match[str]) -> str:
 
 def _defused(entity: re.Match[str]) -> str:
     """An entity as text that is none, and that completes no other."""
-    return " " + entity[0][1:]
+    return "& " + entity[0][1:]
 
 
 def well_formed(text: str) -> str:
