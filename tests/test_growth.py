@@ -21,7 +21,8 @@ def test_shapes_follow_from_seed_and_number() -> None:
     assert all(1000 < len(shape.text(1000)) < 1200 for shape in first)
 
 
-def test_a_quadratic_function_fails() -> None:
+def test_a_quadratic_function_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "SLOW_S", 0.02)
     tally = growth.Tally()
 
     def quadratic(text: str) -> None:
@@ -79,6 +80,6 @@ def test_texts_that_took_long_once(functions: Any) -> None:
 
 def test_some_shapes_for_every_function(functions: Any) -> None:
     own = {n: f for n, f in functions.items() if not n.startswith(OWNED_ELSEWHERE)}
-    tallies = growth.check_shapes(own, 1, range(2 * len(own)))
+    tallies = growth.check_shapes(own, 1, range(len(own)))
     assert len(tallies) == len(own)
     assert [text for tally in tallies.values() for text in tally.failures] == []

@@ -42,10 +42,10 @@ def check_files(
     """
     source = Source(files=[str(src_path), str(tgt_path)])
     source_files(source, languages, Path())  # files that do not exist are no finding but an error
-    leaks = [TestLeaks(test, languages) for test in tests]
-    returns = Returns()
-    n_pairs, problems = _read_through(source, languages, [returns, *leaks])
-    problems += [problem for look in (returns, *leaks) for problem in look.problems()]
+    looks: list[Returns | TestLeaks] = [Returns()]
+    looks += [TestLeaks(test, languages) for test in tests]
+    n_pairs, problems = _read_through(source, languages, looks)
+    problems += [problem for look in looks for problem in look.problems()]
     if not n_pairs:
         problems = problems or ["nothing is kept: both files are empty"]
         return CorpusReport({"pairs": PartReport(0, 0)}, problems=problems, languages=languages)

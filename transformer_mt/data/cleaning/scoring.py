@@ -181,8 +181,9 @@ def _score_each(
         except Exception as error:
             errors[index] = _name_error(error)
             found = [_encodable(pair)], [("", "")], [(0.0,) * len(SCORED_RULES)]
-        for every, new in zip((pairs, keys, rows), found, strict=True):
-            every += new  # type: ignore[arg-type]
+        pairs += found[0]
+        keys += found[1]
+        rows += found[2]
     return pairs, keys, rows
 
 
