@@ -352,7 +352,7 @@ def test_a_pair_too_long_for_attention_is_not_scored(
     translator: Translator, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = translator.score_pairs(texts[:2], texts[:2])
-    monkeypatch.setattr(translator_module, "MOST_SCORED", 50)
+    monkeypatch.setattr(translator_module, "MOST_SCORED", 400)
     first, long, last = translator.score_pairs(
         [texts[0], "猫" * 500, texts[1]], [texts[0], "dog", texts[1]]
     )
