@@ -1,4 +1,4 @@
-"""`scripts/fuzz_translate.py`: hostile texts from a seed, and a search for loops of its own."""
+"""`scripts/faults/fuzz_translate.py`: hostile texts from a seed, and its own search for loops."""
 
 import random
 import sys
@@ -12,7 +12,7 @@ import pytest
 from transformer_mt.inference.guards import faults
 from transformer_mt.inference.translation import Translation
 
-sys.path.append(str(Path(__file__).parents[1] / "scripts"))
+sys.path.append(str(Path(__file__).parents[1] / "scripts" / "faults"))
 hostile: Any = import_module("hostile_texts")
 fuzz: Any = import_module("fuzz_translate")
 

@@ -4,10 +4,12 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 from toy_model import BOS, EOS, ToyModel, every_hypothesis
 
-from transformer_mt.inference.constrained import constrained_beam_search
+from transformer_mt.inference.constrained import _Phrase, constrained_beam_search
 from transformer_mt.inference.search import Hypothesis, LengthPenalty, beam_search
 from transformer_mt.inference.token_rules import TokenRules
 
@@ -102,3 +104,14 @@ def test_sentences_do_not_influence_each_other() -> None:
         alone.sentences = [sentence]
         ((best,),) = search(alone, [PHRASES[sentence]], 5)
         assert best.ids == together[sentence][0].ids
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=6), st.lists(st.integers(0, 2)))
+def test_a_phrase_knows_how_much_of_it_stands_last(ids: list[int], written: list[int]) -> None:
+    phrase, n = _Phrase.of(ids), 0
+    for end, token in enumerate(written, 1):
+        n = phrase.after(n, token)
+        ends = [k for k in range(len(ids) + 1) if written[:end][end - k :] == ids[:k] and k <= end]
+        assert n == max(ends)
+        if n == len(ids):
+            return

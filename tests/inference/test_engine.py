@@ -73,3 +73,10 @@ def test_side_by_side_changes_nothing(
 
 def test_no_request_no_hypothesis(translator: Translator) -> None:
     assert translator.engine.search([], SearchOptions()) == []
+
+
+@pytest.mark.parametrize("n_indices", [1, 2, 7])
+@pytest.mark.parametrize("n_parts", [0, 1, 2, 50])
+def test_no_part_is_empty(n_indices: int, n_parts: int) -> None:
+    parts = deal(list(range(n_indices)), n_parts)
+    assert all(parts) and sorted(index for part in parts for index in part) == [*range(n_indices)]

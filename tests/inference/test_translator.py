@@ -96,7 +96,7 @@ def test_odd_texts_are_translated_like_others(
     translator: Translator, texts: list[str], text: str, beam: int
 ) -> None:
     before, found, after = translator.translate([texts[0], text, texts[1]], beam=beam)
-    assert found.source == text
+    assert found.source == text.replace("\ud800", "\ufffd")
     assert "\n" not in found.text
     assert before.text == translator.translate([texts[0]], beam=beam)[0].text
     assert after.text == translator.translate([texts[1]], beam=beam)[0].text
@@ -346,3 +346,16 @@ def test_a_text_that_stands_many_times_is_searched_once(
     counting.asked.clear()
     repeated.translate([texts[0]] * 3, sampling=Sampling(seed=1))
     assert len(counting.asked) == 3, "draws differ"
+
+
+def test_a_pair_too_long_for_attention_is_not_scored(
+    translator: Translator, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = translator.score_pairs(texts[:2], texts[:2])
+    monkeypatch.setattr(translator_module, "MOST_SCORED", 400)
+    first, long, last = translator.score_pairs(
+        [texts[0], "猫" * 500, texts[1]], [texts[0], "dog", texts[1]]
+    )
+    for found, expected in zip((first, last), usual, strict=True):
+        assert found.log_prob == pytest.approx(expected.log_prob, abs=1e-3)
+    assert math.isnan(long.log_prob) and long.n_tokens > 1

@@ -232,7 +232,7 @@ def test_faults_are_those_of_the_guards(translator: Translator, texts: list[str]
     [
         ({"n_best": 5, "beam": 4}, "n-best 5 needs a beam of at least 5, found 4"),
         ({"min_length": 9, "max_length": 3}, "at least 9 and at most 3 tokens does not exist"),
-        ({"repetition_penalty": 0.5}, "0.5: below 1 it would reward repeating"),
+        ({"repetition_penalty": 0.5}, "repetition penalty 0.5: expected a number from 1 to 100"),
         ({"mbr": 1}, "give at least 2"),
         ({"mbr": 8, "n_best": 2}, "neither n-best nor diverse"),
         ({"diverse": True, "sampling": Sampling()}, "leave one out"),
@@ -281,3 +281,25 @@ def test_models_of_different_vocabularies_do_not_vote(
     assert len(Translator.load(tmp_path / "a", tmp_path / "a").engine.models) == 2
     with pytest.raises(TmtError, match="has other languages or vocabularies than"):
         Translator.load(tmp_path / "a", tmp_path / "b")
+
+
+@pytest.mark.parametrize("wish", ["prefix", "glossary"])
+def test_what_no_translation_has_room_for(translator: Translator, wish: str) -> None:
+    long = "the dog " * 5000
+    wishes = Wishes(prefix=long)
+    if wish == "glossary":
+        wishes = Wishes(glossary=Glossary([Term("猫", long, 1)]))
+    limit = translator.cfg.data.max_length
+    message = rf"{wish}.* 'the dog .*…' has [0-9,]+ tokens, .* at most {limit} .*: shorten it"
+    with pytest.raises(TmtError, match=message):
+        translator.translate(["狗"], wishes=wishes)
+
+
+def test_more_terms_than_a_translation_has_room_for(translator: Translator) -> None:
+    """The search goes on with the first of them; the others are faults, if they are missing."""
+    limit = translator.cfg.data.max_length
+    terms = [
+        Term(character, "dog " * (limit // 8), i) for i, character in enumerate("猫狗鸟鱼马牛羊")
+    ]
+    (found,) = translator.translate(["猫狗鸟鱼马牛羊" * 3], wishes=Wishes(glossary=Glossary(terms)))
+    assert "term" in found.faults or all(term.target in found.text for term in terms)

@@ -20,6 +20,7 @@ from typing import Any
 import sentencepiece
 
 from transformer_mt.config import TokenizerConfig
+from transformer_mt.data.cleaning.normalise import well_formed
 from transformer_mt.data.formats.streams import split_lines
 from transformer_mt.errors import TokenizerError
 from transformer_mt.languages import is_unspaced
@@ -310,5 +311,5 @@ def _training_error(
 
 
 def _utf8(text: str) -> bytes:
-    """UTF-8, with ? for lone surrogates, which come from undecodable arguments and broken JSON."""
-    return text.encode("utf-8", errors="replace")
+    """UTF-8, with U+FFFD for what it cannot hold."""
+    return well_formed(text).encode()

@@ -8,7 +8,7 @@ prefixes which write a required word early and improbably need not compete with 
 off. Source: Post and Vilar 2018, sections 3 and 4 (dynamic beam allocation).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,34 +32,63 @@ class _Prefix:
 
     ids: tuple[int, ...]
     log_prob: float
-    met: frozenset[int]  # indices of the phrases that it contains
+    begun: Mapping[int, int]  # by missing phrase: its longest proper beginning that stands last
+    n_met: int = 0  # tokens of the phrases that it contains
     parent: int = 0  # beam of the step before that it continues
 
-    def continued(self, token: int, log_prob: float, phrases: Phrases, parent: int) -> "_Prefix":
-        ids = (*self.ids, token)
-        ended = (i for i, phrase in enumerate(phrases) if ids[-len(phrase) :] == tuple(phrase))
-        return _Prefix(ids, log_prob, self.met.union(ended), parent)
+    def continued(
+        self, token: int, log_prob: float, phrases: Sequence["_Phrase"], parent: int
+    ) -> "_Prefix":
+        begun, n_met = {}, self.n_met
+        for index, n in self.begun.items():
+            phrase = phrases[index]
+            n = phrase.after(n, token)
+            if n == len(phrase.ids):
+                n_met += n
+            else:
+                begun[index] = n
+        return _Prefix((*self.ids, token), log_prob, begun, n_met, parent)
 
-    def coverage(self, phrases: Phrases) -> int:
+    def coverage(self) -> int:
         """Required tokens written: of whole phrases, and of the one that may be under way."""
-        under_way = (self.begun(phrase) for phrase in self._unmet(phrases))
-        return sum(len(phrases[i]) for i in self.met) + max(under_way, default=0)
+        return self.n_met + max(self.begun.values(), default=0)
 
-    def wanted(self, phrases: Phrases) -> set[int]:
+    def wanted(self, phrases: Sequence["_Phrase"]) -> set[int]:
         """Tokens that would begin a missing phrase or go on with it."""
-        starts = {phrase[0] for phrase in self._unmet(phrases)}
-        return starts | {phrase[self.begun(phrase)] for phrase in self._unmet(phrases)}
-
-    def begun(self, phrase: Sequence[int]) -> int:
-        """The longest proper beginning of a phrase that stands at the end."""
-        lengths = range(min(len(phrase) - 1, len(self.ids)), 0, -1)
-        return next((n for n in lengths if self.ids[-n:] == tuple(phrase[:n])), 0)
-
-    def _unmet(self, phrases: Phrases) -> list[Sequence[int]]:
-        return [phrase for i, phrase in enumerate(phrases) if i not in self.met]
+        starts = {phrases[index].ids[0] for index in self.begun}
+        return starts | {phrases[index].ids[n] for index, n in self.begun.items()}
 
 
-_DEAD = _Prefix((), -torch.inf, frozenset())
+@dataclass(frozen=True)
+class _Phrase:
+    """A sequence that must occur, and how to look for it token by token.
+
+    Source: Knuth, Morris and Pratt 1977.
+    Attributes:
+        borders: for each n the longest beginning shorter than n that the first n tokens end with.
+    """
+
+    ids: Sequence[int]
+    borders: Sequence[int]
+
+    @classmethod
+    def of(cls, ids: Sequence[int]) -> "_Phrase":
+        borders = [0, 0]
+        for token in ids[1:]:
+            n = borders[-1]
+            while n and ids[n] != token:
+                n = borders[n]
+            borders.append(n + 1 if ids[n] == token else 0)
+        return cls(ids, borders)
+
+    def after(self, n: int, token: int) -> int:
+        """How many tokens of the phrase stand last, if it were `n` before one more token."""
+        while n and self.ids[n] != token:
+            n = self.borders[n]
+        return n + 1 if self.ids[n] == token else 0
+
+
+_DEAD = _Prefix((), -torch.inf, {})
 
 
 def constrained_beam_search(
@@ -86,17 +115,18 @@ def constrained_beam_search(
     """
     finished: list[list[Hypothesis]] = [[] for _ in max_lengths]
     sentences = list(range(len(max_lengths)))
-    rows = [[_Prefix((), 0.0, frozenset())] for _ in sentences]
+    phrases_of = [[_Phrase.of(ids) for ids in phrases] for phrases in required]
+    rows = [[_Prefix((), 0.0, dict.fromkeys(range(len(own)), 0))] for own in phrases_of]
     tokens = torch.full((len(sentences), 1), bos_id, device=device)
     while sentences:
-        found = _continuations(model, tokens, rows, rules, sentences, required, beam)
+        found = _continuations(model, tokens, rows, rules, sentences, phrases_of, beam)
         next_rows, stay = [], []
         for row, sentence in enumerate(sentences):
-            phrases, limit = required[sentence], max_lengths[sentence]
-            live, ended = _step(found[row], phrases, beam, rules.eos_id, penalty)
+            limit, n_required = max_lengths[sentence], sum(map(len, required[sentence]))
+            live, ended = _step(found[row], n_required, beam, rules.eos_id, penalty)
             best = finished[sentence] = sorted(finished[sentence] + ended, key=lambda h: -h.score)
             if live and len(live[0].ids) >= limit:
-                best += _cut(live, phrases, penalty) if len(best) < n_best else []
+                best += _cut(live, penalty) if len(best) < n_best else []
                 continue
             possible = max((p.log_prob for p in live), default=-torch.inf) / penalty(limit)
             if len(best) < beam and not is_settled(best, possible, n_best):
@@ -121,7 +151,7 @@ def _continuations(
     rows: list[list[_Prefix]],
     rules: TokenRules,
     sentences: list[int],
-    required: Sequence[Phrases],
+    required: Sequence[Sequence[_Phrase]],
     beam: int,
 ) -> list[list[_Prefix]]:
     """Per sentence: the best prefixes one token longer, and all that come closer to a phrase."""
@@ -154,7 +184,7 @@ def _continuations(
 
 
 def _step(
-    found: list[_Prefix], phrases: Phrases, beam: int, eos_id: int, penalty: LengthPenalty
+    found: list[_Prefix], n_required: int, beam: int, eos_id: int, penalty: LengthPenalty
 ) -> tuple[list[_Prefix], list[Hypothesis]]:
     """Sort out what ended and choose the next beam.
 
@@ -165,32 +195,32 @@ def _step(
     ended = [
         Hypothesis(list(p.ids[:-1]), p.log_prob, p.log_prob / penalty(len(p.ids)), True)
         for p in found
-        if p.ids[-1] == eos_id and len(p.met) == len(phrases)
+        if p.ids[-1] == eos_id and not p.begun
     ]
-    return _allocate([p for p in found if p.ids[-1] != eos_id], phrases, beam), ended
+    return _allocate([p for p in found if p.ids[-1] != eos_id], n_required, beam), ended
 
 
-def _allocate(live: list[_Prefix], phrases: Phrases, beam: int) -> list[_Prefix]:
+def _allocate(live: list[_Prefix], n_required: int, beam: int) -> list[_Prefix]:
     """An equal share of the beam for each bank, and what banks leave unused for the best others.
 
     Args:
         live: best first.
     """
-    n_banks = sum(map(len, phrases)) + 1
+    n_banks = n_required + 1
     room = dict.fromkeys(range(n_banks), beam // n_banks)
     room[n_banks - 1] += beam % n_banks
     chosen: list[_Prefix] = []
     others: list[_Prefix] = []
     for prefix in live:
-        bank = prefix.coverage(phrases)
+        bank = prefix.coverage()
         (chosen if room[bank] > 0 else others).append(prefix)
         room[bank] -= 1
     return sorted(chosen + others[: beam - len(chosen)], key=lambda prefix: -prefix.log_prob)
 
 
-def _cut(live: list[_Prefix], phrases: Phrases, penalty: LengthPenalty) -> list[Hypothesis]:
+def _cut(live: list[_Prefix], penalty: LengthPenalty) -> list[Hypothesis]:
     """What stands at the length limit, those with most of the phrases first."""
-    order = sorted(live, key=lambda p: (-len(p.met), -p.coverage(phrases), -p.log_prob))
+    order = sorted(live, key=lambda p: (len(p.begun), -p.coverage(), -p.log_prob))
     return [
         Hypothesis(list(p.ids), p.log_prob, p.log_prob / penalty(len(p.ids)), False) for p in order
     ]

@@ -80,12 +80,16 @@ class Drafter:
         engine: SearchEngine,
         tokenizers: tuple[Tokenizer, Tokenizer],
         one_line: Callable[[str, str], str],
+        *,
+        limit: int,
     ) -> None:
         """
         Args:
             tokenizers: of the source side and of the target side.
             one_line: (text, language) → the text as one line.
+            limit: tokens of the longest translations that the model has learned from.
         """
+        self._limit = limit
         self._engine = engine
         self._src_tokenizer, self._tokenizer = tokenizers
         self._one_line = one_line
@@ -132,7 +136,7 @@ class Drafter:
             language: Wording(self._tokenizer, language)
             for language in {piece.direction.tgt for piece in pieces}
         }
-        requests = [_request(piece, wording[piece.direction.tgt]) for piece in pieces]
+        requests = [_request(p, wording[p.direction.tgt], self._limit) for p in pieces]
         words = {word: None for piece in pieces for word in piece.wishes.banned}
         banned = [ids for spelled in wording.values() for ids in spelled.banned(words)]
         if not options.mbr:
@@ -197,8 +201,13 @@ def _sentences(piece: Piece) -> list[str]:
     return split_sentences(piece.text, piece.direction.src)
 
 
-def _request(piece: Piece, wording: Wording) -> Request:
-    required = map(wording.required, piece.wishes.required(piece.text))
+def _request(piece: Piece, wording: Wording, limit: int) -> Request:
+    """What to search for; of required words as many as a translation of `limit` tokens holds."""
+    phrases = []
+    for ids in map(wording.required, piece.wishes.required(piece.text)):
+        limit -= len(ids)
+        if ids and limit >= 0:
+            phrases.append(tuple(ids))
     prefix = wording.beginning(piece.wishes.prefix)
-    phrases = tuple(tuple(ids) for ids in required if ids)
-    return Request(tuple(piece.src), tuple(prefix), phrases)  # tuples, so that equal ones are found
+    # Tuples, so that equal ones are found.
+    return Request(tuple(piece.src), tuple(prefix), tuple(phrases))

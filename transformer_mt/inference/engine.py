@@ -322,5 +322,6 @@ def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[
 
 
 def deal(indices: list[int], n_parts: int) -> list[list[int]]:
-    """Like cards, so that sorted sentences make parts of like lengths; `n_parts` < 2: one part."""
-    return [indices[start::n_parts] for start in range(n_parts)] if n_parts > 1 else [indices]
+    """Like cards, so that sorted sentences make parts of like lengths; none of them is empty."""
+    n_parts = max(1, min(n_parts, len(indices)))
+    return [indices[start::n_parts] for start in range(n_parts)]

@@ -50,6 +50,7 @@ class Glossary:
             DataError: a term has two targets.
         """
         self._root = _Node()
+        self.targets: dict[str, None] = {}  # what terms are to become, each once
         problems = [problem for term in terms if (problem := self._add(term))]
         if problems:
             raise DataError("\n".join(f"{name}: {problem}" for problem in problems))
@@ -87,6 +88,7 @@ class Glossary:
         for character in map(_fold, term.source):
             node = node.after.setdefault(character, _Node())
         known = node.ends.setdefault(term.source if term.exact else "", term)
+        self.targets |= {term.target: None} if term.target else {}
         if known.target == term.target:
             return None
         was, now = (repr(target or "as it stands") for target in (known.target, term.target))

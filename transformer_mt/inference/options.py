@@ -1,11 +1,32 @@
 """How to search for a translation: what a configuration says, and what a user changes of it."""
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import ConfigError
 from transformer_mt.inference.sampling import Sampling
+
+MOST_ROWS = 1000  # hypotheses of one sentence side by side; more take memory and find nothing
+_RANGES: dict[str, tuple[float, float]] = {
+    "beam": (1, MOST_ROWS),
+    "length_penalty": (0, 10),
+    "max_length_ratio": (0.01, 100),
+    "min_length": (0, 10_000),
+    "max_length": (1, math.inf),
+    "n_best": (1, MOST_ROWS),
+    "no_repeat_ngram": (0, math.inf),
+    "repetition_penalty": (1, 100),  # below 1 it would reward repeating
+    "mbr": (0, MOST_ROWS),
+}
+_SAMPLING_RANGES: dict[str, tuple[float, float]] = {
+    "temperature": (0.001, 1000),
+    "top_k": (0, math.inf),
+    "top_p": (1e-9, 1),
+    "seed": (-(2**63), 2**64 - 1),
+}
 
 
 @dataclass(frozen=True)
@@ -41,7 +62,10 @@ class SearchOptions:
     end_loops: bool = False
 
     def __post_init__(self) -> None:
-        """Raises: ConfigError: what does not go together."""
+        """Raises: ConfigError: numbers out of range, or what does not go together."""
+        problems = [*_out_of_range(self, _RANGES), *_out_of_range(self.sampling, _SAMPLING_RANGES)]
+        if problems:
+            raise ConfigError("\n".join(problems))
         beam_search = not (self.sampling or self.diverse or self.mbr)
         if beam_search and self.n_best > self.beam:
             raise ConfigError(
@@ -52,16 +76,17 @@ class SearchOptions:
                 f"a translation of at least {self.min_length} and at most {self.max_length} tokens "
                 "does not exist"
             )
-        if self.repetition_penalty < 1.0:
-            raise ConfigError(
-                f"repetition penalty {self.repetition_penalty}: below 1 it would reward repeating"
-            )
         if self.mbr == 1 or (self.mbr and (self.diverse or self.n_best > 1)):
             raise ConfigError(
                 "mbr chooses one of several draws: give at least 2, and neither n-best nor diverse"
             )
         if self.diverse and self.sampling:
             raise ConfigError("diverse alternatives are searched for, not drawn: leave one out")
+        if self.rows > MOST_ROWS:
+            raise ConfigError(
+                f"beam {self.beam} for each of {self.n_best} diverse alternatives: their product "
+                f"may be {MOST_ROWS} at most"
+            )
 
     @property
     def rows(self) -> int:
@@ -75,3 +100,16 @@ class SearchOptions:
         """What a configuration says, with every change that is not None."""
         given = {name: value for name, value in changes.items() if value is not None}
         return cls(**{**decode.model_dump(), **given})
+
+
+def _out_of_range(
+    options: SearchOptions | Sampling | None, ranges: dict[str, tuple[float, float]]
+) -> Iterator[str]:
+    """What is wrong with the numbers of some options."""
+    for name, (least, most) in ranges.items():
+        value = getattr(options, name, None)
+        if value is not None and not least <= value <= most:  # nor is nan
+            high = f"at least {least}" if most == math.inf else f"from {least} to {most}"
+            yield f"{name.replace('_', ' ')} {value}: expected a number {high}"
+        elif value == math.inf:
+            yield f"{name.replace('_', ' ')} {value}: expected a finite number"

@@ -4,6 +4,8 @@ Comes in: a model with its tokenizers. Goes out: translations in the order of th
 knows nothing of the command line, of metrics or of how a model was trained.
 """
 
+import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from torch import Tensor
 
 from transformer_mt.config import Config
 from transformer_mt.config_data import Languages
-from transformer_mt.data.cleaning.normalise import Normaliser
+from transformer_mt.data.cleaning.normalise import Normaliser, well_formed
 from transformer_mt.data.tags import language_tag
 from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError
@@ -34,11 +36,15 @@ from transformer_mt.inference.guards import is_loop
 from transformer_mt.inference.options import SearchOptions
 from transformer_mt.inference.segment import split_text
 from transformer_mt.inference.translation import Alternative, Translation, Wishes
+from transformer_mt.inference.wording import Wording
 from transformer_mt.model.transformer import AttentionWeights, Transformer
 from transformer_mt.model_dir import LoadedModel, load_model_dir
 from transformer_mt.runtime import choose_device, choose_precision
 
 NO_WISHES = Wishes()
+MOST_SCORED = 4096  # tokens of a side, many times as many as a sentence has
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -140,15 +146,26 @@ class Translator:
         changes: dict[str, Any],
     ) -> list[list[Draft]]:
         options = SearchOptions.of(self.cfg.decode, **changes)
+        self._check(wishes, directions)
         pieces_of = [
             self._read(text, direction, wishes)
             for text, direction in zip(texts, directions, strict=True)
         ]
         flat = [piece for pieces in pieces_of for piece in pieces]
         tokenizers = self.src_tokenizer, self.tgt_tokenizer
-        drafter = Drafter(self.engine, tokenizers, self._to_one_line)
+        limit = self.cfg.data.max_length
+        drafter = Drafter(self.engine, tokenizers, self._to_one_line, limit=limit)
         found = iter(drafter.translate(flat, options, cut=self._sentences if retry else None))
         return [[next(found) for _ in pieces] for pieces in pieces_of]
+
+    def _check(self, wishes: Wishes, directions: Sequence[Languages]) -> None:
+        """Raises: TmtError: what no translation has room for."""
+        limit = self.cfg.data.max_length
+        for language in {direction.tgt for direction in directions}:
+            wording = Wording(self.tgt_tokenizer, language)
+            wording.insist_on_length("prefix", [wishes.prefix], limit)
+            if wishes.glossary is not None:
+                wording.insist_on_length("glossary's term", wishes.glossary.targets, limit)
 
     def _read(self, text: str, direction: Languages, wishes: Wishes) -> list[Piece]:
         """A text in as many pieces as the model's length limit asks for; none if it is empty."""
@@ -190,12 +207,21 @@ class Translator:
     def score_pairs(
         self, srcs: Sequence[str], tgts: Sequence[str], *, to: str | None = None
     ) -> list[PairScore]:
-        """Log-probability of each target given its source; `to` as for `translate`."""
+        """Log-probability of each target given its source; `to` as for `translate`.
+
+        Of pairs with a side of more than `MOST_SCORED` tokens it is not a number, with a warning:
+        the memory for attention grows with the square of the length.
+        """
         pairs = [self._encode_pair(*pair, to) for pair in zip(srcs, tgts, strict=True)]
         src_ids, tgt_ids = [src for src, _ in pairs], [[*tgt, EOS_ID] for _, tgt in pairs]
         lengths = [max(len(s), len(t)) + 1 for s, t in zip(src_ids, tgt_ids, strict=True)]
-        results = [PairScore(0.0, 0)] * len(lengths)
-        for indices in batches_by_length(lengths, BATCH_TOKENS // 4):
+        results = [PairScore(math.nan, len(tgt)) for tgt in tgt_ids]
+        scored = [i for i, length in enumerate(lengths) if length <= MOST_SCORED]
+        for i in sorted(set(range(len(lengths))) - set(scored)):
+            message = "pair %d has %d tokens on a side, more than %d: it is not scored"
+            _log.warning(message, i + 1, lengths[i], MOST_SCORED)
+        for batch in batches_by_length([lengths[i] for i in scored], BATCH_TOKENS // 4):
+            indices = [scored[place] for place in batch]
             tgt_out = self.pad([tgt_ids[i] for i in indices])
             tgt_in = self.pad([[BOS_ID, *tgt_ids[i][:-1]] for i in indices])
             hidden = self.model(self.pad([src_ids[i] for i in indices]), tgt_in)
@@ -233,7 +259,7 @@ class Translator:
             for layers in (weights.encoder, weights.decoder, weights.cross)
         )
         return AttentionMaps(
-            source=text,
+            source=well_formed(text),
             translation=self.tgt_tokenizer.decode([tgt_ids])[0],
             src_pieces=self.src_tokenizer.pieces(src_ids),
             tgt_in_pieces=self.tgt_tokenizer.pieces([BOS_ID, *tgt_ids]),
@@ -254,7 +280,7 @@ class Translator:
         Returns:
             Source ids with tags and EOS; target ids without BOS and EOS.
         Raises:
-            TmtError: the text is empty, or too long for one piece.
+            TmtError: the text is empty, or one of the texts is too long for one piece.
         """
         direction = direction_of(text, self.cfg.languages, to)
         pieces = self._read(text, direction, NO_WISHES)
@@ -269,6 +295,8 @@ class Translator:
             tgt_ids = best.ids
         else:
             tgt_ids = self.tgt_tokenizer.encode([self._normalise[direction.tgt](target)])[0]
+            if len(tgt_ids) > 2 * self.cfg.data.max_length:
+                raise TmtError("the target is too long to explain in one picture")
         return [*piece.src, EOS_ID], tgt_ids
 
     def _encode_pair(self, src: str, tgt: str, to: str | None) -> tuple[list[int], list[int]]:
@@ -285,6 +313,7 @@ class Translator:
 
 def _join(source: str, tgt: str, drafts: list[Draft]) -> Translation:
     """The translations of the pieces of a text as one."""
+    source = well_formed(source)
     if not drafts:
         return Translation(source, "", 0.0, True, 1, [])
     best = [draft.hypotheses[0] for draft in drafts]

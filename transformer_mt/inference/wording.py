@@ -7,6 +7,7 @@ no search.
 from collections.abc import Iterable
 
 from transformer_mt.data.tokenizer import Tokenizer
+from transformer_mt.errors import TmtError
 from transformer_mt.languages import is_unspaced
 
 # What a word may follow without a space; one of them does not melt into a piece with it.
@@ -28,6 +29,23 @@ class Wording:
         """A word as it stands within a sentence; [] if it has no pieces."""
         spaced = self._tokenizer.encode([word])[0]
         return spaced if self._spaced else self._inner(word) or spaced
+
+    def insist_on_length(self, name: str, texts: Iterable[str], limit: int) -> None:
+        """
+        Args:
+            name: of such a text, in messages.
+            limit: tokens of the longest translations that the model has learned from.
+        Raises:
+            TmtError: one of the texts has more.
+        """
+        for text in texts:
+            n_tokens = len(self.required(text)) if 4 * len(text) >= limit else 0  # 4 bytes at most
+            if n_tokens > limit:
+                shown = text if len(text) <= 40 else text[:40] + "…"
+                raise TmtError(
+                    f"the {name} {shown!r} has {n_tokens:,} tokens, and a sentence of this model "
+                    f"at most {limit} (data.max_length): shorten it"
+                )
 
     def banned(self, words: Iterable[str]) -> list[list[int]]:
         """The usual spellings of words: with a space before them and without, and capitalised.

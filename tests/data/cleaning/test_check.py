@@ -6,6 +6,7 @@ import pytest
 
 from transformer_mt.config_data import Languages, Source
 from transformer_mt.data.cleaning.check import check_files
+from transformer_mt.data.reports.report_page import write_page
 from transformer_mt.errors import DataError
 
 ZH_EN = Languages(src="zh", tgt="en")
@@ -77,3 +78,42 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"t\.en: no such file"):
         test = two_files(paths[0], tmp_path / "t.en")
         check_files(*write(tmp_path, "c", ZH, EN), ZH_EN, tests=[test])
+
+
+@pytest.mark.parametrize(
+    ("zh", "en", "found", "why"),
+    [
+        (EN * 20, ZH * 20, "swapped 100", "sides swapped"),
+        ([""] * 500, [""] * 500, "empty 500", "empty lines alone"),
+        (["今天天气很好" * 5000], ["the weather is fine " * 5000], "too_long 1", "one long line"),
+        (["一" * 5000], ["3"], "too_long 1", "a number of more digits than Python converts"),
+        (["\r".join(ZH * 99)], ["\r".join(EN * 99)], "too_long 1", "lines that end with CR"),
+    ],
+)
+def test_nothing_is_kept(
+    tmp_path: Path, zh: list[str], en: list[str], found: str, why: str
+) -> None:
+    report = check_files(*write(tmp_path, "c", zh, en), ZH_EN)
+    assert report.parts["pairs"].kept == 0
+    told = f"nothing is kept: {len(zh):,} pairs read; dropped: {found}"
+    assert told in report.problems, why
+    assert report.profile is None
+    write_page(report, tmp_path / "page.html")
+    assert told in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_swapped_sides_are_called_so(tmp_path: Path) -> None:
+    problems = check_files(*write(tmp_path, "c", EN * 20, ZH * 20), ZH_EN).problems
+    assert "they look swapped" in problems[-1]
+
+
+def test_carriage_returns_that_should_end_lines(tmp_path: Path) -> None:
+    problems = check_files(*write(tmp_path, "c", ["\r".join(ZH)], EN[:1]), ZH_EN).problems
+    assert "1 line on the source side holds 4 carriage returns" in problems[0]
+    problems = check_files(*write(tmp_path, "c", [f"{zh}\r" for zh in ZH], EN), ZH_EN).problems
+    assert problems == [], "CR LF ends lines as well"
+
+
+def test_empty_files(tmp_path: Path) -> None:
+    report = check_files(*write(tmp_path, "c", [], []), ZH_EN)
+    assert report.problems == ["nothing is kept: both files are empty"]

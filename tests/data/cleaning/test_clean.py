@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from transformer_mt.config import Config, build_config
-from transformer_mt.data.cleaning import clean, scoring
+from transformer_mt.data.cleaning import clean, rules, scoring
 from transformer_mt.data.cleaning.clean import read_clean
 from transformer_mt.data.cleaning.rules import comparison_key
 from transformer_mt.data.formats.corpus import Pair
@@ -398,3 +398,43 @@ def test_read_clean_mistakes(tmp_path: Path) -> None:
     (tmp_path / "clean" / "dev.src").write_text("one\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"dev\.src has 1 lines but dev\.tgt has 5: delete the dir"):
         read_clean(tmp_path / "clean", "dev")
+
+
+def test_a_pair_that_a_rule_fails_on_is_dropped_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug is planted in one rule; the other pairs must not feel it."""
+    numbers_apart = rules.numbers_apart
+
+    def fails_on_one(src: str, *others: str) -> int:
+        if "火火" in src:
+            raise ZeroDivisionError("a bug")
+        return numbers_apart(src, *others)
+
+    monkeypatch.setattr(rules, "numbers_apart", fails_on_one)
+    good = some_pairs(30)
+    report, left = prepare(tmp_path, [*good[:20], ("火火好", "a fire"), *good[20:]], DEV, TEST)
+    assert left == good
+    part = report.parts["train"]
+    assert part.dropped == {"rule_error": 1}
+    assert part.rules["rule_error"].nearest_dropped[0].where == "train:21"
+    assert report.problems == [
+        "1 of 31 pairs are dropped as rule_error: ZeroDivisionError in fails_on_one, first at "
+        "train:21; that is a bug of tmt: please report it, with this pair"
+    ]
+    assert any("rule_error" in line and "1 dropped" in line for line in report.summary())
+
+
+def test_a_rule_that_fails_on_all_pairs_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "urls_apart", lambda src, tgt: 1 // 0)
+    cfg = config(tmp_path, train=[write_pairs(tmp_path, "train", some_pairs(30))])
+    with pytest.raises(DataError, match=r"rule_error 30; 30 of 30 pairs .* ZeroDivisionError in"):
+        run_cleaning(cfg, tmp_path / "clean")
+
+
+def test_what_dropped_all_pairs_is_told_before_any_is_held_out(tmp_path: Path) -> None:
+    cfg = config(tmp_path, train=[write_pairs(tmp_path, "train", [("", "")] * 30)])
+    with pytest.raises(DataError, match="train: no pair is left of 30 read; dropped: empty 30"):
+        run_cleaning(cfg, tmp_path / "clean")

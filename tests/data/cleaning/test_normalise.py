@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from transformer_mt.data.cleaning.normalise import Normaliser
+from transformer_mt.data.cleaning.normalise import Normaliser, sort_marks, well_formed
+from transformer_mt.data.cleaning.rules import comparison_key
 
 CORPORA = Path(__file__).parents[4] / "shared/data"
 # Where the trouble is: controls, combining marks, spaces and invisible characters, CJK punctuation,
@@ -130,3 +133,35 @@ def test_says_what_to_install() -> None:
     )
     assert "chinese_script: simplified" in result.stdout
     assert "pip install 'transformer-mt[zh]'" in result.stdout
+
+
+MARKS = st.sampled_from("\u0301\u0323\u0308\u0f71\u0f73\u3099\u0345\u05b0\u0344")
+
+
+@given(st.text(st.one_of(MARKS, st.sampled_from("aệéカが가ᄀ"), st.characters())))
+def test_sorting_marks_changes_no_normal_form(text: str) -> None:
+    for form in ("NFC", "NFD", "NFKC"):
+        assert unicodedata.normalize(form, sort_marks(text)) == unicodedata.normalize(form, text)
+
+
+@pytest.mark.parametrize("mark", ["\u0301\u0323", "\u0f71\u0f73", "&amp;#173;", "&#38;amp;"])
+def test_a_long_text_of_one_kind_is_brought_to_one_form(mark: str) -> None:
+    for language in ("zh", "en"):
+        normalise = Normaliser(language, None)
+        text = normalise("a&" + mark * 3000)
+        assert normalise(text) == text
+        assert comparison_key(text)
+
+
+@pytest.mark.parametrize(
+    ("depth", "expected"), [(1, "<"), (2, "<"), (16, "<"), (20, "& " + 3 * "amp;" + "lt;")]
+)
+def test_entities_are_unescaped_up_to_a_depth(depth: int, expected: str) -> None:
+    assert Normaliser("en", None)("&" + "amp;" * (depth - 1) + "lt;") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("a", "a"), ("好", "好"), ("a\udcff好\ud83d", "a\ufffd好\ufffd")]
+)
+def test_halves_of_surrogate_pairs_become_replacement_characters(text: str, expected: str) -> None:
+    assert well_formed(text) == expected

@@ -82,3 +82,9 @@ def test_numbers(zh: str, en: str, expected: int, why: str) -> None:
 )
 def test_numbers_where_words_cannot_be_read(en: str, de: str, expected: int, why: str) -> None:
     assert numbers_apart(en, de, "en", "de") == expected, why
+
+
+def test_numbers_of_any_length_in_words() -> None:
+    assert numbers_apart("一" * 5000, "3", "zh", "en") == 1
+    assert numbers_apart("一" * 5000, "1" * 5000, "zh", "en") == 0
+    assert numbers_apart("九万" * 5000, "9" * 5000, "zh", "en") == 1

@@ -42,10 +42,12 @@ def check_files(
     """
     source = Source(files=[str(src_path), str(tgt_path)])
     source_files(source, languages, Path())  # files that do not exist are no finding but an error
-    leaks = [TestLeaks(test, languages) for test in tests]
-    n_pairs, problems = _read_through(source, languages, leaks)
-    problems += [problem for leak in leaks for problem in leak.problems()]
+    looks: list[Returns | TestLeaks] = [Returns()]
+    looks += [TestLeaks(test, languages) for test in tests]
+    n_pairs, problems = _read_through(source, languages, looks)
+    problems += [problem for look in looks for problem in look.problems()]
     if not n_pairs:
+        problems = problems or ["nothing is kept: both files are empty"]
         return CorpusReport({"pairs": PartReport(0, 0)}, problems=problems, languages=languages)
     train = source.model_copy(update={"limit": n_pairs})  # up to where they can be read
     data = DataConfig(root=".", train=[train])
@@ -59,19 +61,46 @@ def check_files(
 
 
 def _read_through(
-    source: Source, languages: Languages, leaks: Sequence["TestLeaks"]
+    source: Source, languages: Languages, looks: Sequence["Returns | TestLeaks"]
 ) -> tuple[int, list[str]]:
     """How many pairs can be read, and what stops the reading, if anything does."""
     n_pairs = 0
     pairs: Iterable[Pair] = read_pairs(source, languages, root=Path(), role="train")
-    for leak in leaks:
-        pairs = leak.observe(pairs)
+    for look in looks:
+        pairs = look.observe(pairs)
     try:
         for _ in pairs:
             n_pairs += 1
     except DataError as error:
         return n_pairs, str(error).split("\n")
     return n_pairs, []
+
+
+class Returns:
+    """Looks for carriage returns that most likely were meant to end lines."""
+
+    def __init__(self) -> None:
+        self.n_pairs = 0
+        self.counts = [0, 0]
+
+    def observe(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """Pass the pairs on unchanged, looking at each."""
+        for pair in pairs:
+            self.n_pairs += 1
+            for side, text in enumerate(pair):
+                if "\r" in text:
+                    self.counts[side] += text.count("\r")
+            yield pair
+
+    def problems(self) -> list[str]:
+        """What a person should look at, after the last pair."""
+        return [
+            f"{_lines_hold(self.n_pairs, side)} {count:,} carriage returns (CR): the "
+            "lines of the file seem to end with CR alone, and tmt reads LF and CR LF; convert it: "
+            "tr '\\r' '\\n' < FILE > NEW"
+            for side, count in zip(("source", "target"), self.counts, strict=True)
+            if count > self.n_pairs
+        ]
 
 
 class TestLeaks:
@@ -119,3 +148,8 @@ class TestLeaks:
             f"are in the training text, too: {self.odd.lines()}; name it under data.test or "
             "data.dev, and cleaning drops them"
         ]
+
+
+def _lines_hold(n: int, side: str) -> str:
+    verb = ("line", "holds") if n == 1 else ("lines", "hold")
+    return f"{n:,} {verb[0]} on the {side} side {verb[1]}"

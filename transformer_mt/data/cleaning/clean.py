@@ -6,7 +6,7 @@ know tokens: the limit on their number is applied when the corpus is encoded.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,6 @@ from transformer_mt.config import Config
 from transformer_mt.config_data import Source
 from transformer_mt.data.arrays import save_array
 from transformer_mt.data.cleaning.deciding import (
-    ALL_RULES,
     FATES,
     HELD_OUT,
     Decision,
@@ -37,7 +36,7 @@ from transformer_mt.data.cleaning.scoring import ScoredSource, score_sources, sh
 from transformer_mt.data.formats.corpus import Pair, Role, read_pairs, split_lines
 from transformer_mt.data.reports.report import CorpusReport
 from transformer_mt.data.reports.report_page import write_page
-from transformer_mt.data.reports.reporting import Findings, describe
+from transformer_mt.data.reports.reporting import Findings, describe, describe_errors
 from transformer_mt.data.sources.local import Local
 from transformer_mt.errors import DataError
 from transformer_mt.system.state import fingerprint, sha256
@@ -69,11 +68,7 @@ def prepare_corpus(local: Local, out_dir: Path, *, work_dir: Path, say: Say) -> 
     started = time.monotonic()
     found = examine(local, work_dir=work_dir, say=say)
     if not found.decision.count("train"):
-        counts = {rule: found.decision.count(rule) for rule in ALL_RULES}
-        dropped = ", ".join(f"{rule} {count}" for rule, count in counts.items() if count)
-        raise DataError(
-            f"train: no pair is left of {len(found.corpus)} read; dropped: {dropped or 'nothing'}"
-        )
+        raise DataError(_nothing_left(found.corpus, found.decision, found.sources))
     out_dir.mkdir(parents=True, exist_ok=True)
     _write_train(found.corpus, found.decision, out_dir)
     for part, pairs in found.evaluation.items():
@@ -100,9 +95,18 @@ def examine(local: Local, *, work_dir: Path, say: Say, may_hold_out: bool = True
     corpus = ScoredCorpus([shards_of(work_dir / "scored", source) for source in sources])
     decision, notes = _decide(cfg, corpus, sources, evaluation, work_dir, say)
     missing = [role for role in HELD_OUT if may_hold_out and not getattr(cfg.data, role)]
+    if missing and not decision.count("train"):
+        raise DataError(_nothing_left(corpus, decision, sources))
     held_out = hold_out(corpus, decision, missing, cfg.seed)
     notes += _notes_on_evaluation(evaluation)
     return Findings(local, sources, corpus, decision, held_out, evaluation, notes)
+
+
+def _nothing_left(corpus: ScoredCorpus, decision: Decision, sources: Sequence[ScoredSource]) -> str:
+    """The rules that dropped all pairs, and what is known of the sources as a whole."""
+    message = f"train: no pair is left of {len(corpus)} read; dropped: {decision.drops()}"
+    errors = describe_errors(corpus, [source.name for source in sources])
+    return "; ".join([message, *errors, *(p for source in sources for p in source.problems)])
 
 
 def _fingerprint(out_dir: Path) -> str:

@@ -20,8 +20,10 @@ from transformer_mt.data.cleaning.scored import Hashes, ScoredCorpus, mix
 RATIO_SMOOTHING = 10
 CORPUS_RULES = ("length_ratio", "duplicate", "overlap", "mismatch")
 ALL_RULES = (*SCORED_RULES, *CORPUS_RULES)
+RULE_ERROR = "rule_error"  # no rule: the fate of pairs that a rule failed on
+DROPS = (*ALL_RULES, RULE_ERROR)
 HELD_OUT = {"dev": "dev", "test": "test.held_out"}
-FATES = ("train", *ALL_RULES, *HELD_OUT.values())
+FATES = ("train", *DROPS, *HELD_OUT.values())
 TRAIN = 0
 
 KEYS_AT_ONCE = 2**23  # hashes compared at a time: some 300 MB
@@ -42,9 +44,17 @@ class Decision:
     def count(self, name: str) -> int:
         return int(np.count_nonzero(self.fate == FATES.index(name)))
 
+    def drops(self) -> str:
+        """How many pairs are dropped by each rule that dropped any, in words."""
+        counts = {name: self.count(name) for name in DROPS}
+        return ", ".join(f"{name} {n:,}" for name, n in counts.items() if n) or "nothing"
+
 
 def judge_scores(corpus: ScoredCorpus, thresholds: Sequence[CleanConfig]) -> Fates:
-    """(n,) the first of SCORED_RULES whose score is above the threshold of the source, or TRAIN."""
+    """(n,) the first of SCORED_RULES whose score is above the threshold of the source, or TRAIN.
+
+    RULE_ERROR, where there are no scores.
+    """
     fate = np.zeros(len(corpus), dtype=np.uint8)
     limits = np.array(
         [[_limit(clean, rule) for rule in SCORED_RULES] for clean in thresholds], dtype=np.float32
@@ -53,6 +63,7 @@ def judge_scores(corpus: ScoredCorpus, thresholds: Sequence[CleanConfig]) -> Fat
         for index in reversed(range(len(SCORED_RULES))):  # so that the first one wins
             above = columns[index] > limits[shard.source, index]
             fate[shard.rows][above] = FATES.index(SCORED_RULES[index])
+        fate[shard.rows][list(shard.errors())] = FATES.index(RULE_ERROR)
     return fate
 
 

@@ -7,7 +7,7 @@ looks like; normalising twice changes nothing. This file does not know corpora, 
 import re
 import unicodedata
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from html import unescape
 from typing import Literal
 
@@ -17,6 +17,9 @@ from transformer_mt.languages import is_chinese
 
 ChineseScript = Literal["simplified", "traditional"]
 
+_MOST_ROUNDS = 16  # of entities that were escaped as text of entities; so time stays linear
+_LONG = 1000  # characters; in shorter texts, marks in any order cost little to sort
+
 # Invisible characters that carry no text: controls, soft hyphen, zero-width space, directional
 # marks, byte order marks, halves of surrogate pairs. The zero-width joiners (U+200C, U+200D) stay:
 # they are spelling in Persian, in Indic scripts and in emoji.
@@ -24,6 +27,8 @@ _INVISIBLE = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b\u200e\u200f"
     "\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
+
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 # What is left of web pages. Other names stay: `&map;` and `&sub;` are entities, and code as well.
 _ENTITY = re.compile(
@@ -68,8 +73,11 @@ class Normaliser:
 
     def __call__(self, text: str) -> str:
         text = self._one_form(text)
+        rounds = 0
         while "&" in text and _ENTITY.search(text):  # again, since &amp;quot; was escaped twice
-            text = self._one_form(_ENTITY.sub(lambda entity: unescape(entity[0]), text))
+            rounds += 1
+            replace = _unescaped if rounds <= _MOST_ROUNDS else _defused
+            text = self._one_form(_ENTITY.sub(replace, text))
         return text
 
     def _one_form(self, text: str) -> str:
@@ -81,10 +89,56 @@ class Normaliser:
             text = _WIDE.sub(_narrow, text)
         elif self.language == "en":
             text = _CURLY.sub(lambda quote: _STRAIGHT[quote[0]], text)
-        text = " ".join(unicodedata.normalize("NFC", text).split())
+        text = " ".join(compose(text).split())
         if self._chinese and " " in text:
             text = _CJK_SPACE.sub("", text)
         return text if self._convert is None else self._convert(text)
+
+
+def _unescaped(entity: re.Match[str]) -> str:
+    return unescape(entity[0])
+
+
+def _defused(entity: re.Match[str]) -> str:
+    """An entity as text that is none, and that completes no other."""
+    return "& " + entity[0][1:]
+
+
+def well_formed(text: str) -> str:
+    """The text with U+FFFD for halves of surrogate pairs, which UTF-8 cannot hold.
+
+    They come from arguments that are not UTF-8, and from broken JSON.
+    """
+    return text if text.isascii() else _HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def compose(text: str) -> str:
+    """NFC, in linear time."""
+    return unicodedata.normalize("NFC", text if len(text) < _LONG else sort_marks(text))
+
+
+def sort_marks(text: str) -> str:
+    """An equivalent text whose combining marks are in canonical order.
+
+    To sort them, `unicodedata.normalize` takes up to the square of their number.
+    """
+    return _mark_runs().sub(_sorted_marks, text)
+
+
+def _sorted_marks(run: re.Match[str]) -> str:
+    marks = "".join(unicodedata.normalize("NFD", mark) for mark in run[0])
+    return "".join(sorted(marks, key=unicodedata.combining))
+
+
+@lru_cache(maxsize=1)
+def _mark_runs() -> re.Pattern[str]:
+    """Runs of characters that are combining marks, or become some by decomposition."""
+    marks = [
+        char
+        for char in map(chr, range(0x300, 0x1F000))
+        if unicodedata.combining(unicodedata.normalize("NFD", char)[0])
+    ]
+    return re.compile(f"[{''.join(marks)}]{{2,}}")
 
 
 def _narrow(match: re.Match[str]) -> str:

@@ -11,7 +11,7 @@ import unicodedata
 from transformer_mt.config import Languages
 from transformer_mt.data.cleaning.chinese import Letters, script_of
 from transformer_mt.data.cleaning.language_id import MIN_LETTERS, ForeignLanguage
-from transformer_mt.data.cleaning.normalise import ChineseScript
+from transformer_mt.data.cleaning.normalise import ChineseScript, sort_marks
 from transformer_mt.data.cleaning.repetition import identical, repeated
 from transformer_mt.data.cleaning.script_rules import SideScripts, swapped, weigh
 from transformer_mt.data.cleaning.verbatim import markup_apart, numbers_apart, urls_apart
@@ -119,4 +119,7 @@ def comparison_key(text: str) -> str:
     if text.isascii():
         return text.encode().lower().translate(None, _ASCII_NO_KEY).decode() or text
     # Character by character first: normalising a long text is what takes time.
-    return unicodedata.normalize("NFKC", text.translate(_KEY_CHARACTERS)) or text
+    key = text.translate(_KEY_CHARACTERS)
+    if len(key) >= 1000:
+        key = sort_marks(key)
+    return unicodedata.normalize("NFKC", key) or text

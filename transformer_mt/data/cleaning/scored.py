@@ -6,8 +6,9 @@ the scores. This file does not know any rule or threshold.
 """
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from transformer_mt.data.formats.corpus import Pair
 
 Hashes = NDArray[np.uint64]
 _MOST_CHARACTERS = 2**16 - 1
+_ERRORS = b"errors"  # key in the metadata of a shard
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class ScoredPairs:
     pairs: list[Pair]  # normalised
     keys: list[Pair]  # see rules.comparison_key
     scores: dict[str, NDArray[np.float32]]  # by rule
+    errors: dict[int, str] = field(default_factory=dict)  # by row: why it has no scores
 
 
 def write_shard(scored: ScoredPairs, path: Path) -> None:
@@ -48,6 +51,8 @@ def write_shard(scored: ScoredPairs, path: Path) -> None:
         **scored.scores,
     }
     table = pyarrow.table(columns)
+    if scored.errors:
+        table = table.replace_schema_metadata({_ERRORS: json.dumps(scored.errors)})
     with pyarrow.ipc.new_file(str(path), table.schema) as writer:
         writer.write_table(table)
 
@@ -99,6 +104,11 @@ class Shard:
             table = table.filter(chosen) if chosen.dtype == bool else table.take(chosen)
         srcs, tgts = (column.to_pylist() for column in table.columns)
         return list(zip(srcs, tgts, strict=True))
+
+    def errors(self) -> dict[int, str]:
+        """Why a rule failed, for the positions in the shard that have no scores."""
+        found = (self._table().schema.metadata or {}).get(_ERRORS, b"{}")
+        return {int(row): why for row, why in json.loads(found).items()}
 
     def _table(self) -> Any:
         import pyarrow

@@ -1,11 +1,12 @@
 """Sources → scored shards, by several processes; what was scored before is not scored again.
 
 Comes in: local sources of a configuration. Goes out: one folder per source with its shards, kept
-under a fingerprint of all that they were made from. This file knows the rules' scores, and none of
-their thresholds.
+under a fingerprint of all that they were made from. A pair on which a rule fails has an error in
+place of scores. This file knows the rules' scores, and none of their thresholds.
 """
 
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -17,12 +18,13 @@ import numpy as np
 
 from transformer_mt.config import Config
 from transformer_mt.config_data import CleanConfig, Languages, Source
-from transformer_mt.data.cleaning.normalise import Normaliser
+from transformer_mt.data.cleaning.normalise import Normaliser, well_formed
 from transformer_mt.data.cleaning.rules import SCORED_RULES, PairScorer, comparison_key
 from transformer_mt.data.cleaning.scored import ScoredPairs, write_shard
 from transformer_mt.data.findings.watch import SourceWatch
 from transformer_mt.data.formats.corpus import Pair, read_pairs, source_files
 from transformer_mt.data.shards import count_workers, run_shards
+from transformer_mt.errors import TmtError
 from transformer_mt.system.output import remove, remove_other_prints
 from transformer_mt.system.state import (
     Damaged,
@@ -154,16 +156,70 @@ def _finished(folder: Path, say: Say) -> dict[str, Any] | None:
 
 def score_part(part: _Part, path: Path) -> None:
     """Normalise and score the pairs of one shard, and write it."""
-    normalisers, scorer = _tools(part.languages, part.clean)
+    tools = _tools(part.languages, part.clean)
+    errors: dict[int, str] = {}
+    try:
+        pairs, keys, rows = _score(part.pairs, *tools)
+    except Exception:
+        pairs, keys, rows = _score_each(part.pairs, *tools, errors=errors)
+    columns = np.array(rows, dtype=np.float32)
+    scores = {rule: columns[:, column] for column, rule in enumerate(SCORED_RULES)}
+    lines = list(range(part.first_line, part.first_line + len(pairs)))
+    write_shard(ScoredPairs(lines, pairs, keys, scores, errors), path)
+
+
+def _score(
+    raw: list[Pair], normalisers: tuple[Normaliser, Normaliser], scorer: PairScorer
+) -> tuple[list[Pair], list[Pair], list[tuple[float, ...]]]:
+    """Normalised pairs, their keys and their scores."""
     srcs, tgts = (
-        [normalise(pair[side]) for pair in part.pairs] for side, normalise in enumerate(normalisers)
+        [normalise(pair[side]) for pair in raw] for side, normalise in enumerate(normalisers)
     )
     pairs = list(zip(srcs, tgts, strict=True))
-    rows = np.array([scorer.scores(src, tgt) for src, tgt in pairs], dtype=np.float32)
-    scores = {rule: rows[:, column] for column, rule in enumerate(SCORED_RULES)}
+    rows = [scorer.scores(src, tgt) for src, tgt in pairs]
     keys = [(comparison_key(src), comparison_key(tgt)) for src, tgt in pairs]
-    lines = list(range(part.first_line, part.first_line + len(pairs)))
-    write_shard(ScoredPairs(lines, pairs, keys, scores), path)
+    return pairs, keys, rows
+
+
+def _score_each(
+    raw: list[Pair],
+    normalisers: tuple[Normaliser, Normaliser],
+    scorer: PairScorer,
+    *,
+    errors: dict[int, str],
+) -> tuple[list[Pair], list[Pair], list[tuple[float, ...]]]:
+    """What `_score` returns. A pair that it fails on is kept as it is read, for the report."""
+    pairs: list[Pair] = []
+    keys: list[Pair] = []
+    rows: list[tuple[float, ...]] = []
+    for index, pair in enumerate(raw):
+        try:
+            found = _score([pair], normalisers, scorer)
+        except (TmtError, MemoryError):  # no fault of the pair
+            raise
+        except Exception as error:
+            errors[index] = _name_error(error)
+            found = [_encodable(pair)], [("", "")], [(0.0,) * len(SCORED_RULES)]
+        pairs += found[0]
+        keys += found[1]
+        rows += found[2]
+    return pairs, keys, rows
+
+
+def _name_error(error: Exception) -> str:
+    """`ValueError in numbers_apart`: the exception, and the function of cleaning that it left."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    names = [frame.f_code.co_name for frame in frames[2:]]  # behind _score_each and _score
+    where = [
+        name for name in names if name not in ("scores", "<listcomp>", "__call__", "<genexpr>")
+    ]
+    return f"{type(error).__name__} in {where[0] if where else '_score'}"
+
+
+def _encodable(pair: Pair) -> Pair:
+    """The texts as one line each, and as UTF-8 can hold them."""
+    src, tgt = (well_formed(" ".join(text.split("\n"))) for text in pair)
+    return src, tgt
 
 
 @lru_cache(maxsize=1)

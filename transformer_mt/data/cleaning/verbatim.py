@@ -13,7 +13,9 @@ from transformer_mt.languages import is_chinese
 # An opening or closing tag, or an entity. `a < b and c > d` is none.
 _MARKUP = re.compile(r"</?[^\W\d_][^<>]{0,200}>|&(?:[a-zA-Z]{2,8}|#x?[0-9a-fA-F]{1,6});")
 _URL = re.compile(
-    r"(?:https?://|ftp://|www\.)[!-~]*[\w/]|[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}", re.ASCII
+    r"(?:https?://|ftp://|www\.)[!-~]*[\w/]"
+    r"|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}",  # 64: RFC 5321; keeps the time linear
+    re.ASCII,
 )
 
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
@@ -133,9 +135,12 @@ def _unexplained(keys: Counter[str], others: Iterable[str], text: str, language:
 def _zh_keys(text: str) -> set[str]:
     keys = {key for mark in "半刻" if mark in text for key in _FRACTIONS[mark].split()}
     for run in _ZH_RUN.findall(text):
-        keys.add(_key(str(_zh_value(run))))
-        if not any(unit in run for unit in _ZH_UNITS):
-            keys.update(str(_ZH_PARTS[character]) for character in run)  # 三四: three or four
+        if any(unit in run for unit in _ZH_UNITS):
+            keys.add(_key(str(_zh_value(run))))
+        else:  # digits, which may be more than an int is converted from and to
+            digits = [str(_ZH_PARTS[character]) for character in run]
+            keys.add(_key("".join(digits)))
+            keys.update(digits)  # 三四: three or four
     return keys
 
 

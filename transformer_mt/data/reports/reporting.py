@@ -4,15 +4,17 @@ Comes in: the scored corpus and the fate of every pair. Goes out: a `CorpusRepor
 not decide anything.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.data.cleaning.deciding import (
-    ALL_RULES,
+    DROPS,
     FATES,
     HELD_OUT,
+    RULE_ERROR,
     TRAIN,
     Decision,
     draw_rows,
@@ -38,6 +40,7 @@ MEANING = {
     "duplicate": "repeats an earlier pair",
     "overlap": "shares a side with dev or test",
     "mismatch": "probability that the sides do not belong together, learned on the corpus",
+    RULE_ERROR: "a rule failed on the pair, by a bug of tmt",
 }
 _N_NEAREST, _SAMPLE_CHARACTERS = 10, 300
 _N_PROFILED = 20_000  # pairs that the shares and histograms are taken from
@@ -72,14 +75,44 @@ def describe(found: Findings) -> CorpusReport:
     return CorpusReport(
         parts,
         found.held_out,
-        problems=[problem for source in found.sources for problem in source.problems],
+        problems=_problems(found),
         notes=found.notes,
         languages=cfg.languages,
         sources=_source_reports(found),
-        profile=profile(corpus.pairs_at(np.sort(drawn)), cfg.languages),
+        profile=profile(corpus.pairs_at(np.sort(drawn)), cfg.languages) if len(drawn) else None,
         random_kept=_samples(found, drawn[:_N_SHOWN], None),
         worst_kept=_worst_kept(found),
     )
+
+
+def _problems(found: Findings) -> list[str]:
+    """What a person should look at: nothing kept, rules that failed, what the sources look like."""
+    problems = []
+    if not found.decision.count("train"):
+        n_pairs, drops = len(found.corpus), found.decision.drops()
+        problems.append(f"nothing is kept: {n_pairs:,} pairs read; dropped: {drops}")
+    problems += describe_errors(found.corpus, [source.name for source in found.sources])
+    return problems + [problem for source in found.sources for problem in source.problems]
+
+
+def describe_errors(corpus: ScoredCorpus, names: Sequence[str]) -> list[str]:
+    """One line for each way in which a rule failed on pairs.
+
+    Args:
+        names: of the sources.
+    """
+    rows: dict[str, list[int]] = {}
+    for shard in corpus.shards:
+        for row, why in shard.errors().items():
+            rows.setdefault(why, []).append(shard.start + row)
+    lines = []
+    for why, found in rows.items():
+        ((source, line),) = corpus.origins_at(np.array(found[:1]))
+        lines.append(
+            f"{len(found):,} of {len(corpus):,} pairs are dropped as {RULE_ERROR}: {why}, first at "
+            f"{names[source]}:{line}; that is a bug of tmt: please report it, with this pair"
+        )
+    return lines
 
 
 def _source_reports(found: Findings) -> list[SourceReport]:
@@ -103,11 +136,13 @@ def _source_reports(found: Findings) -> list[SourceReport]:
 def _rule_reports(found: Findings) -> dict[str, RuleReport]:
     clean = found.local.cfg.data.clean
     reports = {}
-    for rule in ALL_RULES:
-        threshold = getattr(clean, rule)
+    for rule in DROPS:
+        threshold = getattr(clean, rule, False)
         dropped = found.decision.count(rule)
         if threshold is False and not dropped:
             continue
+        if rule == RULE_ERROR:
+            threshold = None
         nearest_dropped = _nearest(found, rule, dropped=True) if dropped else []
         reports[rule] = RuleReport(
             threshold if isinstance(threshold, str) else None if threshold is True else threshold,

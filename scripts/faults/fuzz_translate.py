@@ -1,6 +1,6 @@
 """Translates hostile texts and checks what must hold whatever the text is.
 
-    python scripts/fuzz_translate.py -m runs/tiny --n 2000 --seed 1
+    python scripts/faults/fuzz_translate.py -m runs/tiny --n 2000 --seed 1
 
 No exception; one output for each text, without line ends; at most 5 s for a text of up to 1000
 characters, and 5 s for every 1000 of a longer one, by the clock of the wall, since copies of the
