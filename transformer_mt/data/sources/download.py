@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote, urldefrag, urlsplit
 
+from transformer_mt.data.formats.streams import expand
 from transformer_mt.data.sources.transfer import (
     PATIENT,
     Patience,
@@ -43,9 +44,9 @@ class Download:
 def default_cache() -> Path:
     """$TMT_CACHE, or `tmt` where the user's caches are."""
     if own := os.environ.get("TMT_CACHE"):
-        return Path(own).expanduser()
+        return expand(own)
     caches = os.environ.get("XDG_CACHE_HOME")
-    return (Path(caches) if caches else Path.home() / ".cache") / "tmt"
+    return (Path(caches) if caches else expand("~/.cache")) / "tmt"
 
 
 def fetch(
