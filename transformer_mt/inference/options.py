@@ -3,9 +3,22 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from transformer_mt.config import DecodeConfig
+from transformer_mt.config import (
+    MOST_BEAM,
+    MOST_LENGTH_PENALTY,
+    MOST_LENGTH_RATIO,
+    DecodeConfig,
+)
 from transformer_mt.errors import ConfigError
 from transformer_mt.inference.sampling import Sampling
+
+_LONGEST = 10**6  # tokens
+_RANGES: dict[str, tuple[float, float]] = {
+    "beam": (1, MOST_BEAM), "length_penalty": (0, MOST_LENGTH_PENALTY),
+    "max_length_ratio": (1e-6, MOST_LENGTH_RATIO), "min_length": (0, _LONGEST),
+    "max_length": (1, _LONGEST), "n_best": (1, MOST_BEAM), "no_repeat_ngram": (0, _LONGEST),
+    "repetition_penalty": (1, 1000), "mbr": (0, MOST_BEAM),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,7 +54,13 @@ class SearchOptions:
     end_loops: bool = False
 
     def __post_init__(self) -> None:
-        """Raises: ConfigError: what does not go together."""
+        """Raises: ConfigError: what is no number of any use, or does not go together."""
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:  # true of nan, too
+                raise ConfigError(_out_of_range(name, value, least, most))
+        if self.sampling is not None:
+            _check_sampling(self.sampling)
         beam_search = not (self.sampling or self.diverse or self.mbr)
         if beam_search and self.n_best > self.beam:
             raise ConfigError(
@@ -51,10 +70,6 @@ class SearchOptions:
             raise ConfigError(
                 f"a translation of at least {self.min_length} and at most {self.max_length} tokens "
                 "does not exist"
-            )
-        if self.repetition_penalty < 1.0:
-            raise ConfigError(
-                f"repetition penalty {self.repetition_penalty}: below 1 it would reward repeating"
             )
         if self.mbr == 1 or (self.mbr and (self.diverse or self.n_best > 1)):
             raise ConfigError(
@@ -75,3 +90,20 @@ class SearchOptions:
         """What a configuration says, with every change that is not None."""
         given = {name: value for name, value in changes.items() if value is not None}
         return cls(**{**decode.model_dump(), **given})
+
+
+def _out_of_range(name: str, value: float, least: float, most: float) -> str:
+    why = "below 1 it would reward repeating; " if name == "repetition_penalty" else ""
+    shown = f"{value:.4g}" if isinstance(value, float) or abs(value) >= 10**12 else str(value)
+    return f"{name.replace('_', ' ')} {shown}: {why}expected {least:g} to {most:,.0f}"
+
+
+def _check_sampling(sampling: Sampling) -> None:
+    if not 0.01 <= sampling.temperature <= 1000:
+        raise ConfigError(f"temperature {sampling.temperature:.4g}: expected 0.01 to 1,000")
+    if not 0 < sampling.top_p <= 1:
+        raise ConfigError(f"top-p {sampling.top_p:.4g}: expected more than 0 and at most 1")
+    if sampling.top_k < 0:
+        raise ConfigError(f"top-k {sampling.top_k}: expected a number of tokens, or 0 for all")
+    if not -(1 << 63) <= sampling.seed < 1 << 64:
+        raise ConfigError("the seed has more than 64 bits: take a smaller number")

@@ -50,7 +50,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """
     try:
         with path.open("rb") as file:
-            _check_ending(path, cast(io.BufferedReader, file))
+            _check_ending(path, file)
             with _decompressed(path, file) as stream:
                 yield stream
     except FileNotFoundError as error:
