@@ -10,6 +10,7 @@ when), `.part` with `.part.json` (what has arrived so far) and `.lock`.
 
 import hashlib
 import os
+import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ from transformer_mt.errors import DataError
 from transformer_mt.files import locked, remove, write_json
 from transformer_mt.files import sha256 as digest_of
 
+_DIGEST = re.compile("[0-9a-f]{64}")
 _ADDRESS_CHARACTERS = "%/:=&?~+!$,;'@()*[]"  # these keep their meaning in a URL
 
 
@@ -97,8 +99,11 @@ class _Place:
 
     def __init__(self, cache_dir: Path, url: str) -> None:
         self.url = url
-        self.address = quote(urldefrag(url).url, safe=_ADDRESS_CHARACTERS)
-        parts = urlsplit(self.address)
+        try:
+            self.address = quote(urldefrag(url).url, safe=_ADDRESS_CHARACTERS)
+            parts = urlsplit(self.address)
+        except ValueError as error:  # half a character, half an IPv6 address
+            raise DataError(f"{url}: no usable address: {error}") from error
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise DataError(f"{url}: expected http://… or https://…")
         digest = hashlib.sha256(self.address.encode()).hexdigest()[:16]
@@ -109,10 +114,13 @@ class _Place:
 
     def cached(self) -> Download | None:
         record = read_record(self.record)
-        path = self.directory / str(record.get("name"))
-        if not path.is_file() or path.stat().st_size != record["size"]:
+        size, digest = record.get("size"), record.get("sha256")
+        if size is None or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+            return None  # a damaged record is as good as none
+        path = self.directory / record["name"]
+        if not path.is_file() or path.stat().st_size != size:
             return None
-        return Download(path, self.url, record["sha256"], record["size"])
+        return Download(path, self.url, digest, size)
 
 
 def _download(place: _Place, sha256: str | None, patience: Patience, say: Say | None) -> Download:
