@@ -19,6 +19,18 @@ class _Loader(yaml.SafeLoader):
     PyYAML's own rules read `1e-4` as text, `no` (the language code) as False, `012` as 10.
     """
 
+    depth = 0  # of the value that is being read
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise yaml.constructor.ConstructorError(
+                None, None, _NESTED, self.peek_event().start_mark
+            )
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
@@ -96,8 +108,6 @@ def parse_yaml(text: str, where: str) -> Any:
                 f"{where}: more than {_MOST_NODES:,} values, with aliases written out; use fewer"
             )
         return loader.construct_document(node)
-    except RecursionError as error:
-        raise ConfigError(f"{where}: {_NESTED}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""

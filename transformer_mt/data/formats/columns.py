@@ -40,7 +40,7 @@ def read_arrow(path: Path, languages: Languages, *, swapped: bool) -> Iterator[P
                 texts = [column.texts(start) for column in columns]
                 yield from zip(*texts, strict=True)
             first_row += batch.num_rows
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of names
         cause = " ".join(str(error).split())
         raise DataError(f"{path}: damaged, or not {path.suffix[1:]} data: {cause}") from error
 

@@ -224,7 +224,7 @@ def expand(name: str) -> Path:
     except RuntimeError as error:
         start = name.partition("/")[0]
         raise DataError(
-            f"{name}: no home directory is known for {start}; write the path out"
+            f"{name[:200]}: no home directory is known for {start[:60]}; write the path out"
         ) from error
 
 

@@ -24,8 +24,8 @@ from transformer_mt.files import writing
 
 _BLOCK = 1 << 20
 _PADDING = 16 << 20  # more of it is not looked at
-# Of bzip2 and LZMA within a zip: one such block unpacks to 180 MiB at most, and always at once.
-_SMALL_BLOCK = 1 << 12
+# Bytes of bzip2 and LZMA within a zip that are unpacked at once: 46 of them may become 46 MiB.
+_SMALL_BLOCK = 64
 _HEADERS = 1 << 16  # bytes that the headers of one member of a tar may have
 _DIRECTORY = 32 << 20  # bytes of the directory of a zip: 200,000 names of 100 characters
 _TAR = re.compile(r"\.(tar|tar\.(gz|xz|bz2|zst)|tgz|txz|tbz2?|tzst)$", re.IGNORECASE)
@@ -158,7 +158,10 @@ def _read(stream: IO[bytes], archive: Path, name: str, size: int) -> bytes:
 def _block_size(stream: IO[bytes]) -> int:
     """How much to ask for, so that a little compressed text cannot become very much at once."""
     method = getattr(stream, "_compress_type", zipfile.ZIP_DEFLATED)
-    return _SMALL_BLOCK if method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA) else _BLOCK
+    if method not in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        return _BLOCK
+    vars(stream).update(MIN_READ_SIZE=_SMALL_BLOCK)  # or it takes 4 KiB
+    return _SMALL_BLOCK
 
 
 @contextmanager
@@ -249,8 +252,8 @@ def _tar_members(archive: Path, room: _Room) -> Iterator[_Member]:
     ):
         for member in file:
             stream.enter_member(member.name)
-            file.members = []  # it would keep all of them, and all that they say of others
-            file.pax_headers.clear()
+            # It would keep all members, and all that they say of those after them.
+            vars(file).update(members=[], pax_headers={})
             if not member.isreg() and not member.isdir():
                 raise _refuse(archive, member.name, "a link or a device")
             yield member.name, file.extractfile(member) if member.isreg() else None

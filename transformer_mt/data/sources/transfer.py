@@ -37,7 +37,8 @@ _Show = Callable[[int, int | None], None]
 _BLOCK = 1 << 18
 _LARGEST_RECORD = 1 << 16  # bytes
 _LONGEST_NAME = 150  # bytes of a file's name; a file system takes 255
-_SIZE = re.compile(r"[0-9]{1,18}")  # of a file, in a header
+_SIZE = re.compile(r"[0-9]{1,24}")  # of a file, in a header
+_RANGE = re.compile(r"bytes ([0-9]{1,24})-[0-9]{1,24}/([0-9]{1,24}|\*)")
 
 
 class Unavailable(DataError):
@@ -237,10 +238,7 @@ def _retry_after(value: str) -> float:
 
 def _check_range(response: http.client.HTTPResponse, done: int, version: Version) -> None:
     """The answer must be the rest of the version of which we have the start."""
-    found = re.fullmatch(
-        r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)",
-        response.headers.get("Content-Range", ""),
-    )
+    found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
     etag = response.headers.get("ETag")
     if (
         not done
