@@ -26,8 +26,8 @@ FINDINGS = Path("fuzz-findings")
 LARGEST = 20_000  # bytes of an input
 MARKS = (
     b"<", b">", b"</seg>", b"<seg>", b"<!--", b"]]>", b"&amp;", b"&#x", b'"', b"'", b"{", b"}",
-    b"[", b"]", b":", b"\n", b"\t", b"\\u", b"\\ud800", b"\0", b"\xff", b"\xef\xbb\xbf", b"&a *a", b"!!",
-    b"9" * 5000, b" " * 50, b"1e999", b".nan", b"-1", b"null", b"`", b"](", b"-->", b"\r", b"\xed\xa0",
+    b"[", b"]", b":", b"\n", b"\t", b"\\u", b"\\ud800", b"\0", b"\xff", b"\xef\xbb\xbf", b"&a *a",
+    b"9" * 5000, b" " * 50, b"1e999", b".nan", b"-1", b"null", b"`", b"](", b"\r", b"\xed\xa0",
 )  # fmt: skip
 
 
