@@ -240,13 +240,13 @@ def test_no_room_is_noticed_before_the_disk_is_full(
 def test_headers_that_announce_much(tmp_path: Path, kind: bytes) -> None:
     """tarfile reads such a header whole, before there is a member."""
     info = tarfile.TarInfo("x")
-    info.type, info.size = kind, 300 << 20
+    info.type, info.size = kind, 30 << 20
     path = tmp_path / "a.tar.gz"
     with gzip.open(path, "wb", 1) as file:
-        file.write(info.tobuf(tarfile.GNU_FORMAT) + b"1" * (300 << 20))
+        file.write(info.tobuf(tarfile.GNU_FORMAT) + b"1" * (30 << 20))
     tracemalloc.start()
     assert "member 1 has headers of more than 64 KiB: refused" in refusal(path)
-    assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    assert tracemalloc.get_traced_memory()[1] < 5 << 20
     tracemalloc.stop()
 
 
@@ -276,11 +276,11 @@ def test_a_directory_of_millions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_blocks_that_become_very_much(tmp_path: Path, method: int) -> None:
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", method) as file, file.open("x", "w", force_zip64=True) as out:
-        for _ in range(40):
+        for _ in range(10):
             out.write(bytes(1 << 23))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert "refused, as from an archive made to do harm" in refusal(path)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # KiB
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 75 << 10  # KiB
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA, zipfile.ZIP_STORED])
@@ -291,3 +291,15 @@ def test_other_compressions_of_a_zip(tmp_path: Path, method: int) -> None:
             file.writestr(name, content)
     found = unpack(path, tmp_path / "out")
     assert {str(f.relative_to(tmp_path / "out")): f.read_bytes() for f in found} == FILES
+
+
+def test_a_member_without_a_name(tmp_path: Path) -> None:
+    path = make_zip(tmp_path / "a.zip", {"x": b"a"})
+    content = bytearray(path.read_bytes())
+    at = content.index(b"PK\x01\x02")
+    content[at + 28] = 0  # the length of the name in the directory
+    del content[at + 46]
+    end = content.index(b"PK\x05\x06")
+    content[end + 12] -= 1  # the size of the directory
+    path.write_bytes(content)
+    assert "damaged, or no such archive" in refusal(path)

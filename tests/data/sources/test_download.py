@@ -436,7 +436,7 @@ def test_no_server_names_a_path(name: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["9" * 5000, "-1", "²", "x", "Mon, 99 Jan 99999999999 00:00:00 GMT", "1 Jan 10000 0:0:0 +9999999",
+    ["9" * 5000, "-1", "²", "x", "Mon, 99 Jan 99999999999 00:00:00 GMT", "1 Jan 10000 0:0:0 +99999",
      "Mon, 1 Jan 1 00:00:00 -2359", "," * 1000, ""],
 )  # fmt: skip
 def test_waits_of_any_form(value: str) -> None:

