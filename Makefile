@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format bench fuzz clean
 
 demo: .venv/ready
 	$(BIN)/tmt train configs/tiny.yaml
@@ -23,6 +23,11 @@ format: .venv/ready
 
 bench: .venv/ready
 	$(BIN)/tmt bench train
+
+# Hostile files for every reader: make fuzz MINUTES=30
+fuzz: .venv/ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fuzz]'
+	$(BIN)/python scripts/faults/fuzz.py --minutes $(or $(MINUTES),5)
 
 clean:
 	rm -rf .venv

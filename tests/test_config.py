@@ -1,5 +1,6 @@
 """Configuration: YAML as people mean it, every mistake with place, finding and remedy."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def test_scalars_are_read_as_people_mean_them(text: str, value: Any, why: str) -
         ("a: [1", "x.yaml: line 1, column 6: not valid YAML: expected ',' or ']'"),
         ("a: 1\n\tb: 2", "x.yaml: line 2, column 1: not valid YAML: found character '\\t'"),
         ("a: 1\n---\nb: 2", "x.yaml: line 2, column 1: not valid YAML: but found another document"),
-        ("a: !!python/name:os.system x", "x.yaml: line 1, column 4: not valid YAML: could not det"),
+        ("a: !!python/name:os.system x", "x.yaml: line 1, column 4: not valid YAML: the tag tag:y"),
         ("a: *b", "x.yaml: line 1, column 4: not valid YAML: found undefined alias 'b'"),
         ("a: \x01", "x.yaml: not valid YAML: unacceptable character #x0001"),
     ],
@@ -425,3 +426,115 @@ def test_vocabulary_sizes_of_both_sides() -> None:
     assert TokenizerConfig(vocab_size=[900, 1200]).vocab_sizes == (900, 1200)
     with pytest.raises(ValueError, match="joint is one vocabulary, but vocab_size names two"):
         TokenizerConfig(vocab_size=[900, 1200], joint=True)
+
+
+HOSTILE_YAML = [
+    ("a: &a [x, x]\nb: &b [*a, *a]\n" + "".join(
+        f"k{i}: &{chr(99 + i)} [{', '.join([f'*{chr(98 + i)}'] * 9)}]\n" for i in range(12)
+    ), "more than 100,000 values, with aliases written out"),
+    ("a: &a [*a]", "a value is part of itself"),
+    ("a: " + "[" * 5000, "nested more than 50 levels deep"),
+    ("a: &a " + "[" * 30 + "]" * 30 + "\nb: " + "[" * 30 + "*a" + "]" * 30, "nested more than 50"),
+    ("a: !!binary aGk=", "the tag tag:yaml.org,2002:binary has no meaning here"),
+    ("a: !!timestamp 2001-01-01", "the tag tag:yaml.org,2002:timestamp has no meaning here"),
+    ("a: !!set {b}", "the tag tag:yaml.org,2002:set has no meaning here"),
+    ("a: !!omap [b: 1]", "the tag tag:yaml.org,2002:omap has no meaning here"),
+    ("a: !!int x", "the tag tag:yaml.org,2002:int has no meaning here"),
+    ("!!bool x: 1", "the tag tag:yaml.org,2002:bool has no meaning here"),
+    ("a: " + "9" * 5000, "a number of 5,000 characters"),
+    ('a: "\\0"', "a text with a NUL or half a character"),
+    ('a: "\\ud800"', "a text with a NUL or half a character"),
+    ('a: "\\U00110000"', "not valid YAML"),
+    ("a: \ud800", "not valid YAML: unacceptable character #xd800"),
+    ("x" * (1 << 20) + "x", "more than 1 MiB of YAML; is it the right file?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), HOSTILE_YAML)
+def test_hostile_yaml(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_yaml(text, "x.yaml")
+    assert message in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_honest_aliases_and_tags_are_taken() -> None:
+    text = "a: &a [1, x]\nb: *a\nc: !!str 5\nd: !!float 5\ne: ! 7"
+    assert parse_yaml(text, "x") == {"a": [1, "x"], "b": [1, "x"], "c": "5", "d": 5.0, "e": 7}
+
+
+def _fields(section: type[pydantic.BaseModel], before: str = "") -> list[str]:
+    """Every key of the configuration, with its sections."""
+    found = []
+    for name, field in section.model_fields.items():
+        kind: Any = field.annotation
+        if isinstance(kind, type) and issubclass(kind, pydantic.BaseModel):
+            found += _fields(kind, f"{before}{name}.")
+        found.append(before + name)
+    return found
+
+
+ODD_VALUES = (
+    ".nan", ".inf", "-.inf", "1e308", "-1e308", "1e999", "-1", "0", "1e-300", "1" + "0" * 30,
+    "x" * 100_000, "[]", "{}", "[[[[[1]]]]]", "{a: {b: [1]}}", "[{}]", "true", "null", '"\\t"',
+    "~nosuchuser/x", "[.nan, 1e308]", "{a: x, b: ~}", "2001-01-01",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("key", _fields(Config))
+def test_any_value_of_any_key(tmp_path: Path, key: str) -> None:
+    """Either a configuration that survives writing and reading, or a short message."""
+    path = tmp_path / "x.yaml"
+    path.write_text(_LEAST, encoding="utf-8")
+    for value in ODD_VALUES:
+        try:
+            cfg = load_config(path, [f"{key}={value}"])
+        except ConfigError as error:
+            assert all(len(line) < 2000 for line in str(error).splitlines()), (key, value)
+        else:
+            assert build_config(parse_yaml(cfg.to_yaml(), "again"), "again") == cfg
+
+
+@pytest.mark.parametrize("key", ["weight", "limit", "tag", "clean", "path", "files", "direction"])
+def test_any_value_of_a_key_of_a_source(tmp_path: Path, key: str) -> None:
+    for value in ODD_VALUES:
+        source = (
+            f"{{{key}: {value}}}" if key in ("path", "files") else f"{{path: a, {key}: {value}}}"
+        )
+        try:
+            _load(tmp_path, f"{_HEAD}data: {{train: [{source}]}}")
+        except ConfigError as error:
+            assert all(len(line) < 2000 for line in str(error).splitlines()), (key, value)
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["", "=", "a", "=1", "a=[", "a.b.c" * 1000 + "=1", ".=1", "name.x=1", "\udcff=1", "name=\udcff",
+     "x" * 10**6, "name=" + "[" * 1000, "name=&a [*a]", "data.train.0=x", "name=\x00", "a..b=1"],
+)  # fmt: skip
+def test_any_override(tmp_path: Path, override: str) -> None:
+    (line,) = _problems(tmp_path, _LEAST, [override])
+    assert len(line) < 1000
+
+
+def test_no_more_problems_than_anybody_reads(tmp_path: Path) -> None:
+    keys = "".join(f"key{i}: 1\n" for i in range(1000))
+    lines = _problems(tmp_path, _LEAST + keys)
+    assert len(lines) == 101
+    assert lines[-1] == "x.yaml: 900 more such problems"
+
+
+def test_pipes_and_devices_are_no_configurations(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for path in (tmp_path / "pipe.yaml", Path("/dev/zero")):
+        with pytest.raises(ConfigError, match="is a pipe or a device; write it to a file"):
+            load_config(path)
+    (tmp_path / "large.yaml").write_bytes(b" " * (5 << 20))
+    for path in (tmp_path / "large.yaml", tmp_path / ("x" * 300), tmp_path / "a\udcff.yaml"):
+        with pytest.raises(ConfigError):
+            load_config(path)
+
+
+def test_a_model_of_no_machine(tmp_path: Path) -> None:
+    big = "model: {d_model: 65536, heads: 64, ffn: 262144, encoder_layers: 100}"
+    assert "the layers would have" in _problems(tmp_path, _LEAST + big)[0]

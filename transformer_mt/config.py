@@ -6,6 +6,7 @@ is spelled, or of how pydantic words its errors.
 """
 
 import re
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -57,12 +58,17 @@ class TokenizerConfig(Section):
         return self.vocab_size, self.vocab_size
 
 
+Width = Annotated[int, Field(gt=0, le=1 << 16)]
+Layers = Annotated[int, Field(gt=0, le=1000)]
+_MOST_PARAMETERS = 10**11  # of the layers alone
+
+
 class ModelConfig(Section):
-    d_model: Positive = 512
-    heads: Positive = 8
-    ffn: Positive = 2048
-    encoder_layers: Positive = 6
-    decoder_layers: Positive = 6
+    d_model: Width = 512
+    heads: Width = 8
+    ffn: Annotated[int, Field(gt=0, le=1 << 20)] = 2048
+    encoder_layers: Layers = 6
+    decoder_layers: Layers = 6
     dropout: Share = 0.1
     # modern: rotary positions, SwiGLU, RMSNorm, no biases; see model/modern.py.
     architecture: Literal["paper", "modern"] = "paper"
@@ -92,6 +98,18 @@ class ModelConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _not_absurd(self) -> "ModelConfig":
+        attention, ffn = 4 * self.d_model**2, 2 * self.d_model * self.ffn
+        n_parameters = self.encoder_layers * (attention + ffn)
+        n_parameters += self.decoder_layers * (2 * attention + ffn)
+        if n_parameters > _MOST_PARAMETERS:
+            raise ValueError(
+                f"the layers would have {n_parameters:,} parameters, more than "
+                f"{_MOST_PARAMETERS:,}: make d_model, ffn or the number of layers smaller"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _modern_parts_fit(self) -> "ModelConfig":
         if self.modern and self.norm != "pre":
             raise ValueError(
@@ -117,15 +135,17 @@ class TrainConfig(Section):
     max_tokens: Positive | Literal["auto"] = 4096
     tokens_per_update: Positive = 25000  # real target tokens of one update
     max_updates: Positive = 100000
-    max_minutes: Annotated[float, Field(gt=0)] | None = None
-    lr: Annotated[float, Field(gt=0)] | Literal["paper"] = "paper"  # peak; see optim.learning_rate
+    max_minutes: Annotated[float, Field(gt=0, le=10**8)] | None = None
+    # The peak; see optim.learning_rate.
+    lr: Annotated[float, Field(gt=0, le=1000)] | Literal["paper"] = "paper"
     warmup_updates: NonNegative = 4000
     cooldown_updates: NonNegative = 0  # the last of max_updates, in which lr falls to 0
     adam_betas: Annotated[list[Share], Field(min_length=2, max_length=2)] = Field(
         default=[0.9, 0.98]
     )
-    adam_eps: Annotated[float, Field(gt=0)] = 1e-9
-    clip_norm: Annotated[float, Field(ge=0)] = 1.0  # of the whole gradient; 0 switches it off
+    adam_eps: Annotated[float, Field(gt=0, le=1)] = 1e-9
+    # Of the whole gradient; 0 switches it off.
+    clip_norm: Annotated[float, Field(ge=0, le=10**9)] = 1.0
     label_smoothing: Share = 0.1
     validate_every: Positive = 1000
     metric: Literal["bleu", "chrf", "loss"] = "bleu"  # what "best" and patience look at, on dev
@@ -168,16 +188,22 @@ class TrainConfig(Section):
         return self.lr
 
 
+# Also of the options of a command; see inference/options.py.
+MOST_BEAM, MOST_LENGTH_PENALTY, MOST_LENGTH_RATIO = 1000, 10.0, 1000.0
+
+
 class DecodeConfig(Section):
-    beam: Positive = 4
+    beam: Annotated[int, Field(gt=0, le=MOST_BEAM)] = 4
     penalty: Literal["gnmt", "average"] = "gnmt"  # of length n: ((5 + n) / 6)^α, or n^α
-    length_penalty: Annotated[float, Field(ge=0)] = 0.6  # its exponent α
-    max_length_ratio: Annotated[float, Field(gt=0)] = 2.0  # output tokens per source token
+    # Its exponent α.
+    length_penalty: Annotated[float, Field(ge=0, le=MOST_LENGTH_PENALTY)] = 0.6
+    # Output tokens per source token.
+    max_length_ratio: Annotated[float, Field(gt=0, le=MOST_LENGTH_RATIO)] = 2.0
 
 
 class Config(Section):
     name: str
-    seed: NonNegative = 1
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
     languages: Languages
     data: DataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
@@ -232,6 +258,10 @@ class Config(Section):
         return dump_yaml(self.model_dump())
 
 
+_LARGEST = 4 << 20  # bytes of a file
+_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # of --set
+
+
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
     """Read an experiment.
 
@@ -242,11 +272,17 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
         ConfigError: everything that is wrong with the file and the overrides, one line each.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+            raise ConfigError(f"{path}: is a pipe or a device; write it to a file, and give that")
+        with path.open("rb") as file:
+            text = str(file.read(_LARGEST), "utf-8-sig")
+            if file.read(1):
+                raise ConfigError(f"{path}: more than {_LARGEST >> 20} MiB; is it the right file?")
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file; tmt comes with {_bundled_configs()}") from error
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        name = str(path) if len(str(path)) < 1000 else f"{str(path)[:60]}…"
+        raise ConfigError(f"{name}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path}: not UTF-8 text (byte {error.start + 1}); save it as UTF-8"
@@ -275,15 +311,14 @@ def _bundled_configs() -> str:
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:
     key, equals, value = override.partition("=")
-    if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
-        raise ConfigError(
-            f"--set {override}: expected section.key=value, e.g. train.max_updates=500"
-        )
+    shown = override if len(override) <= 200 else f"{override[:200]}…"
+    if not equals or not _KEY.fullmatch(key):
+        raise ConfigError(f"--set {shown}: expected section.key=value, e.g. train.max_updates=500")
     *parents, leaf = key.split(".")
     for parent in parents:
         if tree.get(parent) is None:
             tree[parent] = {}
         tree = tree[parent]
         if not isinstance(tree, dict):
-            raise ConfigError(f"--set {override}: {parent} is {kind_of(tree)}, not a section")
-    tree[leaf] = parse_yaml(value, f"--set {override}")
+            raise ConfigError(f"--set {shown}: {parent} is {kind_of(tree)}, not a section")
+    tree[leaf] = parse_yaml(value, f"--set {shown}")

@@ -22,8 +22,9 @@ from transformer_mt.config_errors import describe_problems
 from transformer_mt.errors import TmtError
 from transformer_mt.languages import canonical_code
 
-Positive = Annotated[int, Field(gt=0)]
-NonNegative = Annotated[int, Field(ge=0)]
+# Upper limits are beyond all use, and where later arithmetic still holds.
+Positive = Annotated[int, Field(gt=0, le=10**12)]
+NonNegative = Annotated[int, Field(ge=0, le=10**12)]
 VocabSize = Annotated[int, Field(ge=16, le=1_000_000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 # The number is tried first: 0 is a threshold, although it equals False.
@@ -117,7 +118,8 @@ class Source(Section):
     split: str | None = None  # with hf: which split; default: the role (train, validation, test)
     sha256: str | None = None  # with url: what the file must have
     direction: str | None = None  # e.g. en-zh: which side comes first where nothing else tells
-    weight: Annotated[float, Field(gt=0)] | None = None  # times seen in an epoch; default 1
+    # Times seen in an epoch; default 1.
+    weight: Annotated[float, Field(gt=0, le=10_000)] | None = None
     limit: Positive | None = None  # pairs to read at most, from the start
     tag: str | None = None  # a mark before each source sentence, e.g. bt for back-translations
     clean: dict[str, Any] | None = None  # thresholds that differ for this source
@@ -219,7 +221,8 @@ class DataConfig(Section):
     test: dict[str, Source] = {}
     max_length: Positive = 200  # tokens per side; longer pairs are dropped from training, counted
     clean: CleanConfig = CleanConfig()
-    workers: Positive | Literal["auto"] = "auto"  # processes that prepare data; auto: all cores
+    # Processes that prepare data; auto: all cores.
+    workers: Annotated[int, Field(gt=0, le=1024)] | Literal["auto"] = "auto"
     cache: str | None = None  # of downloads, shared by all experiments; default: ~/.cache/tmt
     offline: bool = False  # use what the cache holds, and never the network
 

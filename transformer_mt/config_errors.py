@@ -7,9 +7,13 @@ settings it knows only through the class.
 
 import difflib
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+
+_MOST_PROBLEMS = 100  # that are told one by one
+_LONGEST_LINE, _LONGEST_VALUE = 1000, 200  # characters
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -38,9 +42,16 @@ def describe_problems(error: ValidationError, *, where: str, root: type[BaseMode
     for problem in error.errors():
         key = tuple(part for part in problem["loc"] if not _is_no_key(part))
         by_key.setdefault(key, []).append(problem)
-    return [
-        _describe(list(key), problems, where=where, root=root) for key, problems in by_key.items()
+    lines = [
+        _cut(_describe(list(key), problems, where=where, root=root), _LONGEST_LINE)
+        for key, problems in islice(by_key.items(), _MOST_PROBLEMS)
     ]
+    more = len(by_key) - len(lines)
+    return [*lines, f"{where}: {more:,} more such problems"] if more else lines
+
+
+def _cut(text: str, size: int) -> str:
+    return text if len(text) <= size else text[:size] + "…"
 
 
 def kind_of(value: Any) -> str:
@@ -66,7 +77,7 @@ def _describe(
     if isinstance(value, dict) or value is None:
         found = kind_of(value)
     else:
-        found = f"{value!r} ({kind_of(value)})"
+        found = f"{_cut(repr(value), _LONGEST_VALUE)} ({kind_of(value)})"
     expected = " or ".join(map(_expected, problems))
     quotes = "; put it in quotes" if kind == "string_type" and kind_of(value) == "a number" else ""
     return f"{prefix}expected {expected}, found {found}{quotes}"

@@ -62,8 +62,9 @@ def canonical_code(code: str) -> str:
         return base
     near = difflib.get_close_matches(base, [*_ALIASES, *_TWO_LETTER], n=3, cutoff=0.5)
     hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+    shown = repr(code[:60])
     raise ConfigError(
-        f"unknown language code {code!r}{hint}; use an ISO 639 code such as zh, zh-Hant, en, de"
+        f"unknown language code {shown}{hint}; use an ISO 639 code such as zh, zh-Hant, en, de"
     )
 
 

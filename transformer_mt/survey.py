@@ -15,6 +15,7 @@ from transformer_mt.config import Config
 from transformer_mt.config_data import Source
 from transformer_mt.data.dataset import open_corpus
 from transformer_mt.data.formats.corpus import Pair, Role, read_pairs
+from transformer_mt.data.formats.streams import expand
 from transformer_mt.data.sources.local import Local, obtain_source, obtain_sources
 from transformer_mt.data.tokenizer import MAX_CHARACTERS
 from transformer_mt.errors import ConfigError, TmtError
@@ -111,7 +112,7 @@ def _measure_source(
 ) -> SourceSize:
     """Count the pairs of a source, and add them to the sample under their number."""
     pairs = src_characters = tgt_characters = 0
-    root = Path(cfg.data.root).expanduser()
+    root = expand(cfg.data.root)
     local = obtain_source(cfg, source, role, lambda _: None).source
     for pair in read_pairs(local, cfg.languages, root=root, role=role, offline=True):
         pairs += 1

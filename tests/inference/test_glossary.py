@@ -152,3 +152,15 @@ def test_what_must_stay_as_it_is() -> None:
     text = "Dear {name}, see https://example.org/a?b=c or write to me@example.org, {name}."
     assert do_not_translate(text) == ["{name}", "https://example.org/a?b=c", "me@example.org"]
     assert do_not_translate("Nothing here.") == []
+
+
+def test_terms_that_are_no_terms(tmp_path: Path) -> None:
+    path = tmp_path / "glossary.tsv"
+    path.write_text("a\tb\n" + "x" * 5000 + "\ty\n" + "a\tb\tc\n" * 1000, encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        Glossary.read(path)
+    lines = str(caught.value).splitlines()
+    assert (
+        lines[0] == f"{path}: line 2: a term of more than 1000 characters; is the file a glossary?"
+    )
+    assert len(lines) == 101 and lines[-1] == f"{path}: 901 more lines that make no sense"

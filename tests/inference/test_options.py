@@ -50,5 +50,5 @@ def test_the_product_is_limited() -> None:
 
 def test_the_ends_of_the_ranges() -> None:
     SearchOptions(beam=1, length_penalty=0, max_length_ratio=0.01, repetition_penalty=1)
-    SearchOptions(beam=MOST_ROWS, n_best=MOST_ROWS, length_penalty=10, max_length_ratio=100)
+    SearchOptions(beam=MOST_ROWS, n_best=MOST_ROWS, length_penalty=10, max_length_ratio=1000)
     SearchOptions(sampling=Sampling(0.01, 10**9, 0.001, -(2**63)))

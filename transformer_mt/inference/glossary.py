@@ -21,6 +21,10 @@ from transformer_mt.inference.documents.spans import protected_spans
 _IN_SPACED_WORD = re.compile(f"[^\\W\u0e00-\u109f\u1780-\u17ff\u3041-\u30ff\u31f0-\u31ff{HAN}]")
 
 
+_MOST_PROBLEMS = 100  # that are told one by one
+_LONGEST_TERM = 1000  # characters; each takes a node of the trie
+
+
 class Term(NamedTuple):
     source: str
     target: str | None  # None: as it stands in the text
@@ -53,7 +57,7 @@ class Glossary:
         self.targets: dict[str, None] = {}  # what terms are to become, each once
         problems = [problem for term in terms if (problem := self._add(term))]
         if problems:
-            raise DataError("\n".join(f"{name}: {problem}" for problem in problems))
+            raise DataError(_all_of(problems, name))
 
     @classmethod
     def read(cls, path: Path) -> "Glossary":
@@ -72,6 +76,11 @@ class Glossary:
             columns = [" ".join(column.split()) for column in line.split("\t")]
             if not columns[0]:
                 problems.append(f"line {number}: the source term is empty; delete the line")
+            elif max(map(len, columns)) > _LONGEST_TERM:
+                problems.append(
+                    f"line {number}: a term of more than {_LONGEST_TERM} characters; is the file "
+                    "a glossary?"
+                )
             elif len(columns) > 2 and any(columns[2:]):
                 problems.append(
                     f"line {number}: {len(columns)} columns; give source term, tab, target term"
@@ -79,7 +88,7 @@ class Glossary:
             else:
                 terms.append(Term(columns[0], "".join(columns[1:2]) or None, number))
         if problems:
-            raise DataError("\n".join(f"{path}: {problem}" for problem in problems))
+            raise DataError(_all_of(problems, str(path)))
         return cls(terms, name=str(path))
 
     def _add(self, term: Term) -> str | None:
@@ -138,6 +147,13 @@ class Glossary:
                 term = node.ends.get(text[start : end + 1]) or node.ends.get("")
                 best = (end + 1, term) if term else best
         return best
+
+
+def _all_of(problems: list[str], name: str) -> str:
+    """One line each, of a file in which hardly anything is right the first ones."""
+    more = len(problems) - _MOST_PROBLEMS
+    rest = [f"{name}: {more:,} more lines that make no sense"] if more > 0 else []
+    return "\n".join([*(f"{name}: {problem}" for problem in problems[:_MOST_PROBLEMS]), *rest])
 
 
 def do_not_translate(text: str) -> list[str]:

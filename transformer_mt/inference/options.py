@@ -5,15 +5,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from transformer_mt.config import DecodeConfig
+from transformer_mt.config import (
+    MOST_BEAM,
+    MOST_LENGTH_PENALTY,
+    MOST_LENGTH_RATIO,
+    DecodeConfig,
+)
 from transformer_mt.errors import ConfigError
 from transformer_mt.inference.sampling import Sampling
 
-MOST_ROWS = 1000  # hypotheses of one sentence side by side; more take memory and find nothing
+MOST_ROWS = MOST_BEAM  # hypotheses of one sentence side by side; more take memory for nothing
 _RANGES: dict[str, tuple[float, float]] = {
     "beam": (1, MOST_ROWS),
-    "length_penalty": (0, 10),
-    "max_length_ratio": (0.01, 100),
+    "length_penalty": (0, MOST_LENGTH_PENALTY),
+    "max_length_ratio": (1e-6, MOST_LENGTH_RATIO),
     "min_length": (0, 10_000),
     "max_length": (1, math.inf),
     "n_best": (1, MOST_ROWS),

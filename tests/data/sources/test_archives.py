@@ -3,7 +3,9 @@ import gzip
 import io
 import lzma
 import random
+import resource
 import tarfile
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 
+from transformer_mt.data.sources import archives
 from transformer_mt.data.sources.archives import Limits, is_archive, unpack
 from transformer_mt.errors import DataError, TmtError
 
@@ -231,3 +234,72 @@ def test_no_room_is_noticed_before_the_disk_is_full(
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10_000}))
     assert "'a.en-zh.zh' does not fit on the disk" in refusal(make(tmp_path, "a.zip"))
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_headers_that_announce_much(tmp_path: Path, kind: bytes) -> None:
+    """tarfile reads such a header whole, before there is a member."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, 30 << 20
+    path = tmp_path / "a.tar.gz"
+    with gzip.open(path, "wb", 1) as file:
+        file.write(info.tobuf(tarfile.GNU_FORMAT) + b"1" * (30 << 20))
+    tracemalloc.start()
+    assert "member 1 has headers of more than 64 KiB: refused" in refusal(path)
+    assert tracemalloc.get_traced_memory()[1] < 5 << 20
+    tracemalloc.stop()
+
+
+def test_long_names_are_no_harm(tmp_path: Path) -> None:
+    files = {f"{'d' * 90}/{'é' * 100}/{i}.txt": b"x" * i for i in range(300)}
+    for form in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        path = tmp_path / f"{form}.tar"
+        with tarfile.open(path, "w", format=form) as file:
+            for name, content in files.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                file.addfile(info, io.BytesIO(content))
+        out = tmp_path / f"out{form}"
+        assert {str(f.relative_to(out)): f.read_bytes() for f in unpack(path, out)} == files
+
+
+def test_a_directory_of_millions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "_DIRECTORY", 1 << 17)
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        for i in range(3000):
+            file.writestr(f"member {i}", b"")
+    assert "its directory has more than 0 MiB: refused" in refusal(path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_blocks_that_become_very_much(tmp_path: Path, method: int) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", method) as file, file.open("x", "w", force_zip64=True) as out:
+        for _ in range(10):
+            out.write(bytes(1 << 23))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "refused, as from an archive made to do harm" in refusal(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 75 << 10  # KiB
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA, zipfile.ZIP_STORED])
+def test_other_compressions_of_a_zip(tmp_path: Path, method: int) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", method) as file:
+        for name, content in FILES.items():
+            file.writestr(name, content)
+    found = unpack(path, tmp_path / "out")
+    assert {str(f.relative_to(tmp_path / "out")): f.read_bytes() for f in found} == FILES
+
+
+def test_a_member_without_a_name(tmp_path: Path) -> None:
+    path = make_zip(tmp_path / "a.zip", {"x": b"a"})
+    content = bytearray(path.read_bytes())
+    at = content.index(b"PK\x01\x02")
+    content[at + 28] = 0  # the length of the name in the directory
+    del content[at + 46]
+    end = content.index(b"PK\x05\x06")
+    content[end + 12] -= 1  # the size of the directory
+    path.write_bytes(content)
+    assert "damaged, or no such archive" in refusal(path)

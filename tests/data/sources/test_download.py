@@ -10,12 +10,19 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from loopback import Reply, Server, running
 
 from transformer_mt.data.sources.download import default_cache, fetch
-from transformer_mt.data.sources.transfer import Patience, Unavailable
+from transformer_mt.data.sources.transfer import (
+    Patience,
+    Unavailable,
+    _plain_name,
+    _retry_after,
+    read_record,
+)
 from transformer_mt.errors import DataError, TmtError
 
 BODY = random.Random(3).randbytes(300_000)
@@ -385,3 +392,52 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert default_cache() == Path("/caches/tmt")
     monkeypatch.setenv("TMT_CACHE", "~/mine")
     assert default_cache() == tmp_path / "mine"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "../../elsewhere"}, {"name": ".hidden"}, {"name": "x" * 300}, {"name": 3},
+        {"name": None}, {"size": "many"}, {"size": -1}, {"size": None}, {"size": True},
+        {"sha256": 7}, {"sha256": "x"}, {"etag": "a\r\nHost: b"}, {"etag": []},
+        {"last_modified": "é" * 10}, {"size": 10**5000}, None, [], "text", 3,
+    ],
+)  # fmt: skip
+def test_a_damaged_record_is_no_record(server: Server, tmp_path: Path, change: Any) -> None:
+    url = server.serve("/a.txt", BODY)
+    got = fetch(url, tmp_path)
+    path = got.path.parent.with_suffix(".json")
+    sys.set_int_max_str_digits(0)
+    record = {**json.loads(path.read_text()), **change} if isinstance(change, dict) else change
+    path.write_text(json.dumps(record))
+    sys.set_int_max_str_digits(4300)
+    assert fetch(url, tmp_path) == got
+    assert len(server.requests) == 2, "it was fetched again"
+
+
+def test_records_beyond_measure(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    for content in (b"[" * 100_000, b"[" * 1000, b" " * (1 << 20) + b"{}", b"\xff", b"\0"):
+        path.write_bytes(content)
+        assert read_record(path) == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["..", ".", "a/b", "/etc/passwd", ".bashrc", "-rf", "好" * 200, "x" * 999, "a\0b", "a\nb",
+     "a\x1b[31mb", "\udcff", "C:\\x", "\u202egnp.exe", "", "." * 500, "%2e%2e"],
+)  # fmt: skip
+def test_no_server_names_a_path(name: str) -> None:
+    plain = _plain_name(name)
+    assert plain == _plain_name(plain)
+    assert plain and plain not in (".", "..") and plain[0] not in ".-"
+    assert not set(plain) & set("/\\\0\n\x1b:\u202e") and len(plain.encode()) <= 150
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["9" * 5000, "-1", "²", "x", "Mon, 99 Jan 99999999999 00:00:00 GMT", "1 Jan 10000 0:0:0 +99999",
+     "Mon, 1 Jan 1 00:00:00 -2359", "," * 1000, ""],
+)  # fmt: skip
+def test_waits_of_any_form(value: str) -> None:
+    assert 0 <= _retry_after(value) < float("inf") or value.isdecimal()

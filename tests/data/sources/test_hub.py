@@ -1,3 +1,4 @@
+import contextlib
 import itertools
 import json
 import os
@@ -143,3 +144,30 @@ def test_a_hub_that_does_not_have_it(hub: Server, tmp_path: Path) -> None:
     hub.missing = Reply(status=404, headers={"X-Error-Code": "RepoNotFound"})
     failed = read_from_hub(hub, tmp_path, offline=False)
     assert "hf:own/set: cannot load the split 'validation': DatasetNotFoundError" in failed.stderr
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_local_folder_never_runs_code(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    parquet(folder / "train.parquet", 3)
+    touched = f"open({str(tmp_path / 'touched')!r}, 'w').close()\n"
+    for name in ("set.py", "__init__.py", "train.py", "setup.py"):
+        (folder / name).write_text(touched)
+    (folder / "train.pkl").write_bytes(
+        b"cos\nsystem\n(S'touch " + bytes(tmp_path / "touched") + b"'\ntR."
+    )
+    with contextlib.suppress(DataError):
+        assert rows(tmp_path, hf="set") == [row(i) for i in range(3)]
+    assert not (tmp_path / "touched").exists()
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_damaged_text_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    bad = pyarrow.StringArray.from_buffers(
+        1, pyarrow.py_buffer(b"\0\0\0\0\1\0\0\0"), pyarrow.py_buffer(b"\xff")
+    )
+    table = pyarrow.table({"zh": bad, "en": ["x"]})
+    pyarrow.parquet.write_table(table, tmp_path / "set" / "train.parquet")
+    with pytest.raises(DataError, match="set"):
+        rows(tmp_path, hf="set")

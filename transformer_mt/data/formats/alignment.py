@@ -16,7 +16,7 @@ _MAX_SURPLUS = 50  # more missing lines than this have no one place to look at
 
 def line_shapes(lines: Iterable[str]) -> np.ndarray:
     """(n, 4) what a line shares with its translation: characters, digits, ends in ?, ends in !"""
-    rows = [
+    rows = (
         (
             len(line),
             len(_DIGIT.findall(line)),
@@ -24,8 +24,8 @@ def line_shapes(lines: Iterable[str]) -> np.ndarray:
             line.endswith(("!", "！")),
         )
         for line in lines
-    ]
-    return np.array(rows, dtype=np.float32).reshape(-1, 4)
+    )
+    return np.fromiter(rows, dtype=np.dtype((np.float32, 4)))
 
 
 def first_suspect(longer: np.ndarray, shorter: np.ndarray) -> int | None:

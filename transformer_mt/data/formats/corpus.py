@@ -12,15 +12,15 @@ from typing import Any
 
 from transformer_mt.config_data import Languages, Source, split_direction
 from transformer_mt.data.formats.alignment import first_suspect, line_shapes
+from transformer_mt.data.formats.columns import read_arrow
 from transformer_mt.data.formats.finding import Part, find_file, find_parts, form_of
 from transformer_mt.data.formats.markup import read_markup
 from transformer_mt.data.formats.sgm import read_sgm_pair
-from transformer_mt.data.formats.streams import split_lines, split_stream
+from transformer_mt.data.formats.streams import expand, split_lines, split_stream
 from transformer_mt.data.formats.tables import (
     Pair,
     language_of,
     pair_of_row,
-    read_arrow,
     read_jsonl,
     read_tsv,
 )
@@ -30,6 +30,9 @@ from transformer_mt.errors import DataError
 __all__ = [
     "Pair", "Role", "language_of", "read_pairs", "source_files", "split_lines", "split_stream",
 ]  # fmt: skip
+
+
+_MOST_SHAPES = 20_000_000  # lines whose shapes are looked at, which are in memory together
 
 
 def read_pairs(
@@ -73,7 +76,7 @@ def source_files(source: Source, languages: Languages, root: Path) -> list[Path]
     if source.demo:
         return []
     if source.hf is not None:
-        folder = root / Path(source.hf).expanduser()
+        folder = root / expand(source.hf)
         return sorted(path for path in folder.rglob("*") if path.is_file())
     return [path for part in _parts(source, languages, root) for path in part]
 
@@ -132,11 +135,14 @@ def _read_aligned(src_path: Path, tgt_path: Path) -> Iterator[Pair]:
 
 
 def _unequal(src_path: Path, tgt_path: Path) -> str:
-    shapes = [line_shapes(split_lines(path)) for path in (src_path, tgt_path)]
-    longer, shorter = sorted(shapes, key=len, reverse=True)
-    suspect = first_suspect(longer, shorter)
+    counts = [sum(1 for _ in split_lines(path)) for path in (src_path, tgt_path)]
+    suspect = None
+    if max(counts) <= _MOST_SHAPES:
+        shapes = [line_shapes(split_lines(path)) for path in (src_path, tgt_path)]
+        longer, shorter = sorted(shapes, key=len, reverse=True)
+        suspect = first_suspect(longer, shorter)
     return (
-        f"{src_path} has {len(shapes[0])} lines but {tgt_path} has {len(shapes[1])}: "
+        f"{src_path} has {counts[0]} lines but {tgt_path} has {counts[1]}: "
         "the files must be line-aligned" + (f"; first suspect line {suspect}" if suspect else "")
     )
 

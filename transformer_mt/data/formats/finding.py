@@ -6,12 +6,19 @@ with both sides or two files with one side each. This file does not open any tex
 
 import glob
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from transformer_mt.config_data import Languages
 from transformer_mt.data.formats.markup import looks_parallel
-from transformer_mt.data.formats.streams import missing, names_in, plain_name
+from transformer_mt.data.formats.streams import (
+    expand,
+    missing,
+    names_in,
+    plain_name,
+    refuse_streams,
+)
 from transformer_mt.data.formats.tables import language_of
 from transformer_mt.errors import DataError
 
@@ -34,9 +41,11 @@ def find_file(name: str, root: Path) -> Path:
     Raises:
         DataError: there is none; the message has near names.
     """
-    path = root / Path(name).expanduser()
-    if not path.exists():
-        raise DataError(missing(path, root))
+    path = root / expand(name)
+    with _looking_at(path):
+        if not path.exists():
+            raise DataError(missing(path, root))
+        refuse_streams(path)
     return path
 
 
@@ -50,7 +59,17 @@ def find_parts(name: str, languages: Languages, root: Path) -> list[Part]:
         DataError: nothing is there, or nothing in both languages; or it is not clear which file is
             meant. One line for each side that is missing.
     """
-    path = root / Path(name).expanduser()
+    path = root / expand(name)
+    with _looking_at(path):
+        if path.exists():
+            refuse_streams(path)
+        parts = _find_parts(name, path, languages, root)
+        for file in (file for part in parts for file in part):
+            refuse_streams(file)
+    return parts
+
+
+def _find_parts(name: str, path: Path, languages: Languages, root: Path) -> list[Part]:
     sides = [_find_side(path, code, root) for code in (languages.src, languages.tgt)]
     found = [side for side in sides if isinstance(side, Path)]
     if len(found) == 2 and not (name.endswith("/") and path.is_dir()):
@@ -68,8 +87,17 @@ def find_parts(name: str, languages: Languages, root: Path) -> list[Part]:
     raise DataError("\n".join(side for side in sides if isinstance(side, str)))
 
 
+@contextmanager
+def _looking_at(path: Path) -> Iterator[None]:
+    """Word what the file system says: a name is too long, a directory may not be entered."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{str(path)[:200]}: cannot be read: {error.strerror}") from error
+
+
 def _pattern(name: str, root: Path) -> str:
-    path = Path(name).expanduser()
+    path = expand(name)
     return str(path) if path.is_absolute() else str(Path(glob.escape(str(root))) / path)
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from xml.parsers import expat
 
 from transformer_mt.config_data import Languages
-from transformer_mt.data.formats.streams import blocks_of, open_bytes
-from transformer_mt.data.formats.tables import Pair, find_keys, language_of
+from transformer_mt.data.formats.streams import LONGEST, blocks_of, open_bytes
+from transformer_mt.data.formats.tables import Pair, excerpt, find_keys, language_of
 from transformer_mt.errors import DataError
 
 # ("start", name, attributes), ("end", name, {}) or ("text", text, {})
@@ -26,6 +26,11 @@ Unit = dict[str, str]  # language → text
 # Elements whose content is formatting of another program, in TMX and in XLIFF.
 _CODES = {"bpt", "ept", "ph", "it", "ut"}
 _WITH_TEXT = {"seg", "source", "target"}
+_UNITS = {"tu", "trans-unit", "segment", "doc"}  # that are in memory as a whole
+_PER_ELEMENT = 64  # bytes that an element counts for, beside its text and attributes
+_MOST_DEFAULTS = 10_000  # characters of all defaults that a document declares for attributes
+_SPELLING = 100  # characters of a name of a language
+_SHOWN = 500  # characters of the languages found, in a message
 _UNTRANSLATED = {"new", "needs-translation", "initial"}
 _NONE: dict[str, str] = {}
 _ROOT = re.compile(rb"<([\w-]+:)?(tmx|xliff|dataset)[\s>]")
@@ -63,7 +68,8 @@ def read_markup(path: Path, languages: Languages) -> Iterator[Pair]:
     if not fits:
         found = ", ".join(sorted(name or "one without a name" for name in others)) or "none"
         raise DataError(
-            f"{path}: no text in both {languages.src} and {languages.tgt}; languages found: {found}"
+            f"{path}: no text in both {languages.src} and {languages.tgt}; languages found: "
+            f"{excerpt(found, _SHOWN)}"
         )
 
 
@@ -84,7 +90,7 @@ def _tmx(events: Iterator[Event]) -> Iterator[Unit]:
         elif name == "tu":
             unit = {}
         elif name == "tuv":
-            spelling = attributes.get("xml:lang") or attributes.get("lang") or ""
+            spelling = (attributes.get("xml:lang") or attributes.get("lang") or "")[:_SPELLING]
             language = language_of(spelling) or spelling
         elif name == "seg":
             text = _text(events)
@@ -191,44 +197,83 @@ def _events(path: Path) -> Iterator[Event]:
 
     The root element comes first.
     """
-    found: list[Event] = []
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
-
-    def start(name: str, attributes: dict[str, str]) -> None:
-        name = name.rpartition(":")[2] if ":" in name else name
-        if name in _WITH_TEXT:
-            parser.CharacterDataHandler = text
-        found.append(("start", name, attributes))
-
-    def end(name: str) -> None:
-        name = name.rpartition(":")[2] if ":" in name else name
-        if name in _WITH_TEXT:
-            parser.CharacterDataHandler = None  # indentation, mostly
-        found.append(("end", name, _NONE))
-
-    def text(text: str) -> None:
-        found.append(("text", text, _NONE))
-
-    def skipped_entity(name: str, is_parameter: bool) -> None:
-        if not is_parameter:  # declared outside of the document, as those of HTML are
-            text(html.unescape(f"&{name};"))
-
-    def refuse_entity(name: str, *_: object) -> None:
-        raise DataError(
-            f"{path}: line {parser.CurrentLineNumber}: declares the entity {name}, and entities "
-            "are not expanded: write the text itself in its place"
-        )
-
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.SkippedEntityHandler = skipped_entity
-    parser.EntityDeclHandler = refuse_entity
+    reader = _Reader(path)
     with open_bytes(path) as stream:
         for block in chain(blocks_of(stream), [b""]):
-            _parse(parser, block, path)
-            yield from found
-            found.clear()
+            yield from reader.read(block)
+
+
+class _Reader:
+    """expat, kept from all that makes a small document large."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._found: list[Event] = []
+        self._n_read = 0  # bytes
+        self._held = 0  # bytes of the unit that is being read
+        self._defaults = 0  # characters
+        parser = self._parser = expat.ParserCreate()
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.SkippedEntityHandler = self._skipped_entity
+        parser.EntityDeclHandler = self._refuse_entity
+        parser.AttlistDeclHandler = self._count_default
+
+    def read(self, block: bytes) -> list[Event]:
+        """The events that end in the next block; an empty block ends the document."""
+        self._found = []
+        _parse(self._parser, block, self._path)
+        self._n_read += len(block)
+        if self._n_read - max(self._parser.CurrentByteIndex, 0) > LONGEST and block:
+            raise self._error(f"one tag, comment or the like is longer than {LONGEST >> 20} MiB")
+        return self._found
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        name = name.rpartition(":")[2] if ":" in name else name
+        if name in _WITH_TEXT:
+            self._parser.CharacterDataHandler = self._text
+        self._hold(_PER_ELEMENT + (sum(map(len, attributes.values())) if attributes else 0))
+        self._found.append(("start", name, attributes))
+
+    def _end(self, name: str) -> None:
+        name = name.rpartition(":")[2] if ":" in name else name
+        if name in _WITH_TEXT:
+            self._parser.CharacterDataHandler = None  # indentation, mostly
+        elif name in _UNITS:
+            self._held = 0
+        self._found.append(("end", name, _NONE))
+
+    def _text(self, text: str) -> None:
+        self._hold(len(text))
+        self._found.append(("text", text, _NONE))
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        if self._held > LONGEST:
+            raise self._error(f"one unit of text is longer than {LONGEST >> 20} MiB: divide it")
+
+    def _skipped_entity(self, name: str, is_parameter: bool) -> None:
+        if not is_parameter:  # declared outside of the document, as those of HTML are
+            self._text(html.unescape(f"&{name};"))
+
+    def _refuse_entity(self, name: str, *_: object) -> None:
+        raise self._error(
+            f"declares the entity {excerpt(name)}, and entities are not expanded: write the text "
+            "itself in its place"
+        )
+
+    def _count_default(
+        self, element: str, name: str, kind: str, default: str | None, _: int
+    ) -> None:
+        self._defaults += len(default or "")
+        if self._defaults > _MOST_DEFAULTS:
+            raise self._error(
+                f"the defaults of attributes have more than {_MOST_DEFAULTS} characters"
+            )
+
+    def _error(self, problem: str) -> DataError:
+        return DataError(f"{self._path}: line {self._parser.CurrentLineNumber}: {problem}")
 
 
 def _parse(parser: expat.XMLParserType, block: bytes, path: Path) -> None:

@@ -16,11 +16,12 @@ from transformer_mt.data.formats.streams import split_lines
 from transformer_mt.data.formats.tables import Pair
 from transformer_mt.errors import DataError
 
-_DOC_OR_SEG = re.compile(
-    r"<doc\b(?P<doc>[^>]*)>|<seg\b(?P<seg>[^>]*)>(?P<text>.*?)</seg\s*>", re.IGNORECASE | re.DOTALL
-)
-_ATTRIBUTE = re.compile(r"""([\w:-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
-_REFERENCE = re.compile(r"&#?\w+;")  # only complete ones: an "&" alone is text
+_LARGEST = 256 << 20  # bytes of a file, which is read as a whole; test sets have less than 5 MiB
+# Each is tried at few places, and none of them goes back: time is linear whatever the text is.
+_TAG = re.compile(r"<(?P<kind>doc|seg)\b", re.IGNORECASE)
+_END = re.compile(r"</seg\s*+>", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"""(?<![\w:-])([\w:-]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""")
+_REFERENCE = re.compile(r"&#?\w{1,32};")  # only complete ones: an "&" alone is text
 
 
 class _Segment(NamedTuple):
@@ -53,31 +54,61 @@ def _describe(segment: _Segment | None) -> str:
 
 
 def _segments(path: Path) -> Iterator[_Segment]:
-    pending, doc, number, count = "", "", 0, 0
-    system, first_system = "", None  # whose document this is, and whose the first one was
-    for number, line in enumerate(split_lines(path), 1):
-        pending += line + "\n"
-        if "</seg" not in line.lower():
-            continue
-        end = 0
-        for match in _DOC_OR_SEG.finditer(pending):
-            end = match.end()
-            if match["doc"] is not None:
-                attributes = _attributes(match["doc"])
-                doc, system = attributes.get("docid", ""), attributes.get("sysid", "")
-                first_system = system if first_system is None else first_system
-            elif "<seg" in match["text"].lower():
-                raise DataError(f"{path}: line {number}: a <seg> starts inside another")
-            elif system == (first_system or ""):
-                count += 1
-                text = _REFERENCE.sub(lambda found: html.unescape(found[0]), match["text"])
-                place = doc, _attributes(match["seg"]).get("id", str(count))
-                yield _Segment(place, one_line(text).strip(), number)
-        pending = pending[end:]
-    if "<seg" in pending.lower():
-        raise DataError(f"{path}: line {number}: the last <seg> has no </seg>")
+    count, system, doc = 0, "", ""
+    first_system = None  # whose document the first one was
+    for line, kind, attributes, text in _elements(path):
+        if kind == "doc":
+            doc, system = attributes.get("docid", ""), attributes.get("sysid", "")
+            first_system = system if first_system is None else first_system
+        elif system == (first_system or ""):
+            count += 1
+            text = _REFERENCE.sub(lambda found: html.unescape(found[0]), text)
+            place = doc, attributes.get("id", str(count))
+            yield _Segment(place, one_line(text).strip(), line)
     if not count:
         raise DataError(f"{path}: no <seg>…</seg> found; expected an SGM file of WMT")
+
+
+def _elements(path: Path) -> Iterator[tuple[int, str, dict[str, str], str]]:
+    """(last line, doc or seg, attributes, text of a seg) of each element that counts."""
+    content = _content(path)
+    line, counted = 1, 0  # the line at the position `counted`
+    position = 0
+    while tag := _TAG.search(content, position):
+        kind = tag["kind"].lower()
+        position = content.find(">", tag.end()) + 1
+        if not position:
+            if kind == "seg":
+                raise DataError(f"{path}: line {_last_line(content)}: the last <seg> has no </seg>")
+            return
+        attributes, text = _attributes(content[tag.end() : position - 1]), ""
+        if kind == "seg":
+            end = _END.search(content, position)
+            if end is None:
+                raise DataError(f"{path}: line {_last_line(content)}: the last <seg> has no </seg>")
+            text, position = content[position : end.start()], end.end()
+        line, counted = line + content.count("\n", counted, position), position
+        if "<seg" in text.lower():
+            raise DataError(f"{path}: line {line}: a <seg> starts inside another")
+        yield line, kind, attributes, text
+
+
+def _last_line(content: str) -> int:
+    return content.count("\n")
+
+
+def _content(path: Path) -> str:
+    """The lines of a file, each with its end."""
+    lines, size = [], 0
+    for line in split_lines(path):
+        size += len(line) + 1
+        if size > _LARGEST:
+            raise DataError(
+                f"{path}: more than {_LARGEST >> 20} MiB; an SGM file is a test set: give a "
+                "corpus as text or TMX"
+            )
+        lines.append(line)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _attributes(text: str) -> dict[str, str]:

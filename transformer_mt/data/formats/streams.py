@@ -7,8 +7,11 @@ decoded. This file does not know what the lines mean, nor which file belongs to 
 import bz2
 import difflib
 import gzip
+import io
 import lzma
+import os
 import re
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +24,9 @@ from transformer_mt.errors import DataError
 
 _BOM = b"\xef\xbb\xbf"
 _BLOCK = 1 << 18  # bytes; larger blocks of lines do not stay in the processor's cache
+# Of one line, or of another unit of text that is in memory as a whole: a long book has 4 MiB.
+LONGEST = 16 << 20  # bytes
+_LONGEST_PATH = 4096  # bytes, on most systems
 COMPRESSED = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
 _CONTENT = re.compile(
     rb"(?P<gz>\x1f\x8b)|(?P<xz>\xfd7zXZ\0)|(?P<zst>\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18)"
@@ -52,7 +58,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     except IsADirectoryError as error:
         raise DataError(f"{path}: is a directory; expected a text file") from error
     except OSError as error:
-        if error.errno is None:  # from a decompressor, not from the system
+        if error.errno is None and path.suffix in COMPRESSED:  # not from the system
             raise DataError(_damaged(path, error)) from error
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (EOFError, zlib.error, lzma.LZMAError) as error:
@@ -89,6 +95,8 @@ def split_stream(stream: Iterable[bytes], name: str | Path) -> Iterator[str]:
             ends are there, so that an open file, which is a stream of lines, can be typed into.
         name: what messages call it.
     """
+    if isinstance(stream, io.BufferedReader):
+        stream = iter(partial(stream.read1, _BLOCK), b"")  # what is there, however long its lines
     return chain.from_iterable(_lists_of_lines(stream, name))
 
 
@@ -96,13 +104,17 @@ def _lists_of_lines(pieces: Iterable[bytes], name: str | Path) -> Iterator[list[
     """Whole lines are decoded many at a time: the loops over them run in C."""
     decode = _Decoder(name)
     pending: list[bytes] = []  # pieces of a line whose end has not been seen
+    n_pending = 0  # bytes
     for piece in pieces:
         end = piece.rfind(b"\n") + 1
         if end:
             yield from decode(b"".join([*pending, piece[:end]]))
-            pending = []
+            pending, n_pending = [], 0
         if end < len(piece):
             pending.append(piece[end:])
+            n_pending += len(piece) - end
+            if n_pending > LONGEST:
+                raise DataError(decode.too_long())
     if pending:
         yield from decode(b"".join(pending))
 
@@ -132,6 +144,12 @@ class _Decoder:
         self.n_lines += len(lines)
         self.n_bytes += len(data)
         yield lines
+
+    def too_long(self) -> str:
+        return (
+            f"{self.name}: line {self.n_lines + 1}: longer than {LONGEST >> 20} MiB; a line is "
+            "one text: divide it, or look whether the file has line ends at all"
+        )
 
     def _undecodable(self, data: bytes, at: int) -> str:
         line = self.n_lines + data.count(b"\n", 0, at) + 1
@@ -169,10 +187,9 @@ def _decompressed(path: Path, file: BinaryIO) -> BinaryIO:
     return file
 
 
-def _check_ending(path: Path, file: BinaryIO) -> None:
+def _check_ending(path: Path, file: io.BufferedReader) -> None:
     """Refuse a name that says another compression than the content has."""
-    start = file.read(10)
-    file.seek(0)
+    start = file.peek(10)[:10]  # a pipe has no way back
     said = path.suffix if path.suffix in COMPRESSED else ""
     found = _ending_by_content(start)
     if said == found:
@@ -192,6 +209,41 @@ def _ending_by_content(start: bytes) -> str:
 
 def _damaged(path: Path, error: BaseException) -> str:
     return f"{path}: damaged {COMPRESSED[path.suffix]} data: {error}; get the file again"
+
+
+def expand(name: str) -> Path:
+    """A path as people write it, with ~ for a home directory.
+
+    Raises:
+        DataError: no such user; or no file system can hold the name.
+    """
+    if "\0" in name or len(os.fsencode(name)) > _LONGEST_PATH:
+        raise DataError(f"{name[:60]!r} …: no path: it holds a NUL, or is too long")
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        start = name.partition("/")[0]
+        raise DataError(
+            f"{name[:200]}: no home directory is known for {start[:60]}; write the path out"
+        ) from error
+
+
+def refuse_streams(path: Path) -> None:
+    """A corpus is read several times, which pipes and devices cannot be.
+
+    Raises:
+        DataError: it is neither a file nor a directory, cannot be looked at, or its name is not
+            UTF-8, so that no report could name it.
+    """
+    shown = str(path).encode(errors="backslashreplace").decode()
+    if shown != str(path):
+        raise DataError(f"{shown}: the name is not UTF-8; rename it")
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise DataError(
+            f"{path}: is a pipe or a device; a corpus is read several times: write it to a file "
+            "first, and give that"
+        )
 
 
 def missing(path: Path, root: Path | None = None, found: str = "") -> str:

@@ -1,30 +1,29 @@
-"""Tables of any form → pairs: TSV, JSONL, Parquet, Arrow, and rows that others have read.
+"""Tables as text → pairs: TSV, JSONL, and rows with named columns that others have read.
 
-Comes in: a file, or rows with named columns. Goes out: (source, target) texts, one by one. This
-file does not know where files lie, and nothing of markup: see `markup.py`.
+Comes in: a file, or rows. Goes out: (source, target) texts, one by one. This file does not know
+where files lie, and nothing of markup or Arrow: see `markup.py` and `columns.py`.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformer_mt.config_data import Languages
-from transformer_mt.data.formats.streams import COMPRESSED, split_lines
+from transformer_mt.data.formats.streams import split_lines
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.languages import canonical_code
-
-if TYPE_CHECKING:
-    import pyarrow
 
 Pair = tuple[str, str]
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4}){0,2}")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _JSON = json.JSONDecoder()
-_ROWS = 10_000  # of a table that are in memory at once
+_SPELLING = 13  # characters of the longest spelling of a language
+_MANY_KEYS = 100  # of a row that is not worth remembering
 
 
 @lru_cache(maxsize=10_000)
@@ -38,7 +37,7 @@ def language_of(spelling: str) -> str | None:
         return None
 
 
-@lru_cache(maxsize=1000)
+@lru_cache(maxsize=32)
 def find_keys(names: tuple[str, ...], src: str, tgt: str, swapped: bool) -> Pair | None:
     """Which two of the names of columns, or of keys, are the source and the target.
 
@@ -51,8 +50,8 @@ def find_keys(names: tuple[str, ...], src: str, tgt: str, swapped: bool) -> Pair
     Returns:
         None if none of the known forms is there.
     """
-    by_code = {language_of(name): name for name in reversed(names)}
-    by_code.update({name: name for name in names})
+    by_code = {language_of(name): name for name in reversed(names) if len(name) <= _SPELLING}
+    by_code |= {code: code for code in (src, tgt) if code in names}
     if src in by_code and tgt in by_code:
         return by_code[src], by_code[tgt]
     for pair in (("src", "tgt"), ("source", "target")):
@@ -78,13 +77,14 @@ def pair_of_row(
     """
     nested = row.get("translation")
     texts = nested if isinstance(nested, dict) else row
-    keys = find_keys(tuple(texts), languages.src, languages.tgt, swapped)
+    find = find_keys if len(texts) <= _MANY_KEYS else find_keys.__wrapped__
+    keys = find(tuple(texts), languages.src, languages.tgt, swapped)
     if keys is None:
-        raise DataError(f"{where} {number}: {_no_keys(texts, languages)}")
+        raise DataError(f"{where} {number}: {no_keys(texts, languages)}")
     src, tgt = texts[keys[0]], texts[keys[1]]
     for text in (src, tgt):
         if not isinstance(text, str | None):
-            raise DataError(f"{where} {number}: expected text, found {_excerpt(repr(text))}")
+            raise DataError(f"{where} {number}: expected text, found {excerpt(_spelled(text))}")
     return src or "", tgt or ""
 
 
@@ -96,7 +96,7 @@ def read_tsv(path: Path) -> Iterator[Pair]:
             hint = f"; keep two: cut -f1,2 {path.name} > NEW" if len(columns) > 2 else ""
             raise DataError(
                 f"{path}: line {number}: expected source TAB target, found {len(columns)} "
-                f"column{'s' * (len(columns) > 1)}: {_excerpt(line)}{hint}"
+                f"column{'s' * (len(columns) > 1)}: {excerpt(line)}{hint}"
             )
         yield columns[0], columns[1]
 
@@ -107,10 +107,11 @@ def read_jsonl(path: Path, languages: Languages, *, swapped: bool) -> Iterator[P
     for number, line in _records(path):
         try:
             row = _parse_json(line.strip(" \t"))
-        except json.JSONDecodeError as error:
-            raise DataError(f"{where} {number}: not JSON: {error.msg}: {_excerpt(line)}") from error
+        except (ValueError, RecursionError) as error:  # also of numbers with too many digits
+            cause = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+            raise DataError(f"{where} {number}: not JSON: {cause}: {excerpt(line)}") from error
         if not isinstance(row, dict):
-            found = _excerpt(line)
+            found = excerpt(line)
             raise DataError(f"{where} {number}: expected one object per line, found {found}")
         src, tgt = pair_of_row(row, languages, where, number, swapped=swapped)
         if "\\ud" in line or "\\uD" in line:
@@ -127,25 +128,11 @@ def _parse_json(text: str) -> Any:
     return value
 
 
-def read_arrow(path: Path, languages: Languages, *, swapped: bool) -> Iterator[Pair]:
-    """Two columns of a Parquet, Arrow or Feather file, named as in `pair_of_row`.
-
-    Raises:
-        DataError: it is damaged, has no such columns, or they do not hold text.
-    """
-    import pyarrow
-
-    if path.suffix in COMPRESSED:
-        raise DataError(f"{path}: such files are compressed inside: decompress this one first")
+def _spelled(value: Any) -> str:
     try:
-        for columns in _columns(path, languages, swapped):
-            texts = [column.to_pylist() for column in columns]
-            if any(column.null_count for column in columns):
-                texts = [[text or "" for text in column] for column in texts]
-            yield from zip(*texts, strict=True)
-    except (pyarrow.ArrowException, OSError) as error:
-        cause = " ".join(str(error).split())
-        raise DataError(f"{path}: damaged, or not {path.suffix[1:]} data: {cause}") from error
+        return repr(value)
+    except RecursionError:
+        return f"a deeply nested {type(value).__name__}"
 
 
 def _records(path: Path) -> Iterator[tuple[int, str]]:
@@ -160,65 +147,13 @@ def _records(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def _columns(path: Path, languages: Languages, swapped: bool) -> Iterator[list["pyarrow.Array"]]:
-    """The source and the target column, some rows at a time."""
-    import pyarrow
-    from pyarrow import ipc, parquet
-
-    with pyarrow.memory_map(str(path)) as file:
-        if path.suffix.lower() == ".parquet":
-            table = parquet.ParquetFile(file)
-            columns = _text_columns(table.schema_arrow, path, languages, swapped)
-            names = [".".join(column) for column in columns]
-            batches = table.iter_batches(_ROWS, columns=names, use_threads=False)
-        else:
-            # Hugging Face datasets are saved as streams
-            is_file = file.read(6) == b"ARROW1"
-            file.seek(0)
-            table = ipc.open_file(file) if is_file else ipc.open_stream(file)
-            columns = _text_columns(table.schema, path, languages, swapped)
-            batches = map(table.get_batch, range(table.num_record_batches)) if is_file else table
-        for batch in batches:
-            for first in range(0, batch.num_rows, _ROWS):
-                rows = batch.slice(first, _ROWS)
-                yield [_column(rows, column) for column in columns]
-
-
-def _column(batch: "pyarrow.RecordBatch", names: tuple[str, ...]) -> "pyarrow.Array":
-    """A column, or a field of a column; null where that is null."""
-    column = batch.column(names[0])
-    for name in names[1:]:
-        column = column.flatten()[column.type.get_field_index(name)]
-    return column
-
-
-def _text_columns(
-    schema: "pyarrow.Schema", path: Path, languages: Languages, swapped: bool
-) -> list[tuple[str, ...]]:
-    """Where the source and the target are: a column each, or fields of the column translation."""
-    from pyarrow import types
-
-    fields = {field.name: field.type for field in schema}
-    inside = "translation" in fields and types.is_struct(fields["translation"])
-    if inside:
-        fields = {field.name: field.type for field in fields["translation"]}
-    keys = find_keys(tuple(fields), languages.src, languages.tgt, swapped)
-    if keys is None:
-        raise DataError(f"{path}: {_no_keys(fields, languages)}")
-    for key in keys:
-        kind = fields[key].value_type if types.is_dictionary(fields[key]) else fields[key]
-        if not (types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind)):
-            raise DataError(f"{path}: column {key}: expected text, found {kind}")
-    return [("translation", key) if inside else (key,) for key in keys]
-
-
-def _no_keys(names: Iterable[str], languages: Languages) -> str:
+def no_keys(names: Iterable[str], languages: Languages) -> str:
     return (
-        f"found the keys {', '.join(map(str, names))}; expected "
+        f"found the keys {excerpt(', '.join(map(str, islice(names, 50))), 500)}; expected "
         f'{{"translation": {{"{languages.src}": …, "{languages.tgt}": …}}}}, '
         "the two languages themselves, src and tgt, or source and target"
     )
 
 
-def _excerpt(text: str) -> str:
-    return text if len(text) <= 60 else text[:60] + "…"
+def excerpt(text: str, size: int = 60) -> str:
+    return text if len(text) <= size else text[:size] + "…"

@@ -10,6 +10,7 @@ import lzma
 import re
 import shutil
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -24,10 +25,15 @@ from transformer_mt.system.output import writing
 
 _BLOCK = 1 << 20
 _PADDING = 16 << 20  # more of it is not looked at
+# Bytes of bzip2 and LZMA within a zip that are unpacked at once: 46 of them may become 46 MiB.
+_SMALL_BLOCK = 64
+_HEADERS = 1 << 16  # bytes that the headers of one member of a tar may have
+_DIRECTORY = 32 << 20  # bytes of the directory of a zip: 200,000 names of 100 characters
 _TAR = re.compile(r"\.(tar|tar\.(gz|xz|bz2|zst)|tgz|txz|tbz2?|tzst)$", re.IGNORECASE)
 _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError,
     RuntimeError,  # zipfile's, of an encrypted member or a compression that it does not know
+    IndexError, KeyError, TypeError, OverflowError, struct.error,  # of headers that do not fit
 )  # fmt: skip
 
 
@@ -71,7 +77,7 @@ def unpack(archive: Path, out_dir: Path, limits: Limits = LIMITS) -> list[Path]:
         temporary.mkdir()
         free = shutil.disk_usage(temporary).free * 95 // 100  # others want to write, too
         room = _Room(archive, free, limits)
-        for name, stream in read(archive):
+        for name, stream in read(archive, room):
             room.enter(name)
             path = temporary / _inside(archive, name)
             if stream is not None:
@@ -97,6 +103,14 @@ class _Room:
             raise DataError(
                 f"{self._archive}: {name!r} is member {self._members:,}; more than "
                 f"{self._limits.members:,} are refused, as from an archive made to do harm"
+            )
+
+    def enter_headers(self, n_bytes: int) -> None:
+        """Headers are read as a whole before there is a member to speak of."""
+        if n_bytes > _HEADERS:
+            raise DataError(
+                f"{self._archive}: member {self._members + 1:,} has headers of more than "
+                f"{_HEADERS >> 10} KiB: refused, as from an archive made to do harm"
             )
 
     def take(self, name: str, size: int) -> None:
@@ -133,14 +147,23 @@ def _write(path: Path, stream: IO[bytes], archive: Path, name: str, room: _Room)
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise DataError(f"{archive}: {name!r} is both a file and a directory: refused") from error
     with file:
-        while block := _read(stream, archive, name):
+        while block := _read(stream, archive, name, _block_size(stream)):
             room.take(name, len(block))
             file.write(block)
 
 
-def _read(stream: IO[bytes], archive: Path, name: str) -> bytes:
+def _read(stream: IO[bytes], archive: Path, name: str, size: int) -> bytes:
     with _reading(archive, name):
-        return stream.read(_BLOCK)
+        return stream.read(size)
+
+
+def _block_size(stream: IO[bytes]) -> int:
+    """How much to ask for, so that a little compressed text cannot become very much at once."""
+    method = getattr(stream, "_compress_type", zipfile.ZIP_DEFLATED)
+    if method not in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        return _BLOCK
+    vars(stream).update(MIN_READ_SIZE=_SMALL_BLOCK)  # or it takes 4 KiB
+    return _SMALL_BLOCK
 
 
 @contextmanager
@@ -165,8 +188,12 @@ def _what_it_is(archive: Path) -> str:
 _Member = tuple[str, IO[bytes] | None]  # name and content; None: a directory
 
 
-def _zip_members(archive: Path) -> Iterator[_Member]:
-    with _reading(archive), zipfile.ZipFile(archive) as file:
+def _zip_members(archive: Path, room: _Room) -> Iterator[_Member]:
+    with (
+        _reading(archive),
+        archive.open("rb") as raw,
+        zipfile.ZipFile(cast(IO[bytes], _ShortReads(raw, archive))) as file,
+    ):
         for info in file.infolist():
             kind = stat.S_IFMT(info.external_attr >> 16)
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
@@ -180,19 +207,62 @@ def _zip_members(archive: Path) -> Iterator[_Member]:
                     yield info.filename, stream
 
 
-def _tar_members(archive: Path) -> Iterator[_Member]:
+class _ShortReads:
+    """A file that is never read by much at once: zipfile reads a directory as a whole."""
+
+    def __init__(self, file: BinaryIO, archive: Path) -> None:
+        self._file, self._archive = file, archive
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        block = self._file.read(size if 0 <= size <= _DIRECTORY else _DIRECTORY + 1)
+        if len(block) > _DIRECTORY:
+            raise DataError(
+                f"{self._archive}: its directory has more than {_DIRECTORY >> 20} MiB: refused, "
+                "as from an archive made to do harm"
+            )
+        return block
+
+
+class _Counting:
+    """The stream of a tar; what is read between two members are headers."""
+
+    def __init__(self, stream: BinaryIO, room: _Room) -> None:
+        self._stream, self._room = stream, room
+        self._n_headers: int | None = 0  # bytes; None: a member is being read
+
+    def read(self, size: int) -> bytes:
+        block = self._stream.read(size)
+        if self._n_headers is not None:
+            self._n_headers += len(block)
+            self._room.enter_headers(self._n_headers)
+        return block
+
+    def enter_member(self, name: str) -> None:
+        self._room.take(name, self._n_headers or 0)
+        self._n_headers = None
+
+    def leave_member(self) -> None:
+        self._n_headers = 0
+
+
+def _tar_members(archive: Path, room: _Room) -> Iterator[_Member]:
     with (
         _reading(archive),
-        _decompressed(archive) as stream,
-        tarfile.open(fileobj=stream, mode="r|") as file,
+        _decompressed(archive) as raw,
+        tarfile.open(fileobj=cast(IO[bytes], stream := _Counting(raw, room)), mode="r|") as file,
     ):
         for member in file:
+            stream.enter_member(member.name)
+            # It would keep all members, and all that they say of those after them.
+            vars(file).update(members=[], pax_headers={})
             if not member.isreg() and not member.isdir():
                 raise _refuse(archive, member.name, "a link or a device")
             yield member.name, file.extractfile(member) if member.isreg() else None
+            stream.leave_member()
         # Behind the last member is padding, and then the checksum of the compressed stream.
         for _ in range(_PADDING // _BLOCK):
-            stream.read(_BLOCK)
+            raw.read(_BLOCK)
 
 
 _OPENERS: dict[bytes, Callable[[Path], Any]] = {

@@ -10,12 +10,14 @@ when), `.part` with `.part.json` (what has arrived so far) and `.lock`.
 
 import hashlib
 import os
+import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote, urldefrag, urlsplit
 
+from transformer_mt.data.formats.streams import expand
 from transformer_mt.data.sources.transfer import (
     PATIENT,
     Patience,
@@ -30,6 +32,7 @@ from transformer_mt.system.locks import locked
 from transformer_mt.system.output import remove, write_json
 from transformer_mt.system.state import sha256 as digest_of
 
+_DIGEST = re.compile("[0-9a-f]{64}")
 _ADDRESS_CHARACTERS = "%/:=&?~+!$,;'@()*[]"  # these keep their meaning in a URL
 
 
@@ -44,9 +47,9 @@ class Download:
 def default_cache() -> Path:
     """$TMT_CACHE, or `tmt` where the user's caches are."""
     if own := os.environ.get("TMT_CACHE"):
-        return Path(own).expanduser()
+        return expand(own)
     caches = os.environ.get("XDG_CACHE_HOME")
-    return (Path(caches) if caches else Path.home() / ".cache") / "tmt"
+    return (Path(caches) if caches else expand("~/.cache")) / "tmt"
 
 
 def fetch(
@@ -97,8 +100,11 @@ class _Place:
 
     def __init__(self, cache_dir: Path, url: str) -> None:
         self.url = url
-        self.address = quote(urldefrag(url).url, safe=_ADDRESS_CHARACTERS)
-        parts = urlsplit(self.address)
+        try:
+            self.address = quote(urldefrag(url).url, safe=_ADDRESS_CHARACTERS)
+            parts = urlsplit(self.address)
+        except ValueError as error:  # half a character, half an IPv6 address
+            raise DataError(f"{url}: no usable address: {error}") from error
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise DataError(f"{url}: expected http://… or https://…")
         digest = hashlib.sha256(self.address.encode()).hexdigest()[:16]
@@ -109,10 +115,13 @@ class _Place:
 
     def cached(self) -> Download | None:
         record = read_record(self.record)
-        path = self.directory / str(record.get("name"))
-        if not path.is_file() or path.stat().st_size != record["size"]:
+        size, digest = record.get("size"), record.get("sha256")
+        if size is None or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+            return None  # a damaged record is as good as none
+        path = self.directory / record["name"]
+        if not path.is_file() or path.stat().st_size != size:
             return None
-        return Download(path, self.url, record["sha256"], record["size"])
+        return Download(path, self.url, digest, size)
 
 
 def _download(place: _Place, sha256: str | None, patience: Patience, say: Say | None) -> Download:

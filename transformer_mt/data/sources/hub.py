@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transformer_mt.config_data import Source
+from transformer_mt.data.formats.streams import expand
 from transformer_mt.errors import DataError
 
 Role = Literal["train", "dev", "test"]
@@ -33,14 +34,28 @@ def hub_rows(
         DataError: it cannot be had; the message tells the cause, and what there is instead.
     """
     assert source.hf is not None
-    folder = root / Path(source.hf).expanduser()
-    if folder.is_file():
+    folder = root / expand(source.hf)
+    try:
+        is_file = folder.is_file()
+    except OSError as error:
+        raise DataError(f"{str(folder)[:200]}: cannot be read: {error.strerror}") from error
+    if is_file:
         raise DataError(
             f"{folder}: hf takes a dataset name or a folder; for a file write its path alone"
         )
     dataset = _load(source, folder, source.split or _SPLITS[role], offline)
+    n_rows = 0
     for batch in dataset.with_format("arrow").iter(_BATCH):
-        yield from batch.to_pylist()
+        try:
+            batch.validate(full=True)  # before anything follows its offsets
+            rows = batch.to_pylist()
+        except (ValueError, OverflowError) as error:  # also Arrow's; dates beyond those of Python
+            cause = " ".join(str(error).split())
+            raise DataError(
+                f"{source}: rows {n_rows + 1} to {n_rows + len(batch)}: damaged: {cause}"
+            ) from error
+        n_rows += len(batch)
+        yield from rows
 
 
 def _load(source: Source, folder: Path, split: str, offline: bool) -> Any:

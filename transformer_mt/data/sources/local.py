@@ -6,11 +6,11 @@ and where they came from. This file does not know how anything is downloaded: se
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from transformer_mt.config import Config
 from transformer_mt.config_data import Source
 from transformer_mt.data.formats.corpus import Role, read_pairs
+from transformer_mt.data.formats.streams import expand
 from transformer_mt.data.sources.download import default_cache
 from transformer_mt.data.sources.named import Obtained, Origin, obtain
 
@@ -42,7 +42,7 @@ def obtain_source(cfg: Config, source: Source, role: Role, say: Say) -> Obtained
         source,
         cfg.languages,
         role=role,
-        cache_dir=Path(data.cache).expanduser() if data.cache else default_cache(),
+        cache_dir=expand(data.cache) if data.cache else default_cache(),
         offline=data.offline,
         say=say,
     )
@@ -52,9 +52,10 @@ def obtain_sources(cfg: Config, say: Say) -> Local:
     """All sources of an experiment.
 
     Raises:
-        DataError: one cannot be had.
+        DataError: one cannot be had, or `data.root` is no path here.
     """
     data = cfg.data
+    expand(data.root)
     train = [obtain_source(cfg, source, "train", say) for source in data.train]
     test = {name: obtain_source(cfg, source, "test", say) for name, source in data.test.items()}
     sources = {
@@ -76,7 +77,7 @@ def obtain_datasets(cfg: Config) -> None:
         DataError: one cannot be had.
     """
     data = cfg.data
-    root = Path(data.root).expanduser()
+    root = expand(data.root)
     sources: list[tuple[Role, list[Source]]] = [
         ("train", data.train), ("dev", data.dev), ("test", list(data.test.values()))
     ]  # fmt: skip

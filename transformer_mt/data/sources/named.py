@@ -6,6 +6,7 @@ text came from. This file knows how names become addresses, not what is in the f
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -37,6 +38,8 @@ _OPUS_CODES = {
     "zh": ("zh", "zh_cn", "zh_CN", "zh_Hans"),
     "zh-Hant": ("zh_tw", "zh_TW", "zh_Hant", "zh_hk"),
 }
+_LARGEST_ANSWER = 16 << 20  # bytes of JSON
+_VERSION = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
 _Pair = tuple[str, str]  # OPUS codes, in alphabetical order
 
 
@@ -152,11 +155,13 @@ def _latest_version(
 
 
 def _versions(answer: Path) -> list[str]:
+    with answer.open("rb") as file:
+        content = file.read(_LARGEST_ANSWER)
     try:
-        corpora: Any = json.loads(answer.read_bytes())["corpora"]
-        return [str(corpus["version"]) for corpus in corpora]
-    except (ValueError, KeyError, TypeError) as error:
-        text = answer.read_text(errors="replace")[:100]
+        corpora: Any = json.loads(content)["corpora"]
+        return [_VERSION.fullmatch(corpus["version"])[0] for corpus in corpora]  # type: ignore[index]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        text = content[:100].decode(errors="replace")
         answer.unlink()
         raise DataError(f"the OPUS API gives an answer of another form: {text!r}") from error
 

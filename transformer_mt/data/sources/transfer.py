@@ -35,6 +35,10 @@ Version = dict[str, Any]  # name, size, etag, last_modified: what the server say
 _Show = Callable[[int, int | None], None]
 
 _BLOCK = 1 << 18
+_LARGEST_RECORD = 1 << 16  # bytes
+_LONGEST_NAME = 150  # bytes of a file's name; a file system takes 255
+_SIZE = re.compile(r"[0-9]{1,24}")  # of a file, in a header
+_RANGE = re.compile(r"bytes ([0-9]{1,24})-[0-9]{1,24}/([0-9]{1,24}|\*)")
 
 
 class Unavailable(DataError):
@@ -95,11 +99,29 @@ def part_record(part: Path) -> Path:
 
 
 def read_record(path: Path) -> Version:
-    """A small JSON file; nothing if it is missing or damaged, which is as good as missing."""
+    """What was written about a file; nothing if it is missing or damaged, which is as good."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        with path.open("rb") as file:
+            record = json.loads(file.read(_LARGEST_RECORD))
+    except (OSError, ValueError, RecursionError):
         return {}
+    return record if isinstance(record, dict) and _is_version(record) else {}
+
+
+def _is_version(record: dict[str, Any]) -> bool:
+    name, size = record.get("name"), record.get("size")
+    marks = (record.get("etag"), record.get("last_modified"))
+    return (
+        isinstance(name, str)
+        and name == _plain_name(name)
+        and (size is None or (type(size) is int and size >= 0))
+        and all(mark is None or (isinstance(mark, str) and _is_mark(mark)) for mark in marks)
+    )
+
+
+def _is_mark(text: str) -> bool:
+    """Whether a text can be sent back to the server in a header."""
+    return 0 < len(text) <= 1000 and text.isascii() and text.isprintable()
 
 
 def _giving_up(url: str, reason: Exception, failures: int, size: int) -> str:
@@ -133,7 +155,7 @@ def _receive(url: str, part: Path, timeout_s: float, show: _Show) -> Version:
         headers["If-Range"] = version["etag"] or version["last_modified"]
     with _answer(urllib.request.Request(url, headers=headers), timeout_s) as response:
         length = response.headers.get("Content-Length", "")
-        left = int(length) if length.isdecimal() else None
+        left = int(length) if _SIZE.fullmatch(length) else None
         if response.status == 206:
             _check_range(response, done, version)
         else:
@@ -206,17 +228,17 @@ def _refusal(error: urllib.error.HTTPError, url: str) -> Exception:
 
 def _retry_after(value: str) -> float:
     """Seconds, of a number or a date; 0 if it is neither."""
-    if value.isdecimal():
+    if _SIZE.fullmatch(value):
         return float(value)
     try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (TypeError, ValueError):
+        return max(0.0, parsedate_to_datetime(value[:100]).timestamp() - time.time())
+    except (TypeError, ValueError, OverflowError, IndexError):
         return 0.0
 
 
 def _check_range(response: http.client.HTTPResponse, done: int, version: Version) -> None:
     """The answer must be the rest of the version of which we have the start."""
-    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
+    found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
     etag = response.headers.get("ETag")
     if (
         not done
@@ -229,12 +251,13 @@ def _check_range(response: http.client.HTTPResponse, done: int, version: Version
 
 
 def _version(response: http.client.HTTPResponse, url: str, size: int | None) -> Version:
-    etag = response.headers.get("ETag", "")
+    etag, date = (response.headers.get(key, "") for key in ("ETag", "Last-Modified"))
     return {
         "name": _file_name(url, response),
         "size": size,
-        "etag": None if etag.startswith("W/") else etag or None,  # weak ones do not tell bytes
-        "last_modified": response.headers.get("Last-Modified"),
+        # Weak ones do not tell bytes.
+        "etag": etag if _is_mark(etag) and not etag.startswith("W/") else None,
+        "last_modified": date if _is_mark(date) else None,
     }
 
 
@@ -243,7 +266,14 @@ def _file_name(url: str, response: http.client.HTTPResponse) -> str:
     name = _last_part(url)
     if "." not in name:
         name = response.headers.get_filename() or name
-    return re.sub(r"[^\w.+=@-]+", "_", name).lstrip(".")[-150:] or "file"
+    return _plain_name(name)
+
+
+def _plain_name(name: str) -> str:
+    """What any system takes for the name of a file, and nobody for a path, an option or hidden."""
+    plain = re.sub(r"[^\w.+=@-]+", "_", name)
+    ending = plain.encode(errors="replace")[-_LONGEST_NAME:].decode(errors="ignore")
+    return ending.lstrip(".-") or "file"
 
 
 def _last_part(url: str) -> str:
