@@ -234,7 +234,7 @@ def test_metadata_without_a_digest_of_its_own_is_read(model_dir: Path) -> None:
     """As model directories of the first format have it."""
     path = model_dir / "metadata.json"
     content = json.loads(path.read_text())
-    del content["digest"], content["sizes"]
+    del content["digest"], content["file_sizes"]
     path.write_text(json.dumps(content))
     load_model_dir(model_dir)
     alter(model_dir / "model.safetensors")
@@ -246,7 +246,7 @@ def test_metadata_without_a_digest_of_its_own_is_read(model_dir: Path) -> None:
 def test_metadata_cannot_list_files_outside(model_dir: Path, name: str) -> None:
     path = model_dir / "metadata.json"
     content = json.loads(path.read_text())
-    del content["digest"]
+    del content["digest"], content["file_sizes"]
     content["files"][name] = "0"
     path.write_text(json.dumps(content))
     with pytest.raises(ModelDirError, match="not a name of a file inside"):
@@ -256,7 +256,7 @@ def test_metadata_cannot_list_files_outside(model_dir: Path, name: str) -> None:
 def test_another_format_is_refused(model_dir: Path) -> None:
     path = model_dir / "metadata.json"
     content = {**json.loads(path.read_text()), "format": 2}
-    del content["digest"]
+    del content["digest"], content["file_sizes"]
     path.write_text(json.dumps(content))
     with pytest.raises(ModelDirError) as caught:
         load_model_dir(model_dir)
@@ -268,7 +268,7 @@ def swap_weights(model_dir: Path, weights: dict[str, Tensor]) -> None:
     save_file(weights, model_dir / "model.safetensors")
     metadata = json.loads((model_dir / "metadata.json").read_text())
     metadata["files"]["model.safetensors"] = sha256(model_dir / "model.safetensors")
-    for key in ("sizes", "digest"):
+    for key in ("file_sizes", "digest"):
         metadata.pop(key, None)
     (model_dir / "metadata.json").write_text(json.dumps(metadata))
 
@@ -304,9 +304,9 @@ def test_weights_that_are_no_floats_are_refused(model_dir: Path, dtype: torch.dt
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("d_model: 32", "d_model: 3200000"),
-        ("ffn: 64", "ffn: 64000000000"),
-        ("encoder_layers: 2", "encoder_layers: 2000000"),
+        ("d_model: 32", "d_model: 32768"),
+        ("ffn: 64", "ffn: 1048576"),
+        ("encoder_layers: 2", "encoder_layers: 1000"),
     ],
 )
 def test_sizes_beyond_the_file_take_no_memory(model_dir: Path, old: str, new: str) -> None:
@@ -315,7 +315,7 @@ def test_sizes_beyond_the_file_take_no_memory(model_dir: Path, old: str, new: st
     path.write_text(path.read_text().replace(old, new, 1))
     metadata = json.loads((model_dir / "metadata.json").read_text())
     metadata["files"]["config.yaml"] = sha256(path)
-    del metadata["sizes"], metadata["digest"]
+    del metadata["file_sizes"], metadata["digest"]
     (model_dir / "metadata.json").write_text(json.dumps(metadata))
     with pytest.raises(ModelDirError, match=r"does not fit config\.yaml"):
         load_model_dir(model_dir)

@@ -85,7 +85,8 @@ def digests(run: Run) -> dict[str, str]:
     """Of everything that training reads."""
     folders = (run.clean_dir, run.tokenizer_dir, run.encoded_dir)
     files = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
-    names = [path for path in files if not path.name.startswith("report.")]  # those hold seconds
+    # Reports hold seconds, and the manifest of their folder their digests.
+    names = [path for path in files if not path.name.startswith(("report.", "stage."))]
     return {
         str(path.relative_to(run.directory)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in names

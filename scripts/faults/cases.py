@@ -21,7 +21,7 @@ Snapshot = dict[str, str]  # path below a folder → what is in it, but for what
 _CLOCK = {
     "minutes", "seconds", "validation_s", "eta_minutes", "tgt_tokens_per_s", "peak_memory_mib",
     "split_batches", "processes",
-    "digest",  # of all of a manifest
+    "digest", "report.json", "report.html",  # in a manifest: of itself, and of files with a clock
 }  # fmt: skip
 _ENDS = {".html": b"</html>", ".png": b"IEND\xaeB`\x82"}  # of a whole file
 

@@ -35,7 +35,7 @@ from transformer_mt.data.demo_phrases import (
     nouns_for,
     the_noun,
 )
-from transformer_mt.errors import DataError
+from transformer_mt.errors import TmtError
 
 CORPUS = build_demo()
 PARTS = {"train": CORPUS.train, "dev": CORPUS.dev, "test": CORPUS.test}
@@ -383,7 +383,7 @@ def test_write_demo_writes_aligned_files_and_nothing_else(tmp_path: Path) -> Non
     assert [path.name for path in paths] == [
         "train.zh", "train.en", "dev.zh", "dev.en", "test.zh", "test.en", "contrast.tsv",
     ]  # fmt: skip
-    assert sorted(out_dir.iterdir()) == sorted(paths)
+    assert sorted(out_dir.glob("[!.]*")) == sorted(paths)
     lines = {path.name: path.read_bytes().decode().split("\n") for path in paths}
     assert all(texts.pop() == "" for texts in lines.values()), "each line ends with a newline"
     assert list(zip(lines["test.zh"], lines["test.en"], strict=True)) == CORPUS.test
@@ -395,7 +395,7 @@ def test_write_demo_writes_aligned_files_and_nothing_else(tmp_path: Path) -> Non
 def test_write_demo_says_where_it_cannot_write(tmp_path: Path) -> None:
     in_the_way = tmp_path / "demo"
     in_the_way.write_text("a file", encoding="utf-8")
-    with pytest.raises(DataError, match=r"demo: cannot write the demo corpus: .*; choose a dir"):
+    with pytest.raises(TmtError, match=r"demo: is not a folder; name another"):
         write_demo(in_the_way)
 
 

@@ -28,7 +28,7 @@ from transformer_mt.model_dir import (
     save_model_dir,
     weights_of,
 )
-from transformer_mt.system.state import sha256
+from transformer_mt.system.state import content_of, write_manifest
 
 TEXT = "猫看见狗，孩子喜欢苹果。"
 
@@ -77,8 +77,7 @@ def test_weights_of_the_other_architecture_are_refused(model_dir: Path, tmp_path
     text = text.replace("architecture: modern", "architecture: paper")
     (paper / "config.yaml").write_text(text, encoding="utf-8")
     metadata = json.loads((paper / "metadata.json").read_text(encoding="utf-8"))
-    metadata["files"]["config.yaml"] = sha256(paper / "config.yaml")
-    (paper / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
+    write_manifest(paper, "metadata.json", content_of(metadata))
     with pytest.raises(ModelDirError, match=r"model.safetensors: does not fit config.yaml"):
         load_model_dir(paper)
 

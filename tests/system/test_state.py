@@ -41,7 +41,7 @@ def make(folder: Path, content: dict[str, object] | None = None) -> Path:
 def test_a_manifest_gives_back_what_was_kept(
     tmp_path_factory: pytest.TempPathFactory, content: dict[str, object]
 ) -> None:
-    own = {"files", "sizes", "digest"}
+    own = {"files", "file_sizes", "digest"}
     content = {key: value for key, value in content.items() if key not in own}
     folder = make(tmp_path_factory.mktemp("x") / "folder", content)
     manifest = read_manifest(folder, "m.json")

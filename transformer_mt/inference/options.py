@@ -18,7 +18,7 @@ MOST_ROWS = MOST_BEAM  # hypotheses of one sentence side by side; more take memo
 _RANGES: dict[str, tuple[float, float]] = {
     "beam": (1, MOST_ROWS),
     "length_penalty": (0, MOST_LENGTH_PENALTY),
-    "max_length_ratio": (1e-6, MOST_LENGTH_RATIO),
+    "max_length_ratio": (0, MOST_LENGTH_RATIO),
     "min_length": (0, 10_000),
     "max_length": (1, math.inf),
     "n_best": (1, MOST_ROWS),

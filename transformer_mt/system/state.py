@@ -20,7 +20,7 @@ from transformer_mt.system.staging import is_staging_name
 
 MAX_BYTES = 256 << 20  # of one file of state; the metrics of a training take 200 bytes a record
 _FINGERPRINT = re.compile("[0-9a-f]{16}")
-_OWN = ("files", "sizes", "digest")  # keys of a manifest that are not its caller's
+_OWN = ("files", "file_sizes", "digest")  # keys of a manifest that are not its caller's
 
 
 class Damaged(TmtError):
@@ -78,7 +78,7 @@ def write_manifest(folder: Path, name: str, content: Mapping[str, Any]) -> None:
     manifest = {
         **content,
         "files": {path: sha256(file) for path, file in files.items()},
-        "sizes": {path: file.stat().st_size for path, file in files.items()},
+        "file_sizes": {path: file.stat().st_size for path, file in files.items()},
     }
     manifest = json.loads(json.dumps(manifest))  # as it will be read: keys are text
     manifest["digest"] = _digest_of(manifest)
@@ -97,10 +97,10 @@ def read_manifest(folder: Path, name: str) -> dict[str, Any] | None:
     manifest = read_json(folder / name)
     if manifest is None:
         return None
-    maps = [manifest.get("files", {}), manifest.get("sizes", {})]
+    maps = [manifest.get("files", {}), manifest.get("file_sizes", {})]
     if not all(isinstance(found, dict) for found in maps):
         raise Damaged(f"{folder / name}: damaged: its list of files is no list of files")
-    has_digest = "digest" in manifest or "sizes" in manifest  # both are written, or neither
+    has_digest = "digest" in manifest or "file_sizes" in manifest  # both are written, or neither
     if has_digest and manifest.get("digest") != _digest_of(manifest):
         raise Damaged(f"{folder / name}: altered since it was written (its digest differs)")
     return manifest
@@ -112,7 +112,7 @@ def damages(folder: Path, manifest: Mapping[str, Any], *, digests: bool = True) 
     Args:
         digests: compare contents too, not sizes alone; reads every byte.
     """
-    sizes, problems = manifest.get("sizes", {}), []
+    sizes, problems = manifest.get("file_sizes", {}), []
     for name, digest in manifest.get("files", {}).items():
         file = folder / name
         if not _is_inside(name):

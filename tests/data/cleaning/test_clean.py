@@ -386,7 +386,7 @@ def test_a_second_process_waits_and_reuses(tmp_path: Path) -> None:
 def test_a_directory_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "clean").mkdir()
     (tmp_path / "clean" / "thesis.txt").touch()
-    with pytest.raises(DataError, match="clean: exists and was not written by tmt; name a dir"):
+    with pytest.raises(TmtError, match="clean: exists and was not written by tmt; name a folder"):
         prepare(tmp_path, some_pairs(30), DEV, TEST)
     assert (tmp_path / "clean" / "thesis.txt").exists()
 

@@ -204,7 +204,7 @@ def test_damage_is_found_or_harmless(tmp_path: Path, name: str) -> None:
             damaged[at] ^= 1 << generator.randrange(8)
         archive.write_bytes(damaged)
         try:
-            files = unpack(archive, tmp_path / "out")
+            files = unpack(archive, tmp_path / f"out{turn}")
         except DataError as error:
             assert "delete it and get it again" in str(error) or "refused" in str(error)
             n_refused += 1

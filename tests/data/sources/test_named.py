@@ -213,7 +213,7 @@ def test_killed_while_unpacking(server: Server, tmp_path: Path) -> None:
     )
     process = subprocess.Popen([sys.executable, "-c", code, url, str(tmp_path / "cache")])
     deadline = time.monotonic() + 20
-    while not list((tmp_path / "cache").glob("unpacked/.*.tmp/9*.txt")):
+    while not list((tmp_path / "cache").glob("unpacked/.*.tmp/new/*/9*.txt")):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.002)
     os.kill(process.pid, signal.SIGKILL)

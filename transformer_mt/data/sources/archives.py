@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from transformer_mt.errors import DataError
-from transformer_mt.system.output import writing
+from transformer_mt.system.output import writing_folder
 
 _BLOCK = 1 << 20
 _PADDING = 16 << 20  # more of it is not looked at
@@ -73,8 +73,7 @@ def unpack(archive: Path, out_dir: Path, limits: Limits = LIMITS) -> list[Path]:
             comes out than an honest archive holds, or than fits on the disk.
     """
     read = _tar_members if _is_tar(archive) else _zip_members
-    with writing(out_dir) as temporary:
-        temporary.mkdir()
+    with writing_folder(out_dir, None) as temporary:
         free = shutil.disk_usage(temporary).free * 95 // 100  # others want to write, too
         room = _Room(archive, free, limits)
         for name, stream in read(archive, room):

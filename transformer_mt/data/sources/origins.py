@@ -14,7 +14,6 @@ from transformer_mt.data.sources.archives import unpack
 from transformer_mt.data.sources.download import Download, alone
 from transformer_mt.data.sources.transfer import Say
 from transformer_mt.errors import DataError
-from transformer_mt.system.output import remove
 
 _LICENCE_NAMES = re.compile(r"(licen[cs]e|copying)(\.(txt|md))?", re.IGNORECASE)
 _README_NAMES = re.compile(r"readme(\.(txt|md))?", re.IGNORECASE)
@@ -73,8 +72,6 @@ def unpacked(download: Download, cache_dir: Path, say: Say | None) -> Path:
     if not directory.is_dir():
         with alone(directory.with_suffix(".lock"), waiting, say):
             if not directory.is_dir():
-                for rest in directory.parent.glob(f".{directory.name}.*"):
-                    remove(rest)  # of a process that was killed
                 if say:
                     say(f"unpacking {download.path.name}")
                 unpack(download.path, directory)

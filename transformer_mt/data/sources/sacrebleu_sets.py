@@ -14,7 +14,7 @@ from transformer_mt.data.sources.download import Download, alone, fetch
 from transformer_mt.data.sources.origins import Obtained, local, origin, source_order
 from transformer_mt.data.sources.transfer import Say
 from transformer_mt.errors import DataError
-from transformer_mt.system.output import remove, writing
+from transformer_mt.system.output import remove, writing_folder
 from transformer_mt.system.state import fingerprint
 
 _SIDES = ("source.txt", "reference.txt")
@@ -39,8 +39,6 @@ def obtain_test_set(
     waiting = f"waiting for another process that is extracting {source}"
     with alone(directory.with_name(f"{name}.lock"), waiting, say):
         if not directory.is_dir():
-            for rest in directory.parent.glob(f".{name}.*"):
-                remove(rest)  # of a process that was killed
             _extract(source, dataset, pair, downloads, directory)
     files = [str(directory / name) for name in _SIDES]
     return Obtained(local(source, files=files), [origin(str(source), d) for d in downloads])
@@ -78,9 +76,9 @@ def _extract(
     source: Source, dataset: Any, pair: str, downloads: list[Download], directory: Path
 ) -> None:
     """Let sacreBLEU extract from our files, in a place that goes away with all it leaves."""
-    with writing(directory) as temporary:
+    with writing_folder(directory, None) as temporary:
         work = temporary / "work"
-        work.mkdir(parents=True)
+        work.mkdir()
         dataset = copy.copy(dataset)
         dataset.data = [download.path.absolute().as_uri() for download in downloads]
         dataset._outdir, dataset._rawdir = str(work), str(work / "raw")
