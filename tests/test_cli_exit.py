@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt import cli
-from transformer_mt.errors import OUTSIDE, DataError, describe
+from transformer_mt import cli, cli_translate
+from transformer_mt.errors import OUTSIDE, DataError, TmtError, describe
 
 ROOT = Path(__file__).parent.parent
 
@@ -122,3 +122,14 @@ def test_names_of_any_kind(words: list[bytes]) -> None:
     assert done.returncode == 2
     assert b"Traceback" not in done.stderr and b"\x1b" not in done.stderr
     done.stderr.decode()
+
+
+def test_a_document_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_translate, "MOST_BYTES", 1000)
+    with pytest.raises(TmtError, match=r"/dev/zero: more than .* MiB; divide the document"):
+        cli_translate._read_document(Path("/dev/zero"))
+
+
+def test_a_threshold_that_is_no_number_is_refused() -> None:
+    done = run("eval", "--min-bleu", "nan")
+    assert done.returncode == 2 and b"nan" in done.stderr

@@ -6,6 +6,7 @@ commands, so that `tmt --help` answers at once.
 
 import gc
 import json
+import math
 import os
 import signal
 import sys
@@ -176,7 +177,8 @@ def score(
         raise DataError(f"{src_path} has {len(srcs)} lines but {tgt_path} has {len(tgts)}")
     for pair in load_translator(model).score_pairs(srcs, tgts, to=to):
         if as_json:
-            show(json.dumps({"log_prob": pair.log_prob, "n_tokens": pair.n_tokens}))
+            log_prob = None if math.isnan(pair.log_prob) else pair.log_prob
+            show(json.dumps({"log_prob": log_prob, "n_tokens": pair.n_tokens}))
         else:
             show(f"{pair.log_prob:.4f}\t{pair.n_tokens}")
 

@@ -78,6 +78,8 @@ def evaluate(
     """
     chosen = {"bleu": bleu, "chrf": chrf, "chrf++": chrf_words, "ter": ter, "spbleu": spbleu}
     metrics = [name for name, on in chosen.items() if on]
+    if min_bleu is not None and not 0 <= min_bleu <= 100:
+        raise TmtError(f"--min-bleu {min_bleu}: expected a number from 0 to 100")
     if min_bleu is not None and not bleu:
         metrics.insert(0, "bleu")
     from transformer_mt.inference.systems import evaluate_systems

@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from transformer_mt.inference.translation import Translation
     from transformer_mt.inference.translator import Translator
 
+MOST_BYTES = 256 << 20  # of a document, which is held in memory as a whole
 SHOWN_FAULTS = 5  # flagged translations that are named; the others are counted
 SEARCH, CHOICE, WORDS = "How to search", "Instead of the best", "Words"
 
@@ -227,11 +229,14 @@ def _read_document(path: Path | None) -> str:
     """A whole file or standard input, line ends as they are.
 
     Raises:
-        TmtError: it cannot be read, or is not UTF-8.
+        TmtError: it cannot be read, is too large, or is not UTF-8.
     """
     where = "standard input" if path is None else str(path)
     try:
-        content = sys.stdin.buffer.read() if path is None else path.read_bytes()
+        with nullcontext(sys.stdin.buffer) if path is None else path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise TmtError(f"{where}: more than {MOST_BYTES >> 20} MiB; divide the document")
         return content.decode()
     except OSError as error:
         raise TmtError(f"{where}: cannot be read: {error.strerror}") from error
