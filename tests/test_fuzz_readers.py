@@ -17,7 +17,8 @@ fuzz: Any = import_module("fuzz")
 fuzz_time: Any = import_module("fuzz_time")
 TARGETS = (
     "markdown", "html", "srt", "jsonl", "sgm", "xml", "json", "tsv", "gz", "parquet", "arrow",
-    "yaml", "glossary", "archive", "record",
+    "yaml", "glossary", "archive", "record", "model config.yaml", "model model.safetensors",
+    "model tokenizer.model", "model metadata.json",
 )  # fmt: skip
 
 

@@ -22,8 +22,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from fuzz_models import model_files
+
 FINDINGS = Path("fuzz-findings")
-LARGEST = 20_000  # bytes of an input
+LARGEST = 40_000  # bytes of an input
 MARKS = (
     b"<", b">", b"</seg>", b"<seg>", b"<!--", b"]]>", b"&amp;", b"&#x", b'"', b"'", b"{", b"}",
     b"[", b"]", b":", b"\n", b"\t", b"\\u", b"\\ud800", b"\0", b"\xff", b"\xef\xbb\xbf", b"&a *a",
@@ -100,6 +102,8 @@ def targets(folder: Path) -> dict[str, Target]:
         "archive": of_file("t.tar.gz", archives(folder), unpacked),
         "record": of_file("t.json", [RECORD], read_record),
     }
+    for name, (content, load) in model_files(folder).items():
+        found[f"model {name}"] = Target([content], load)
     return found
 
 
@@ -212,7 +216,7 @@ def allowed(target: Target, data: bytes) -> None:
 def at_random(name: str, target: Target, seconds: float, seed: int) -> int:
     """Mutations until the time is over; the status of the process."""
     choose, end, n_found = random.Random(seed), time.monotonic() + seconds, 0
-    current = FINDINGS / f"{name}.current"  # stays if a signal ends the process
+    current = FINDINGS / f"{name.replace(' ', '-')}.current"  # stays if a signal ends the process
     while time.monotonic() < end:
         data = mutated(choose, target.seeds)
         current.write_bytes(data)
@@ -221,7 +225,7 @@ def at_random(name: str, target: Target, seconds: float, seed: int) -> int:
         except Exception:
             n_found += 1
             traceback.print_exc()
-            current.rename(FINDINGS / f"{name}-{n_found}")
+            current.rename(current.with_suffix(f".{n_found}"))
             if n_found == 5:
                 break
     current.unlink(missing_ok=True)
@@ -238,8 +242,9 @@ def guided(name: str, folder: Path, seconds: float, seed: int) -> None:
     corpus.mkdir()
     for number, data in enumerate(target.seeds):
         (corpus / str(number)).write_bytes(data)
+    prefix = FINDINGS / name.replace(" ", "-")
     options = (
-        f"-max_total_time={int(seconds)}", f"-artifact_prefix={FINDINGS}/{name}-", "-timeout=20",
+        f"-max_total_time={int(seconds)}", f"-artifact_prefix={prefix}-", "-timeout=20",
         "-rss_limit_mb=4096", f"-max_len={LARGEST}", f"-seed={seed}", "-verbosity=0",
     )  # fmt: skip
     atheris.Setup([sys.argv[0], *options, str(corpus)], lambda data: allowed(target, data))

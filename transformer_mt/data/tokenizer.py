@@ -54,7 +54,11 @@ class Tokenizer:
             if not model:
                 raise RuntimeError("the file is empty")
             self._model = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
+            others = range(EOS_ID + 1, self.vocab_size)
+            self.tags: dict[str, int] = {
+                self._model.id_to_piece(i): i for i in others if self._model.is_control(i)
+            }
+        except (RuntimeError, UnicodeError) as error:
             raise TokenizerError(
                 f"{where}: not a SentencePiece model ({error}); copy the file again, or make it "
                 "with tmt tokenizer train"
@@ -67,10 +71,6 @@ class Tokenizer:
                 f"{where}: its special ids are {ids} (-1: none), but tmt needs pad {PAD_ID}, "
                 f"unk {UNK_ID}, bos {BOS_ID}, eos {EOS_ID}; make it with tmt tokenizer train"
             )
-        others = range(EOS_ID + 1, self.vocab_size)
-        self.tags: dict[str, int] = {
-            self._model.id_to_piece(i): i for i in others if self._model.is_control(i)
-        }
         # What no translation holds, and decoding leaves out.
         self.silent_ids = [PAD_ID, BOS_ID, *self.tags.values()]
 
