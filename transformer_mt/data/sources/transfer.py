@@ -29,6 +29,7 @@ from urllib.parse import unquote, urlsplit
 from transformer_mt import __version__
 from transformer_mt.errors import DataError
 from transformer_mt.system.output import remove, write_json
+from transformer_mt.system.terminal import visible
 
 Say = Callable[[str], None]
 Version = dict[str, Any]  # name, size, etag, last_modified: what the server says of the file
@@ -334,7 +335,7 @@ def _progress(url: str, part: Path, say: Say | None) -> Iterator[_Show]:
         from rich.console import Console
 
         columns = (
-            progress.TextColumn("{task.description}"),
+            progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(),
             progress.DownloadColumn(),
             progress.TransferSpeedColumn(),
@@ -342,5 +343,5 @@ def _progress(url: str, part: Path, say: Say | None) -> Iterator[_Show]:
         )
         console = Console(stderr=True)
         with progress.Progress(*columns, console=console, redirect_stdout=False) as bar:
-            task = bar.add_task(_last_part(url), total=None)
+            task = bar.add_task(visible(_last_part(url)), total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,117 @@
+"""Two versions of tmt by turns: training, decoding, cleaning and the start of a command.
+
+    git worktree add /tmp/before COMMIT
+    python scripts/bench_versions.py /tmp/before [--rounds 5] [--data FOLDER]
+
+Runs both checkouts with this Python, each round in the other order, so that a machine whose speed
+drifts slows both. FOLDER has train.zh and train.en; without it the bundled corpus is cleaned.
+Prints, for each measure, the medians and the median of the ratios of the rounds, larger is better.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).parents[1]
+CLEANING = """
+import sys, time
+from itertools import islice
+from transformer_mt.config_data import CleanConfig, Languages
+from transformer_mt.data.cleaning.normalise import Normaliser
+from transformer_mt.data.cleaning.rules import PairScorer, comparison_key
+from transformer_mt.data.formats.streams import split_lines
+srcs, tgts = ([*islice(split_lines(__import__("pathlib").Path(p)), 20000)] for p in sys.argv[1:])
+languages, started = Languages(src="zh", tgt="en"), time.process_time()
+scorer = PairScorer(languages)
+for side, texts in enumerate((srcs, tgts)):
+    normalise = Normaliser(("zh", "en")[side], None)
+    texts[:] = map(normalise, texts)
+for src, tgt in zip(srcs, tgts):
+    scorer.scores(src, tgt), comparison_key(src), comparison_key(tgt)
+print(len(srcs) / (time.process_time() - started))
+"""
+
+
+def run(checkout: Path, *arguments: str) -> str:
+    """What a Python prints that takes tmt from a checkout."""
+    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, *arguments], env=environment, cwd=folder, check=True,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+    return done.stdout
+
+
+def training(checkout: Path) -> dict[str, float]:
+    words = ("bench", "train", "--updates", "30", "--json")
+    report = json.loads(run(checkout, "-m", "transformer_mt", *words))
+    return {
+        "training, target tokens/s": float(report["tgt_tokens_per_s"]),
+        "training, starts to the first update, 1/s": 1 / float(report["first_update_s"]),
+    }
+
+
+def decoding(checkout: Path) -> dict[str, float]:
+    report = json.loads(run(checkout, "-m", "transformer_mt", "bench", "decode", "--json"))
+    found = {}
+    for row in report["rates"]:
+        name = f"decoding, batch {row['batch']}, beam {row['beam']}, sentences/s"
+        found[name] = float(row["sentences_per_s"])
+    return found
+
+
+def cleaning(checkout: Path, texts: list[Path]) -> dict[str, float]:
+    return {"cleaning, pairs/s": float(run(checkout, "-c", CLEANING, *map(str, texts)))}
+
+
+def start(checkout: Path) -> dict[str, float]:
+    found = {}
+    for words in (("--help",), ("doctor", "--json")):
+        started = time.monotonic()
+        run(checkout, "-m", "transformer_mt", *words)
+        found[f"start, tmt {words[0]}, 1/s"] = 1 / (time.monotonic() - started)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("before", type=Path, help="a checkout of the other version")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--data", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        data = arguments.data
+        if data is None:
+            run(ROOT, "-m", "transformer_mt", "data", "demo", f"{folder}/demo")
+            data = Path(folder, "demo")
+        texts = [(data / f"train.{code}").absolute() for code in ("zh", "en")]
+        measures: list[Callable[[Path], dict[str, float]]] = [
+            start, lambda checkout: cleaning(checkout, texts), decoding, training,
+        ]  # fmt: skip
+        found: dict[str, list[tuple[float, float]]] = {}
+        for number in range(arguments.rounds):
+            for measure in measures:
+                order = [arguments.before.absolute(), ROOT]
+                values = {place: measure(place) for place in order[:: 1 if number % 2 else -1]}
+                for name in values[ROOT]:
+                    pair = values[order[0]][name], values[ROOT][name]
+                    found.setdefault(name, []).append(pair)
+            print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr, flush=True)
+    print(f"{'':48}{'before':>10}{'now':>10}{'ratio':>8}   ratios of the rounds")
+    for name, pairs in found.items():
+        before, now = (median(pair[i] for pair in pairs) for i in (0, 1))
+        ratios = [new / old for old, new in pairs]
+        shown = " ".join(f"{ratio:.2f}" for ratio in sorted(ratios))
+        print(f"{name:48}{before:10,.1f}{now:10,.1f}{median(ratios):8.3f}   {shown}")
+
+
+if __name__ == "__main__":
+    main()
