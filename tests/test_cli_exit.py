@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 
 def run(*words: str | bytes, **options: object) -> "subprocess.CompletedProcess[bytes]":
     command = [sys.executable, "-m", "transformer_mt", *words]
-    return subprocess.run(command, capture_output=True, timeout=120, **options)  # type: ignore
+    return subprocess.run(command, capture_output=True, timeout=120, **options)
 
 
 def fails_with(error: BaseException) -> Callable[..., None]:

@@ -169,7 +169,7 @@ def fill(folder: Path, name: str = "mine.txt") -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_folder_with_content_is_not_replaced_by_a_file(name, tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
+def test_a_folder_with_content_is_not_replaced_by_a_file(name, tmp_path: Path, run) -> None:
     fill(tmp_path / "taken")
     before = seen(tmp_path)
     refused(run(FILES[name], tmp_path / "taken"))
@@ -177,7 +177,7 @@ def test_a_folder_with_content_is_not_replaced_by_a_file(name, tmp_path: Path, r
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_link_is_written_through(name, tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
+def test_a_link_is_written_through(name, tmp_path: Path, run) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "file").write_text("old")
     (tmp_path / "real" / "file").chmod(0o640)
@@ -191,7 +191,7 @@ def test_a_link_is_written_through(name, tmp_path: Path, run) -> None:  # type: 
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_pipe_gets_the_result_and_stays(name, tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
+def test_a_pipe_gets_the_result_and_stays(name, tmp_path: Path, run) -> None:
     path, got = tmp_path / "pipe", []
     os.mkfifo(path)
     reader = threading.Thread(target=lambda: got.append(path.read_bytes()), daemon=True)
@@ -204,7 +204,7 @@ def test_a_pipe_gets_the_result_and_stays(name, tmp_path: Path, run) -> None:  #
 
 @pytest.mark.parametrize("name", [*FILES, *FOLDERS, *SEVERAL])
 @pytest.mark.parametrize("device", ["/dev/full", "/dev/null"])
-def test_a_device_stays_one(name, device: str, tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
+def test_a_device_stays_one(name, device: str, tmp_path: Path, run) -> None:
     (tmp_path / "device").symlink_to(device)
     before = seen(tmp_path)
     outcome = run((FILES | FOLDERS | SEVERAL)[name], tmp_path / "device")
@@ -215,7 +215,7 @@ def test_a_device_stays_one(name, device: str, tmp_path: Path, run) -> None:  # 
 
 
 @pytest.mark.parametrize("name", [*FILES, *FOLDERS, *SEVERAL])
-def test_a_read_only_file_is_kept(name, tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
+def test_a_read_only_file_is_kept(name, tmp_path: Path, run) -> None:
     (tmp_path / "file").write_text("mine")
     (tmp_path / "file").chmod(0o444)
     before = seen(tmp_path)
@@ -225,7 +225,7 @@ def test_a_read_only_file_is_kept(name, tmp_path: Path, run) -> None:  # type: i
 
 @pytest.mark.parametrize("name", [*FOLDERS, *SEVERAL])
 @pytest.mark.parametrize("kind", ["file", "pipe"])
-def test_what_is_no_folder_is_kept(name, kind: str, tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_no_folder_is_kept(name, kind: str, tmp_path: Path, run) -> None:
     (tmp_path / "x").write_text("mine") if kind == "file" else os.mkfifo(tmp_path / "x")
     before = seen(tmp_path)
     refused(run((FOLDERS | SEVERAL)[name], tmp_path / "x"))
@@ -234,7 +234,7 @@ def test_what_is_no_folder_is_kept(name, kind: str, tmp_path: Path, run) -> None
 
 @pytest.mark.parametrize("name", FOLDERS)
 @pytest.mark.parametrize("own", ["mine.txt", "config.yaml", "metrics.jsonl", "model/x", "run"])
-def test_a_foreign_folder_is_refused(name, own: str, tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
+def test_a_foreign_folder_is_refused(name, own: str, tmp_path: Path, run) -> None:
     (tmp_path / "x" / own).parent.mkdir(parents=True)
     fill(tmp_path / "x" / "sub")
     (tmp_path / "x" / own).write_text("mine")
@@ -248,7 +248,7 @@ def test_a_foreign_folder_is_refused(name, own: str, tmp_path: Path, run) -> Non
 
 
 @pytest.mark.parametrize("name", SEVERAL)
-def test_files_of_others_in_a_folder_stay(name, tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
+def test_files_of_others_in_a_folder_stay(name, tmp_path: Path, run) -> None:
     fill(tmp_path / "mine")
     before = seen(tmp_path)
     assert run(SEVERAL[name], tmp_path / "mine")[0] == 0
@@ -267,7 +267,7 @@ def test_files_of_others_in_a_folder_stay(name, tmp_path: Path, run) -> None:  #
 
 
 @pytest.mark.parametrize("name", PREFIXES)
-def test_files_of_others_at_a_prefix_stay(name, tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
+def test_files_of_others_at_a_prefix_stay(name, tmp_path: Path, run) -> None:
     for taken in ("x.zh", "x.en", "x.json"):
         (tmp_path / taken).write_text("mine")
         before = seen(tmp_path)
@@ -278,7 +278,7 @@ def test_files_of_others_at_a_prefix_stay(name, tmp_path: Path, run) -> None:  #
 
 
 @pytest.mark.parametrize("name", [*FILES, *SEVERAL])
-def test_a_name_that_is_not_utf8_will_do(name, tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
+def test_a_name_that_is_not_utf8_will_do(name, tmp_path: Path, run) -> None:
     target = tmp_path / b"\xff".decode("utf-8", "surrogateescape")
     status, said = run((FILES | FOLDERS | SEVERAL)[name], target)
     assert status in (0, 1), said
@@ -286,13 +286,13 @@ def test_a_name_that_is_not_utf8_will_do(name, tmp_path: Path, run) -> None:  # 
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_a_folder_needs_a_utf8_name(name, tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
+def test_a_folder_needs_a_utf8_name(name, tmp_path: Path, run) -> None:
     """SentencePiece, Arrow and CTranslate2 open no others."""
     refused(run(FOLDERS[name], tmp_path / b"\xff".decode("utf-8", "surrogateescape")))
     assert seen(tmp_path) == {}
 
 
-def test_an_average_is_a_model(tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
+def test_an_average_is_a_model(tmp_path: Path, run) -> None:
     assert run(FOLDERS["average"], tmp_path / "mean")[0] == 0
     assert load_model_dir(tmp_path / "mean").metadata["trained"]["updates"] == 2
     before = seen(tmp_path)
@@ -300,7 +300,7 @@ def test_an_average_is_a_model(tmp_path: Path, run) -> None:  # type: ignore[no-
     assert seen(tmp_path) == before
 
 
-def test_fresh_forgets_what_tmt_made_and_nothing_else(place: Place, tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
+def test_fresh_forgets_what_tmt_made_and_nothing_else(place: Place, tmp_path: Path, run) -> None:
     target = tmp_path / "run"
     assert run(FOLDERS["train"], target)[0] == 0
     mine = ["notes.txt", "model/notes.txt", "checkpoints/notes.txt", "data/clean/notes.txt",

@@ -78,15 +78,21 @@ def test_a_foreign_folder_is_refused(tmp_path: Path) -> None:
         (tmp_path / "mine").mkdir(exist_ok=True)
         (tmp_path / "mine" / name).write_text("mine")
     before = tree(tmp_path)
-    with pytest.raises(TmtError, match=r"mine: exists and was not written by tmt; name a folder"):  # noqa: SIM117
-        with writing_folder(tmp_path / "mine", "m.json"):
-            pytest.fail("nothing may be made for a place that is taken")
-    with pytest.raises(TmtError, match=r"inside.txt would be overwritten"):  # noqa: SIM117
-        with writing_folder(tmp_path / "mine", "m.json", ours=True) as new:
-            make_folder(new, "new")
-    with pytest.raises(TmtError, match="is not a folder"):  # noqa: SIM117
-        with writing_folder(tmp_path / "mine" / "inside.txt", "m.json"):
-            pass
+    with (
+        pytest.raises(TmtError, match=r"mine: exists and was not written by tmt; name a folder"),
+        writing_folder(tmp_path / "mine", "m.json"),
+    ):
+        pytest.fail("nothing may be made for a place that is taken")
+    with (
+        pytest.raises(TmtError, match=r"inside.txt would be overwritten"),
+        writing_folder(tmp_path / "mine", "m.json", ours=True) as new,
+    ):
+        make_folder(new, "new")
+    with (
+        pytest.raises(TmtError, match="is not a folder"),
+        writing_folder(tmp_path / "mine" / "inside.txt", "m.json"),
+    ):
+        pass
     assert tree(tmp_path) == before
 
 

@@ -45,7 +45,7 @@ def test_colours_stay_where_they_are_wanted() -> None:
 
 def run(code: str, **options: object) -> "subprocess.CompletedProcess[bytes]":
     code = f"from transformer_mt.system.terminal import prepare_streams, say, show\n{code}"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, **options)  # type: ignore
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, **options)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8", "latin-1:backslashreplace"])

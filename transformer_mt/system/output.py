@@ -10,10 +10,8 @@ content then takes the place of the path in one step. This file does not know wh
 - Several files in a folder: each replaces only a file that tmt has put there before.
 """
 
-import errno
 import json
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -23,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import TmtError
+from transformer_mt.system.failures import explained
 from transformer_mt.system.staging import (
     exchange_folders,
     remove_left_over,
@@ -49,7 +48,7 @@ def writing(path: Path) -> Iterator[Path]:
         TmtError: `path` is a folder, read-only or cannot be written; the disk is full. What stood
             there stands there still.
     """
-    with _explained(path):
+    with explained(path):
         status = check_file_target(path)
         if status is not None and not stat.S_ISREG(status.st_mode):
             with _writing_stream(path) as temporary:
@@ -76,7 +75,7 @@ def writing_folder(path: Path, manifest: str | None, *, ours: bool = False) -> I
     Raises:
         TmtError: `path` is no folder, or one that tmt did not write; see `writing`, too.
     """
-    with _explained(path):
+    with explained(path):
         target = Path(os.path.realpath(path))
         refuse_foreign(path, manifest, ours=ours)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +105,7 @@ def writing_files(directory: Path) -> Iterator[Path]:
         TmtError: a file of such a name is there, and is neither the same nor written by tmt; then
             nothing has been moved.
     """
-    with _explained(directory):
+    with explained(directory):
         check_folder_target(directory)
         target = Path(os.path.realpath(directory))
         target.mkdir(parents=True, exist_ok=True)
@@ -136,7 +135,7 @@ def check_file_target(path: Path) -> os.stat_result | None:
     Raises:
         TmtError: it cannot be replaced by a file; better said before the work than after it.
     """
-    with _explained(path):
+    with explained(path):
         status = _status(path)
     if status is None:
         return None
@@ -152,7 +151,7 @@ def check_file_target(path: Path) -> os.stat_result | None:
 
 def check_folder_target(path: Path) -> None:
     """Raise a TmtError where files cannot be put into a folder of that name."""
-    with _explained(path):
+    with explained(path):
         status = _status(path)
     if status is not None and not stat.S_ISDIR(status.st_mode):
         raise TmtError(f"{path}: is not a folder; name another")
@@ -179,7 +178,7 @@ def refuse_foreign(path: Path, manifest: str | None, *, ours: bool = False) -> N
             "name another folder"
         ) from error
     remove_left_over(Path(os.path.realpath(path)).parent)
-    with _explained(path):
+    with explained(path):
         status = _status(path)
     if status is None:
         return
@@ -200,7 +199,7 @@ def remove_made(path: Path, manifest: str) -> None:
     path = Path(os.path.realpath(path))
     if not path.is_dir():
         return
-    with _explained(path):
+    with explained(path):
         known = _listed(path, manifest)
         if known is None:
             _set_aside(path)
@@ -316,46 +315,3 @@ def _read_record(directory: Path) -> dict[str, list[str]]:
 
 def _write_record(directory: Path, record: dict[str, list[str]]) -> None:
     write_json(directory / _RECORD, record)
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn a failed system call into an error for people."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except Exception as error:
-        number = _error_number(error)
-        if number is None:
-            raise
-        raise TmtError(_describe_failure(path, error, number)) from error
-
-
-def _error_number(error: Exception) -> int | None:
-    """The errno of a failed system call, 0 if unknown; None: the error is none of the system."""
-    if isinstance(error, OSError):
-        return error.errno or 0
-    # safetensors raises errors of its own, with the number in the text alone.
-    found = None if isinstance(error, TmtError) else re.search(r"\(os error (\d+)\)", str(error))
-    return int(found[1]) if found else None
-
-
-def _describe_failure(path: Path, error: Exception, number: int) -> str:
-    if number in (errno.ENOSPC, errno.EDQUOT):
-        free = shutil.disk_usage(_nearest_existing(path)).free / 2**20
-        return (
-            f"{path}: the disk is full ({free:.0f} MiB free); nothing was overwritten. "
-            "Make room and run the same command again"
-        )
-    reason = os.strerror(number) if number else str(error)
-    other = getattr(error, "filename", None)
-    if isinstance(other, str) and other != str(path) and "/.tmt-" not in other:
-        reason = f"{other}: {reason}"  # the trouble is with something that was to be read
-    return f"{path}: cannot be written: {reason}"
-
-
-def _nearest_existing(path: Path) -> Path:
-    while not path.exists():
-        path = path.parent
-    return path
