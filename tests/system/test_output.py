@@ -74,24 +74,18 @@ def test_a_folder_is_replaced_as_a_whole_and_foreign_entries_stay(tmp_path: Path
 
 
 def test_a_foreign_folder_is_refused(tmp_path: Path) -> None:
+    taken, file = tmp_path / "mine", tmp_path / "mine" / "inside.txt"
+    taken.mkdir()
     for name in ("inside.txt", "other.json"):
-        (tmp_path / "mine").mkdir(exist_ok=True)
-        (tmp_path / "mine" / name).write_text("mine")
+        (taken / name).write_text("mine")
     before = tree(tmp_path)
-    with (
-        pytest.raises(TmtError, match=r"mine: exists and was not written by tmt; name a folder"),
-        writing_folder(tmp_path / "mine", "m.json"),
-    ):
+    refused = pytest.raises(TmtError, match=r"mine: exists and was not written by tmt; name a")
+    with refused, writing_folder(taken, "m.json"):
         pytest.fail("nothing may be made for a place that is taken")
-    with (
-        pytest.raises(TmtError, match=r"inside.txt would be overwritten"),
-        writing_folder(tmp_path / "mine", "m.json", ours=True) as new,
-    ):
+    clash = pytest.raises(TmtError, match=r"inside\.txt would be overwritten")
+    with clash, writing_folder(taken, "m.json", ours=True) as new:
         make_folder(new, "new")
-    with (
-        pytest.raises(TmtError, match="is not a folder"),
-        writing_folder(tmp_path / "mine" / "inside.txt", "m.json"),
-    ):
+    with pytest.raises(TmtError, match="is not a folder"), writing_folder(file, "m.json"):
         pass
     assert tree(tmp_path) == before
 

@@ -1,7 +1,7 @@
 """Failed system calls while something is written → an error for people.
 
-Comes in: the path that is written, and an exception. Goes out: a `TmtError` that says which of the two
-paths is the trouble, and what to do. This file does not know what is written.
+Comes in: the path that is written, and an exception. Goes out: a `TmtError` that says which path is
+the trouble, and what to do. This file does not know what is written.
 """
 
 import errno
