@@ -336,3 +336,15 @@ def test_remove(tmp_path: Path) -> None:
     for name in ("folder", "absent", "absent/deeper"):
         remove(tmp_path / name)
     assert tree(tmp_path) == {}
+
+
+def test_parts_of_a_whole_need_no_staging_of_their_own(tmp_path: Path) -> None:
+    with writing_folder(tmp_path / "x", "m.json") as new:
+        write_text(new / "a", "a")
+        with writing_folder(new / "sub", None) as inner, writing(inner / "b") as temporary:
+            temporary.write_text("b")
+            assert not [path for path in new.rglob("*") if path.name.startswith(".tmt-")]
+        write_manifest(new, "m.json", {})
+    found = tree(tmp_path)
+    assert found.pop("x/m.json")
+    assert found == {"x/a": "a", "x/sub/b": "b"}

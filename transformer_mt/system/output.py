@@ -24,6 +24,7 @@ from transformer_mt.errors import TmtError
 from transformer_mt.system.failures import explained
 from transformer_mt.system.staging import (
     exchange_folders,
+    is_staged,
     remove_left_over,
     staging,
     sync_folder,
@@ -56,6 +57,9 @@ def writing(path: Path) -> Iterator[Path]:
             return
         target = Path(os.path.realpath(path))
         target.parent.mkdir(parents=True, exist_ok=True)
+        if is_staged(target):  # what it is a part of takes its name as a whole
+            yield target
+            return
         with staging(target.parent) as folder:
             temporary = folder / target.name
             yield temporary
@@ -79,6 +83,10 @@ def writing_folder(path: Path, manifest: str | None, *, ours: bool = False) -> I
         target = Path(os.path.realpath(path))
         refuse_foreign(path, manifest, ours=ours)
         target.parent.mkdir(parents=True, exist_ok=True)
+        if is_staged(target):
+            target.mkdir(exist_ok=True)
+            yield target
+            return
         with staging(target.parent) as folder:
             new = folder / target.name
             new.mkdir()

@@ -48,6 +48,11 @@ def is_staging_name(name: str) -> bool:
     return bool(_NAME.fullmatch(name))
 
 
+def is_staged(path: Path) -> bool:
+    """Whether a path lies in a staging folder."""
+    return any(map(is_staging_name, path.parts))
+
+
 def remove_left_over(parent: Path) -> None:
     """Remove the staging folders directly below `parent` that killed processes have left."""
     for folder in _staging_folders(parent):
