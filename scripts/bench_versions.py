@@ -1,10 +1,11 @@
 """Two versions of tmt by turns: training, decoding, cleaning and the start of a command.
 
     git worktree add /tmp/before COMMIT
-    python scripts/bench_versions.py /tmp/before [--rounds 5] [--data FOLDER]
+    python scripts/bench_versions.py /tmp/before [--rounds 5] [--data FOLDER] [--model MODEL]
 
 Runs both checkouts with this Python, each round in the other order, so that a machine whose speed
-drifts slows both. FOLDER has train.zh and train.en; without it the bundled corpus is cleaned.
+drifts slows both. FOLDER has train.zh and train.en; without it the bundled corpus is cleaned. MODEL
+translates one text.
 Prints, for each measure, the medians and the median of the ratios of the rounds, larger is better.
 """
 
@@ -72,9 +73,10 @@ def cleaning(checkout: Path, texts: list[Path]) -> dict[str, float]:
     return {"cleaning, pairs/s": float(run(checkout, "-c", CLEANING, *map(str, texts)))}
 
 
-def start(checkout: Path) -> dict[str, float]:
+def start(checkout: Path, model: Path | None) -> dict[str, float]:
     found = {}
-    for words in (("--help",), ("doctor", "--json")):
+    translate = [("translate", "-m", str(model.absolute()), "你好")] if model else []
+    for words in [("--help",), ("doctor", "--json"), *translate]:
         started = time.monotonic()
         run(checkout, "-m", "transformer_mt", *words)
         found[f"start, tmt {words[0]}, 1/s"] = 1 / (time.monotonic() - started)
@@ -86,6 +88,7 @@ def main() -> None:
     parser.add_argument("before", type=Path, help="a checkout of the other version")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--model", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         data = arguments.data
@@ -94,7 +97,8 @@ def main() -> None:
             data = Path(folder, "demo")
         texts = [(data / f"train.{code}").absolute() for code in ("zh", "en")]
         measures: list[Callable[[Path], dict[str, float]]] = [
-            start, lambda checkout: cleaning(checkout, texts), decoding, training,
+            lambda checkout: start(checkout, arguments.model),
+            lambda checkout: cleaning(checkout, texts), decoding, training,
         ]  # fmt: skip
         found: dict[str, list[tuple[float, float]]] = {}
         for number in range(arguments.rounds):

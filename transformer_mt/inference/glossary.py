@@ -51,7 +51,7 @@ class Glossary:
         """Args: name: of where the terms are from, for errors.
 
         Raises:
-            DataError: a term has two targets.
+            DataError: a term has two targets, or is too long.
         """
         self._root = _Node()
         self.targets: dict[str, None] = {}  # what terms are to become, each once
@@ -76,11 +76,8 @@ class Glossary:
             columns = [" ".join(column.split()) for column in line.split("\t")]
             if not columns[0]:
                 problems.append(f"line {number}: the source term is empty; delete the line")
-            elif max(map(len, columns)) > _LONGEST_TERM:
-                problems.append(
-                    f"line {number}: a term of more than {_LONGEST_TERM} characters; is the file "
-                    "a glossary?"
-                )
+            elif problem := _too_long(columns, number):
+                problems.append(problem)
             elif len(columns) > 2 and any(columns[2:]):
                 problems.append(
                     f"line {number}: {len(columns)} columns; give source term, tab, target term"
@@ -93,6 +90,8 @@ class Glossary:
 
     def _add(self, term: Term) -> str | None:
         """Enter a term; what is wrong with it, if anything is."""
+        if problem := _too_long([term.source, term.target or ""], term.line):
+            return problem
         node = self._root
         for character in map(_fold, term.source):
             node = node.after.setdefault(character, _Node())
@@ -154,6 +153,12 @@ def _all_of(problems: list[str], name: str) -> str:
     more = len(problems) - _MOST_PROBLEMS
     rest = [f"{name}: {more:,} more lines that make no sense"] if more > 0 else []
     return "\n".join([*(f"{name}: {problem}" for problem in problems[:_MOST_PROBLEMS]), *rest])
+
+
+def _too_long(terms: Iterable[str], line: int) -> str | None:
+    if max(map(len, terms)) <= _LONGEST_TERM:
+        return None
+    return f"line {line}: a term of more than {_LONGEST_TERM} characters; is the file a glossary?"
 
 
 def do_not_translate(text: str) -> list[str]:

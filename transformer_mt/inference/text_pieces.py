@@ -6,15 +6,17 @@ sub-words, models or errors.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from transformer_mt.data.cleaning.chinese import HAN
 from transformer_mt.languages import is_unspaced
 
-# Beyond this many pieces only what two texts begin and end with is told apart from the rest: a
-# careful comparison takes up to the square of it.
+# Beyond this many pieces, or this many pairs of equal ones, only what two texts begin and end with
+# is told apart from the rest: a careful comparison looks at all such pairs.
 _LONGEST_COMPARED = 1000
+_MOST_EQUAL = 30_000
 
 _SPACED = re.compile(rf"\s+|[{HAN}]|[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_", re.UNICODE)
 _UNSPACED = re.compile(r"\s+|[0-9A-Za-zÀ-ɏ]+|.", re.DOTALL)
@@ -47,7 +49,9 @@ def mark_differences(first: str, second: str, language: str) -> tuple[list[str],
 
 
 def _operations(first: list[str], second: list[str]) -> Sequence[tuple[str, int, int, int, int]]:
-    if max(len(first), len(second)) <= _LONGEST_COMPARED:
+    counts = Counter(first), Counter(second)
+    n_equal = sum(n * counts[1][piece] for piece, n in counts[0].items())
+    if max(len(first), len(second)) <= _LONGEST_COMPARED and n_equal <= _MOST_EQUAL:
         return SequenceMatcher(None, first, second, autojunk=False).get_opcodes()
     start, shorter = 0, min(len(first), len(second))
     while start < shorter and first[start] == second[start]:

@@ -5,6 +5,7 @@ Comes in: one normalised text at a time. Goes out: a probability. This file does
 
 from transformer_mt.errors import ConfigError
 
+_MOST_CHARACTERS = 5000  # that tell a language; the library normalises marks in quadratic time
 MIN_LETTERS = 20  # a word or two of names tells nothing
 
 # What corpora are polluted with. Against all languages that the model knows, names and technical
@@ -43,5 +44,5 @@ class ForeignLanguage:
         return ForeignLanguage, (self._language,)
 
     def __call__(self, text: str) -> float:
-        probabilities = dict(self._identifier.rank(text))
+        probabilities = dict(self._identifier.rank(text[:_MOST_CHARACTERS]))
         return 1.0 - probabilities[self._label]

@@ -50,7 +50,9 @@ QUANTILES = (1, 5, 25, 50, 75, 95, 99)
 
 _WORD = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
-_URL = re.compile(r"https?://|\bwww\.|\b[\w.+-]+@[\w-]+\.\w", re.IGNORECASE)
+# Of an address at most 64 characters are looked at before the @, or each letter of a long run would
+# be the beginning of another attempt.
+_URL = re.compile(r"https?://|\bwww\.|\w[\w.+-]{0,63}@[\w-]{1,255}\.\w", re.IGNORECASE)
 _MARKUP = re.compile(
     r"</?[A-Za-z][^<>]*>|&(?:[A-Za-z]{2,8}|#x?[0-9A-Fa-f]{1,6});|\{\{|\}\}|\[\[|\]\]"
 )
