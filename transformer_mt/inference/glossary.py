@@ -90,7 +90,7 @@ class Glossary:
 
     def _add(self, term: Term) -> str | None:
         """Enter a term; what is wrong with it, if anything is."""
-        if problem := _too_long([term.source, term.target or ""], term.line):
+        if problem := _too_long([term.source], term.line):
             return problem
         node = self._root
         for character in map(_fold, term.source):
