@@ -97,11 +97,16 @@ class ModelConfig(Section):
             )
         return self
 
-    @model_validator(mode="after")
-    def _not_absurd(self) -> "ModelConfig":
+    @property
+    def matrix_parameters(self) -> int:
+        """Numbers in the matrices of the layers, without embeddings, biases and norms."""
         attention, ffn = 4 * self.d_model**2, 2 * self.d_model * self.ffn
         n_parameters = self.encoder_layers * (attention + ffn)
-        n_parameters += self.decoder_layers * (2 * attention + ffn)
+        return n_parameters + self.decoder_layers * (2 * attention + ffn)
+
+    @model_validator(mode="after")
+    def _not_absurd(self) -> "ModelConfig":
+        n_parameters = self.matrix_parameters
         if n_parameters > _MOST_PARAMETERS:
             raise ValueError(
                 f"the layers would have {n_parameters:,} parameters, more than "
