@@ -15,7 +15,7 @@ import time
 import torch
 
 from transformer_mt.model import attention
-from transformer_mt.runtime import choose_device, choose_precision, keep_memory
+from transformer_mt.system.device import choose_device, choose_precision, keep_memory
 
 REPETITIONS = 7
 

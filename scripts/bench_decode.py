@@ -65,7 +65,7 @@ def make_models(size: Size, tokenizer_dir: Path, work_dir: Path) -> tuple[Any, d
     import torch
     from safetensors.torch import save_file
 
-    from transformer_mt.config import build_config
+    from transformer_mt.config.experiment import build_config
     from transformer_mt.export.ctranslate2 import save_ctranslate2
     from transformer_mt.export.marian import marian_config, marian_weights
     from transformer_mt.model_dir import (
@@ -155,7 +155,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse_arguments()
-    from transformer_mt.data.formats.streams import split_lines
+    from transformer_mt.corpus.readers.lines import split_lines
 
     engines = [engine for engine in ENGINES if engine.name in arguments.engines]
     results: dict[tuple[str, int, int], list[Any]] = {}

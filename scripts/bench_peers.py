@@ -45,7 +45,7 @@ def measured_peaks() -> dict[str, float]:
     """GFLOP/s of plain matrix products, with torch's own threads."""
     import torch
 
-    from transformer_mt.flops import peak_gflops, product_gflops
+    from transformer_mt.profiling.flops import peak_gflops, product_gflops
 
     cpu = torch.device("cpu")
     fp32 = peak_gflops(cpu, torch.float32)
@@ -58,7 +58,7 @@ def native_precision() -> str:
     """What tmt takes by itself on this machine's CPU."""
     import torch
 
-    from transformer_mt.runtime import choose_precision
+    from transformer_mt.system.device import choose_precision
 
     chosen = choose_precision("auto", torch.device("cpu"))
     return "bf16" if chosen == torch.bfloat16 else "fp32"
@@ -66,10 +66,10 @@ def native_precision() -> str:
 
 def prepare(bench: Bench) -> dict[str, float]:
     """Have tmt prepare the data; what is to be known of it."""
-    from transformer_mt.config import load_config
-    from transformer_mt.data.dataset import open_corpus
-    from transformer_mt.flops import training_flops
+    from transformer_mt.config.experiment import load_config
+    from transformer_mt.encoding.encoded_corpus import open_corpus
     from transformer_mt.model_dir import build_model, load_tokenizers
+    from transformer_mt.profiling.flops import training_flops
 
     command, updates_path = bench.start_of("tmt-1p", "auto")
     observed = observe(

@@ -24,10 +24,10 @@ ROOT = Path(__file__).parents[1]
 CLEANING = """
 import sys, time
 from itertools import islice
-from transformer_mt.config_data import CleanConfig, Languages
-from transformer_mt.data.cleaning.normalise import Normaliser
-from transformer_mt.data.cleaning.rules import PairScorer, comparison_key
-from transformer_mt.data.formats.streams import split_lines
+from transformer_mt.config.data import CleanConfig, Languages
+from transformer_mt.text.normalise import Normaliser
+from transformer_mt.corpus.cleaning.rules import PairScorer, comparison_key
+from transformer_mt.corpus.readers.lines import split_lines
 srcs, tgts = ([*islice(split_lines(__import__("pathlib").Path(p)), 20000)] for p in sys.argv[1:])
 languages, started = Languages(src="zh", tgt="en"), time.process_time()
 scorer = PairScorer(languages)

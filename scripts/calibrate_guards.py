@@ -21,11 +21,11 @@ from itertools import islice
 from pathlib import Path
 from statistics import mean
 
-from transformer_mt.config_data import Languages, Source
-from transformer_mt.data.cleaning.chinese import script_of
-from transformer_mt.data.formats.corpus import read_pairs
-from transformer_mt.inference.guards import FAULT_MEANING, Fault, faults
-from transformer_mt.languages import is_chinese, is_unspaced
+from transformer_mt.config.data import Languages, Source
+from transformer_mt.corpus.readers.pairs import read_pairs
+from transformer_mt.text.languages import is_chinese, is_unspaced
+from transformer_mt.text.scripts import script_of
+from transformer_mt.translation.output_checks import FAULT_MEANING, Fault, faults
 
 MOST_FLAGGED, FEWEST_FOUND = 0.002, 0.95
 

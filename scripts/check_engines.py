@@ -24,8 +24,8 @@ Found = list[list[tuple[list[int], float]]]  # per sentence: (ids, score), best 
 
 
 def ours(translator: Any, sentences: list[list[int]], beam: int) -> Found:
-    from transformer_mt.inference.engine import Request
-    from transformer_mt.inference.options import SearchOptions
+    from transformer_mt.search.engine import Request
+    from transformer_mt.search.options import SearchOptions
 
     options = SearchOptions(
         beam=beam, n_best=beam, penalty="average", length_penalty=1.0, max_length_ratio=100.0,
@@ -111,9 +111,9 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--sentences", type=int, default=1000)
     arguments = parser.parse_args()
-    from transformer_mt.data.formats.streams import split_lines
-    from transformer_mt.inference.translator import Translator
-    from transformer_mt.run_dir import find_model
+    from transformer_mt.corpus.readers.lines import split_lines
+    from transformer_mt.pipeline.run_dir import find_model
+    from transformer_mt.translation.translator import Translator
 
     translator = Translator.load(find_model(arguments.model), precision="fp32")
     lines = [line for line in split_lines(arguments.src) if line.strip()][: arguments.sentences]

@@ -25,8 +25,10 @@ WARM_UP = 5  # log lines that are not counted
 def predict(arguments: argparse.Namespace, processes: int) -> dict[str, Any]:
     """The plan, as JSON, from a folder without runs."""
     code = (
-        "import json, sys; from pathlib import Path; from transformer_mt.config import load_config;"
-        "from transformer_mt.plan import make_plan; from transformer_mt.run_dir import Run\n"
+        "import json, sys; from pathlib import Path\n"
+        "from transformer_mt.config.experiment import load_config\n"
+        "from transformer_mt.pipeline.run_dir import Run\n"
+        "from transformer_mt.profiling.plan import make_plan\n"
         "if __name__ == '__main__':\n"
         "    cfg = load_config(Path(sys.argv[1]), sys.argv[3:])\n"
         "    plan = make_plan(cfg, Run(Path('no-such-run')), int(sys.argv[2]))\n"
@@ -70,9 +72,9 @@ def actual(run_dir: Path) -> dict[str, float]:
 
 def tokens_per_epoch(run_dir: Path) -> int:
     """Target tokens of the first epoch as it was encoded, by the weights of its sources."""
-    from transformer_mt.config import load_config
-    from transformer_mt.data.dataset import open_corpus
-    from transformer_mt.data.mixing import describe_epoch
+    from transformer_mt.config.experiment import load_config
+    from transformer_mt.encoding.encoded_corpus import open_corpus
+    from transformer_mt.encoding.mixing import describe_epoch
 
     cfg = load_config(run_dir / "config.yaml")
     corpus = open_corpus(run_dir / "data" / "encoded" / "train")
@@ -86,7 +88,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=60)
     parser.add_argument("--processes", type=int)
     arguments = parser.parse_args()
-    from transformer_mt.launch import count_processes
+    from transformer_mt.system.processes.launch import count_processes
 
     processes = arguments.processes or count_processes()
     with tempfile.TemporaryDirectory() as folder:

@@ -6,7 +6,7 @@ python scripts/curve.py runs/multi30k-en-de [--every 4]
 import argparse
 from pathlib import Path
 
-from transformer_mt.run_dir import Run
+from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.training.log import read_metrics
 
 

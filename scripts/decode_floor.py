@@ -20,7 +20,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from transformer_mt.environment import DEFAULTS
+from transformer_mt.system.processes.environment import DEFAULTS
 
 os.environ.update(DEFAULTS | dict(os.environ))  # as the command does, before torch is loaded
 
@@ -28,12 +28,12 @@ import torch
 from peers.tools import SCALES
 from torch import Tensor, nn
 
-from transformer_mt.config import ModelConfig
-from transformer_mt.inference.engine import Engine, Request
-from transformer_mt.inference.options import SearchOptions
-from transformer_mt.model.incremental import _Linear
+from transformer_mt.config.experiment import ModelConfig
+from transformer_mt.model.incremental_decoder import _Linear
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.runtime import keep_memory
+from transformer_mt.search.engine import Engine, Request
+from transformer_mt.search.options import SearchOptions
+from transformer_mt.system.device import keep_memory
 
 VOCAB = 8000
 SOURCE_LENGTH = 14

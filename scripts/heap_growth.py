@@ -15,12 +15,12 @@ from pathlib import Path
 
 import torch
 
-from transformer_mt.config import ModelConfig, TrainConfig
-from transformer_mt.data.tokenizer import BOS_ID, PAD_ID
+from transformer_mt.config.experiment import ModelConfig, TrainConfig
+from transformer_mt.encoding.tokenizer import BOS_ID, PAD_ID
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.runtime import keep_memory, release_memory
+from transformer_mt.system.device import keep_memory, release_memory
 from transformer_mt.training.loss import OutputLoss
-from transformer_mt.training.optim import MasterAdam
+from transformer_mt.training.optimizer import MasterAdam
 
 VOCAB = 8000
 SIZES = {

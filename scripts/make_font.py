@@ -14,7 +14,7 @@ from pathlib import Path
 from fontTools import subset
 from fontTools.ttLib import TTFont
 
-OUT_PATH = Path(__file__).parent.parent / "transformer_mt/inference/fonts/tmt-cjk.otf"
+OUT_PATH = Path(__file__).parent.parent / "transformer_mt/rendering/fonts/tmt-cjk.otf"
 FAMILY = "tmt CJK"
 POSTSCRIPT_NAME = "tmtCJK-Regular"
 MAX_BYTES = 3_500_000

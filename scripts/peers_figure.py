@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from transformer_mt.plots import figure_style, new_figure, save_figure
+from transformer_mt.rendering.figures import figure_style, new_figure, save_figure
 
 NAMES = {
     "tmt": "tmt", "joeynmt": "JoeyNMT", "hf": "Hugging Face", "naive": "nn.Transformer",

@@ -29,13 +29,13 @@ from statistics import median
 import numpy as np
 from planting import SHARES, Planted, plant, to_traditional, write
 
-from transformer_mt.config import build_config
-from transformer_mt.data.cleaning.deciding import FATES
-from transformer_mt.data.cleaning.normalise import Normaliser
-from transformer_mt.data.formats.corpus import Pair, split_lines
-from transformer_mt.data.sources.local import obtain_sources
+from transformer_mt.config.experiment import build_config
+from transformer_mt.corpus.cleaning.decide import FATES
+from transformer_mt.corpus.readers.pairs import Pair, split_lines
+from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.errors import DataError
-from transformer_mt.preparation import clean_stage, fingerprints
+from transformer_mt.pipeline.prepare import clean_stage, fingerprints
+from transformer_mt.text.normalise import Normaliser
 
 KEPT = "train"
 NO_LOSS = (KEPT, "duplicate", "overlap")

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from transformer_mt.data.cleaning.rules import comparison_key
-from transformer_mt.data.formats.corpus import Pair
-from transformer_mt.languages import is_chinese
+from transformer_mt.corpus.cleaning.rules import comparison_key
+from transformer_mt.corpus.readers.pairs import Pair
+from transformer_mt.text.languages import is_chinese
 
 SHARES = {
     "shifted": 0.01, "shifted, short": 0.003, "shifted, alike": 0.0, "swapped": 0.01,

@@ -8,10 +8,10 @@ A head counts if the largest weight of the row lies on the noun; shown is all we
 import argparse
 from pathlib import Path
 
-from transformer_mt.inference.attention_maps import AttentionMaps, Kind
-from transformer_mt.inference.contrast import peak_heads
-from transformer_mt.inference.translator import Translator
-from transformer_mt.run_dir import find_model
+from transformer_mt.evaluation.contrast import peak_heads
+from transformer_mt.pipeline.run_dir import find_model
+from transformer_mt.translation.attention_maps import AttentionMaps, Kind
+from transformer_mt.translation.translator import Translator
 
 SENTENCES = [  # Chinese, its noun, the English pronoun
     ("这只动物没有穿过街道，因为它太累了。", "动物", "▁it"),

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer_mt.config import load_config
-from transformer_mt.data.cleaning.clean import examine
-from transformer_mt.data.cleaning.deciding import ALL_RULES, FATES, TRAIN, length_ratio
-from transformer_mt.data.cleaning.rules import SCORED_RULES
-from transformer_mt.data.cleaning.scored import Shard
-from transformer_mt.data.reports.reporting import Findings
-from transformer_mt.data.sources.local import obtain_sources
+from transformer_mt.config.experiment import load_config
+from transformer_mt.corpus.clean import examine
+from transformer_mt.corpus.cleaning.decide import ALL_RULES, FATES, TRAIN, length_ratio
+from transformer_mt.corpus.cleaning.rules import SCORED_RULES
+from transformer_mt.corpus.cleaning.score_store import Shard
+from transformer_mt.corpus.report.collect import Findings
+from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.system.output import write_text
 
 

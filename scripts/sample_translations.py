@@ -7,9 +7,9 @@ import argparse
 import random
 from pathlib import Path
 
-from transformer_mt.data.cleaning.clean import read_clean
-from transformer_mt.data.formats.corpus import split_lines
-from transformer_mt.run_dir import Run
+from transformer_mt.corpus.clean import read_clean
+from transformer_mt.corpus.readers.pairs import split_lines
+from transformer_mt.pipeline.run_dir import Run
 
 
 def main() -> None:

@@ -27,8 +27,8 @@ from scaling_model import (
     state_bytes,
 )
 
-from transformer_mt.data.batching import EpochPlan, plan_epoch
-from transformer_mt.flops import training_flops
+from transformer_mt.profiling.flops import training_flops
+from transformer_mt.training.batches import EpochPlan, plan_epoch
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 SMALL, LARGE = 25_000, 400_000  # target tokens of an update: Vaswani et al. 2017; Ott et al. 2018
@@ -200,7 +200,7 @@ def shard_table(study: Study, a: Assumptions) -> str:
 
 def draw(study: Study, a: Assumptions, path: Path) -> None:
     """Efficiency of base over the number of GPUs, by network, for both sizes of update."""
-    from transformer_mt.plots import GRID, MUTED, figure_style, new_figure, save_figure
+    from transformer_mt.rendering.figures import GRID, MUTED, figure_style, new_figure, save_figure
 
     colors = ("#08488e", "#4f86c6", "#5b7f4d", "#dba782", "#b3541e")
     with figure_style():

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from scaling_model import Lengths
 
-from transformer_mt.data.batching import plan_epoch
-from transformer_mt.data.cleaning.deciding import KEYS_AT_ONCE
-from transformer_mt.data.mixing import epoch_rows
+from transformer_mt.corpus.cleaning.decide import KEYS_AT_ONCE
+from transformer_mt.encoding.mixing import epoch_rows
+from transformer_mt.training.batches import plan_epoch
 
 PAIRS_PER_CORE_S = {"scores": 23_800, "lexical evidence": 23_600, "token ids": 30_800}
 PAIRS_PER_S = {"download and unpack": 620_000, "decide and write": 313_000}  # in one process

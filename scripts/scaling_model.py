@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from transformer_mt.config import ModelConfig
-from transformer_mt.data.batching import EpochPlan, Indices, deal
-from transformer_mt.flops import training_flops
+from transformer_mt.config.experiment import ModelConfig
 from transformer_mt.model.transformer import Transformer, resolve_tying
+from transformer_mt.profiling.flops import training_flops
+from transformer_mt.training.batches import EpochPlan, Indices, deal
 from transformer_mt.training.loss import CHUNK_BYTES, GPU_CHUNK_BYTES, OutputLoss
-from transformer_mt.training.optim import BUCKET_BYTES
+from transformer_mt.training.optimizer import BUCKET_BYTES
 
 PER_MACHINE = 8
 N_UPDATES = 25  # of the plan, from its start, that are carried out on paper

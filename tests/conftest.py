@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from transformer_mt.config import Config, TokenizerConfig, build_config
-from transformer_mt.data.tokenizer import Tokenizer, train_tokenizer
+from transformer_mt.config.experiment import Config, TokenizerConfig, build_config
+from transformer_mt.encoding.tokenizer import Tokenizer, train_tokenizer
 from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
 
 # Before torch is loaded: tensors this small gain nothing from threads, and where cores are busy

@@ -12,9 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from transformer_mt.config import Config, build_config
+from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.errors import ModelDirError, TmtError
-from transformer_mt.inference.translator import Translator
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.model_dir import (
     build_model,
@@ -24,6 +23,7 @@ from transformer_mt.model_dir import (
     save_model_dir,
 )
 from transformer_mt.system.state import sha256
+from transformer_mt.translation.translator import Translator
 
 FILES = ["config.yaml", "model.safetensors", "tokenizer.src.model", "tokenizer.tgt.model"]
 

@@ -11,10 +11,10 @@ import sys
 
 def main() -> None:
     sys.path[:] = search_path(sys.path, os.environ.get("PYTHONPATH", ""))
-    from transformer_mt.child_python import protect
+    from transformer_mt.system.processes.child_python import protect
 
     protect(os.environ)
-    from transformer_mt.cli import main as run_command
+    from transformer_mt.cli.main import main as run_command
 
     run_command()
 

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from transformer_mt import __version__
-from transformer_mt.config import Config, load_config
-from transformer_mt.data.tokenizer import PAD_ID, Tokenizer
+from transformer_mt.config.experiment import Config, load_config
+from transformer_mt.encoding.tokenizer import PAD_ID, Tokenizer
 from transformer_mt.errors import ModelDirError
 from transformer_mt.model.transformer import Transformer, resolve_tying
 from transformer_mt.system.output import writing_folder

@@ -40,18 +40,18 @@ class Target(NamedTuple):
 
 def targets(folder: Path) -> dict[str, Target]:
     """What is tried; `folder` takes the files."""
-    from transformer_mt.config import load_config
-    from transformer_mt.config_data import Languages
-    from transformer_mt.data.formats.columns import read_arrow
-    from transformer_mt.data.formats.markup import read_markup
-    from transformer_mt.data.formats.sgm import read_sgm_pair
-    from transformer_mt.data.formats.streams import split_lines
-    from transformer_mt.data.formats.tables import read_jsonl, read_tsv
-    from transformer_mt.data.sources.archives import unpack
-    from transformer_mt.data.sources.transfer import read_record
-    from transformer_mt.inference.documents.translate import Form, read_document
-    from transformer_mt.inference.glossary import Glossary
+    from transformer_mt.config.data import Languages
+    from transformer_mt.config.experiment import load_config
+    from transformer_mt.corpus.readers.columns import read_arrow
+    from transformer_mt.corpus.readers.lines import split_lines
+    from transformer_mt.corpus.readers.sgm import read_sgm_pair
+    from transformer_mt.corpus.readers.tables import read_jsonl, read_tsv
+    from transformer_mt.corpus.readers.tmx_xliff import read_markup
+    from transformer_mt.corpus.sources.archives import unpack
+    from transformer_mt.corpus.sources.http import read_record
     from transformer_mt.system.output import remove
+    from transformer_mt.translation.documents.translate import Form, read_document
+    from transformer_mt.translation.glossary import Glossary
 
     zh_en = Languages(src="zh", tgt="en")
 

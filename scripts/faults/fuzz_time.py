@@ -16,14 +16,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from transformer_mt.config_data import Languages
-from transformer_mt.data.formats.markup import read_markup
-from transformer_mt.data.formats.sgm import read_sgm_pair
-from transformer_mt.data.formats.tables import read_jsonl, read_tsv
+from transformer_mt.config.data import Languages
+from transformer_mt.config.yaml_text import parse_yaml
+from transformer_mt.corpus.readers.sgm import read_sgm_pair
+from transformer_mt.corpus.readers.tables import read_jsonl, read_tsv
+from transformer_mt.corpus.readers.tmx_xliff import read_markup
 from transformer_mt.errors import TmtError
-from transformer_mt.inference.documents.translate import FORMS, Form, read_document
-from transformer_mt.inference.glossary import Glossary
-from transformer_mt.yaml_text import parse_yaml
+from transformer_mt.translation.documents.translate import FORMS, Form, read_document
+from transformer_mt.translation.glossary import Glossary
 
 RATIO = 2.5
 FIRST, LARGEST = 2_000, 128_000  # characters

@@ -22,9 +22,9 @@ from statistics import median
 
 from hostile_texts import Hostile, hostile_texts
 
-from transformer_mt.inference.translation import Translation
-from transformer_mt.inference.translator import Translator
-from transformer_mt.run_dir import find_model
+from transformer_mt.pipeline.run_dir import find_model
+from transformer_mt.translation.request import Translation
+from transformer_mt.translation.translator import Translator
 
 CHUNK = 32  # texts translated at once
 CHUNK_CHARACTERS = 4000  # longer chunks are divided

@@ -26,8 +26,8 @@ from unittest.mock import patch
 from fuzz_translate import SHOWN, allowed_s, chunks_of
 from hostile_texts import Hostile, hostile_texts
 
-from transformer_mt.cli import main as tmt
-from transformer_mt.run_dir import find_model
+from transformer_mt.cli.main import main as tmt
+from transformer_mt.pipeline.run_dir import find_model
 
 LOADING_S = 10.0  # allowed for what a command does before the first text
 ENDINGS = {"markdown": ".md", "html": ".html", "srt": ".srt", "jsonl": ".jsonl"}

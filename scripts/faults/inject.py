@@ -50,8 +50,8 @@ PLACES = 8  # shown of those where the same went wrong
 # What the commands load when they need it: here once, for all trials.
 _LOADED = ("torch._dynamo", "ctranslate2", "matplotlib.font_manager", "matplotlib.figure",
            "matplotlib.backends.backend_agg", "PIL.PngImagePlugin", "sacrebleu",
-           "transformer_mt.cli", "transformer_mt.experiment", "transformer_mt.export.proof",
-           "transformer_mt.export.ctranslate2_engine")  # fmt: skip
+           "transformer_mt.cli.main", "transformer_mt.pipeline.train",
+           "transformer_mt.export.proof", "transformer_mt.export.ctranslate2_engine")  # fmt: skip
 
 Trial = tuple[str, Fault]  # name of a case
 

@@ -3,9 +3,9 @@
 Its workers are given their parts and need no such change: they load `transformer_mt` as it is.
 """
 
-from transformer_mt.cli import main
-from transformer_mt.data import dataset
-from transformer_mt.data.cleaning import scoring
+from transformer_mt.cli.main import main
+from transformer_mt.corpus.cleaning import score as scoring
+from transformer_mt.encoding import encoded_corpus as dataset
 
 if __name__ == "__main__":
     dataset.SHARD = 40

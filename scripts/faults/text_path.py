@@ -12,37 +12,37 @@ from typing import get_args
 
 from hostile_texts import PHRASES
 
-from transformer_mt.config import TokenizerConfig
-from transformer_mt.config_data import Languages
-from transformer_mt.data.cleaning.language_id import ForeignLanguage
-from transformer_mt.data.cleaning.lexical import _units_of
-from transformer_mt.data.cleaning.normalise import Normaliser
-from transformer_mt.data.cleaning.rules import PairScorer, comparison_key
-from transformer_mt.data.cleaning.text_units import text_units
-from transformer_mt.data.findings.line_units import LineUnits
-from transformer_mt.data.findings.watch import SourceWatch
-from transformer_mt.data.formats.markup import read_markup
-from transformer_mt.data.formats.sgm import read_sgm_pair
-from transformer_mt.data.formats.streams import split_lines
-from transformer_mt.data.formats.tables import read_jsonl, read_tsv
-from transformer_mt.data.reports.profile import profile
-from transformer_mt.data.reports.report import clip
-from transformer_mt.data.tokenizer import Tokenizer, train_tokenizer
+from transformer_mt.config.data import Languages
+from transformer_mt.config.experiment import TokenizerConfig
+from transformer_mt.config.yaml_text import parse_yaml
+from transformer_mt.corpus.cleaning.language_id import ForeignLanguage
+from transformer_mt.corpus.cleaning.lexical_model import _units_of
+from transformer_mt.corpus.cleaning.lexical_units import text_units
+from transformer_mt.corpus.cleaning.rules import PairScorer, comparison_key
+from transformer_mt.corpus.diagnostics.line_units import LineUnits
+from transformer_mt.corpus.diagnostics.source_watch import SourceWatch
+from transformer_mt.corpus.readers.lines import split_lines
+from transformer_mt.corpus.readers.sgm import read_sgm_pair
+from transformer_mt.corpus.readers.tables import read_jsonl, read_tsv
+from transformer_mt.corpus.readers.tmx_xliff import read_markup
+from transformer_mt.corpus.report.profile import profile
+from transformer_mt.corpus.report.report import clip
+from transformer_mt.encoding.tokenizer import Tokenizer, train_tokenizer
 from transformer_mt.errors import ConfigError
-from transformer_mt.inference.contrast import read_contrast
-from transformer_mt.inference.direction import direction_of
-from transformer_mt.inference.documents.spans import has_words, protected_spans
-from transformer_mt.inference.documents.translate import Form, translate_document
-from transformer_mt.inference.error_checks import CHECKS, Case
-from transformer_mt.inference.glossary import Glossary, Term, do_not_translate
-from transformer_mt.inference.guards import faults
-from transformer_mt.inference.loops import most_repeated
-from transformer_mt.inference.mbr import most_agreed
-from transformer_mt.inference.metrics import Scorer
-from transformer_mt.inference.segment import join_translations, split_sentences, split_text
-from transformer_mt.inference.text_pieces import mark_differences, split_pieces
-from transformer_mt.inference.wording import Wording
-from transformer_mt.yaml_text import parse_yaml
+from transformer_mt.evaluation.contrast import read_contrast
+from transformer_mt.evaluation.error_checks import CHECKS, Case
+from transformer_mt.evaluation.metrics import Scorer
+from transformer_mt.search.loop_detection import most_repeated
+from transformer_mt.text.normalise import Normaliser
+from transformer_mt.text.sentences import join_translations, split_sentences, split_text
+from transformer_mt.text.words import mark_differences, split_pieces
+from transformer_mt.translation.direction import direction_of
+from transformer_mt.translation.documents.spans import has_words, protected_spans
+from transformer_mt.translation.documents.translate import Form, translate_document
+from transformer_mt.translation.glossary import Glossary, Term, do_not_translate
+from transformer_mt.translation.lexical_constraints import Wording
+from transformer_mt.translation.minimum_bayes_risk import most_agreed
+from transformer_mt.translation.output_checks import faults
 
 Function = Callable[[str], object]
 

@@ -135,7 +135,7 @@ def _be_the_command(
         os.dup2(said, 2)
         os.chdir(folder)
         sys.argv = ["tmt", *argv]
-        from transformer_mt.cli import main
+        from transformer_mt.cli.main import main
 
         if library is not None:
             watch = ctypes.CDLL(str(library)).watch

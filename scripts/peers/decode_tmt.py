@@ -6,17 +6,17 @@ python decode_tmt.py TASK.json
 import os
 from pathlib import Path
 
-from transformer_mt.environment import DEFAULTS
+from transformer_mt.system.processes.environment import DEFAULTS
 
 os.environ.update(DEFAULTS | dict(os.environ))  # as the command does, before torch is loaded
 
 import torch
 from decoding import read_task, report
 
-from transformer_mt.inference.engine import Engine, Request
-from transformer_mt.inference.options import SearchOptions
 from transformer_mt.model_dir import load_model_dir
-from transformer_mt.runtime import choose_precision, keep_memory
+from transformer_mt.search.engine import Engine, Request
+from transformer_mt.search.options import SearchOptions
+from transformer_mt.system.device import choose_precision, keep_memory
 
 
 def main() -> None:

@@ -98,7 +98,7 @@ def main() -> None:
     task = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     if task["keep_memory"]:
         sys.path.append(str(Path(__file__).resolve().parents[2]))
-        from transformer_mt.runtime import keep_memory
+        from transformer_mt.system.device import keep_memory
 
         keep_memory()
     set_seed(1)

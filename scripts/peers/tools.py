@@ -17,7 +17,7 @@ from pathlib import Path
 
 from peers.watch import Window
 
-from transformer_mt.environment import DEFAULTS
+from transformer_mt.system.processes.environment import DEFAULTS
 
 HERE = Path(__file__).resolve().parent
 # Of each tool that is not tmt: its driver and its environment; None: the one that runs this.

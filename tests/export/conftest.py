@@ -6,10 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from transformer_mt.config import Config
-from transformer_mt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
-from transformer_mt.inference.translator import Translator
+from transformer_mt.config.experiment import Config
+from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.model_dir import build_model
+from transformer_mt.translation.translator import Translator
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
 KINDS: dict[str, dict[str, Any]] = {

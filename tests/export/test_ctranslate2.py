@@ -6,9 +6,9 @@ import pytest
 
 from transformer_mt.errors import TmtError
 from transformer_mt.export.ctranslate2 import save_ctranslate2
-from transformer_mt.inference.engine import Request
-from transformer_mt.inference.options import SearchOptions
-from transformer_mt.inference.translator import Translator
+from transformer_mt.search.engine import Request
+from transformer_mt.search.options import SearchOptions
+from transformer_mt.translation.translator import Translator
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra export is not installed")
 

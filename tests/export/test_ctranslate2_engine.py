@@ -10,18 +10,18 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from transformer_mt.cli import app
+from transformer_mt.cli.main import app
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.export.ctranslate2 import save_ctranslate2
 from transformer_mt.export.ctranslate2_engine import CTranslate2Engine, EitherEngine
 from transformer_mt.export.proof import Agreement, compare
-from transformer_mt.inference.engine import Engine, Request
-from transformer_mt.inference.options import SearchOptions
-from transformer_mt.inference.sampling import Sampling
-from transformer_mt.inference.search import Hypothesis
-from transformer_mt.inference.translation import Wishes
-from transformer_mt.inference.translator import Translator
 from transformer_mt.model_dir import save_model_dir, weights_of
+from transformer_mt.search.beam_search import Hypothesis
+from transformer_mt.search.engine import Engine, Request
+from transformer_mt.search.options import SearchOptions
+from transformer_mt.search.sampling import Sampling
+from transformer_mt.translation.request import Wishes
+from transformer_mt.translation.translator import Translator
 
 pytest.importorskip("ctranslate2", reason="the extra export is not installed")
 Pairs = list[tuple[str, str]]
@@ -118,7 +118,7 @@ def compute_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[torch.dtype], None]
 
     def set_precision(dtype: torch.dtype) -> None:
         monkeypatch.setattr(
-            "transformer_mt.inference.translator.choose_precision", lambda *_: dtype
+            "transformer_mt.translation.translator.choose_precision", lambda *_: dtype
         )
 
     return set_precision

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.config import ModelConfig
+from transformer_mt.config.experiment import ModelConfig
 from transformer_mt.errors import ConfigError
 from transformer_mt.export.marian import marian_config, marian_weights
 from transformer_mt.model.transformer import Transformer

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.config import ModelConfig
+from transformer_mt.config.experiment import ModelConfig
 from transformer_mt.model.attention import EXPLICIT_MAX_CELLS, SelfAttention, causal_mask
 from transformer_mt.model.modern import RotaryPositions, SwiGLU, gated_width, rotary_turns
 from transformer_mt.model.transformer import AttentionWeights, Transformer

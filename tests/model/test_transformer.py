@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from places import ROOT
 from torch import Tensor, nn
 
-from transformer_mt.config import ModelConfig, load_config
+from transformer_mt.config.experiment import ModelConfig, load_config
 from transformer_mt.model.attention import EXPLICIT_MAX_CELLS
 from transformer_mt.model.transformer import (
     AttentionWeights,
@@ -23,7 +23,7 @@ from transformer_mt.model.transformer import (
 
 PAD, BOS, VOCAB = 0, 2, 30
 SIZES = {"d_model": 16, "heads": 4, "ffn": 24, "encoder_layers": 2, "decoder_layers": 3}
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = ROOT / "configs"
 
 
 def make_model(*, seed: int = 1, src_vocab: int = VOCAB, **changes: Any) -> Transformer:

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from test_trainer import CORPUS, Session, make_config
 from torch import nn
 
-from transformer_mt.config import Config
-from transformer_mt.data.batching import collate
-from transformer_mt.data.tokenizer import PAD_ID
-from transformer_mt.training.optim import learning_rate
+from transformer_mt.config.experiment import Config
+from transformer_mt.encoding.tokenizer import PAD_ID
+from transformer_mt.training.batches import collate
+from transformer_mt.training.optimizer import learning_rate
 
 CFG = make_config(dropout=0.0, max_updates=50, validate_every=50, cooldown_updates=15)
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from transformer_mt.run_dir import Run
+from transformer_mt.pipeline.run_dir import Run
 
 CLOCK = ("minutes", "eta_minutes", "tgt_tokens_per_s", "validation_s")
 CONFIG = """

@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from transformer_mt.config import ModelConfig, TrainConfig
-from transformer_mt.data.dataset import EncodedCorpus, EncodedSide
+from transformer_mt.config.experiment import ModelConfig, TrainConfig
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.runtime import available_memory_bytes
+from transformer_mt.system.device import available_memory_bytes
 from transformer_mt.training import memory
 from transformer_mt.training.memory import (
     CPU_MAX_TOKENS,
@@ -131,10 +131,10 @@ def test_sizes_are_tried_until_memory_really_ends() -> None:
     pytest.importorskip("resource")
     code = f"""
 import resource, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path.insert(0, {str(Path(__file__).parents[0])!r})
 import torch
 from test_memory import MIB, make_model
-from transformer_mt.config import TrainConfig
+from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.training.memory import _Sizes, _Step, is_out_of_memory, largest_by_trying
 
 model, cfg = make_model(), TrainConfig()

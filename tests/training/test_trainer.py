@@ -13,13 +13,13 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from transformer_mt.config import Config, build_config
-from transformer_mt.data.batching import collate
-from transformer_mt.data.dataset import EncodedCorpus, EncodedSide
-from transformer_mt.data.tokenizer import EOS_ID, PAD_ID
+from transformer_mt.config.experiment import Config, build_config
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide
+from transformer_mt.encoding.tokenizer import EOS_ID, PAD_ID
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.runtime import StopRequest
+from transformer_mt.system.device import StopRequest
+from transformer_mt.training.batches import collate
 from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.log import TrainingLog
 from transformer_mt.training.loss import OutputLoss

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.data.tokenizer import BOS, EOS, UNK, Tokenizer
+from transformer_mt.encoding.tokenizer import BOS, EOS, UNK, Tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.model.attention import CrossAttention, SelfAttention
 from transformer_mt.model.modern import SwiGLU

@@ -1,4 +1,4 @@
-"""CTranslate2 as the engine of a `Translator`, in the place of `inference.engine.Engine`.
+"""CTranslate2 as the engine of a `Translator`, in the place of `search.engine.Engine`.
 
 Comes in: requests and search options. Goes out: hypotheses, as from tmt's own engine. What
 CTranslate2 cannot do, or does differently, is an error, never a silent difference.
@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 
-from transformer_mt.data.tokenizer import EOS, Tokenizer
+from transformer_mt.encoding.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.export.ctranslate2 import MANIFEST, Origin, exported_path
-from transformer_mt.inference.engine import Request, SearchEngine, length_limits
-from transformer_mt.inference.options import SearchOptions
-from transformer_mt.inference.search import Hypothesis, LengthPenalty
-from transformer_mt.inference.translator import Translator
 from transformer_mt.model_dir import weights_digest
+from transformer_mt.search.beam_search import Hypothesis, LengthPenalty
+from transformer_mt.search.engine import Request, SearchEngine, length_limits
+from transformer_mt.search.options import SearchOptions
 from transformer_mt.system.state import Damaged, damages, read_manifest
+from transformer_mt.translation.translator import Translator
 
 BATCH_SENTENCES = 64
 
@@ -60,7 +60,7 @@ class CTranslate2Engine:
         *,
         banned: Sequence[Sequence[int]] = (),
     ) -> list[list[Hypothesis]]:
-        """See `inference.engine.Engine.search`.
+        """See `search.engine.Engine.search`.
 
         Raises:
             ConfigError: options that CTranslate2 does not have.
@@ -139,7 +139,7 @@ class EitherEngine:
         *,
         banned: Sequence[Sequence[int]] = (),
     ) -> list[list[Hypothesis]]:
-        """See `inference.engine.Engine.search`."""
+        """See `search.engine.Engine.search`."""
         engine = self._own if _differences(requests, options) else self._exported
         return engine.search(requests, options, banned=banned)
 

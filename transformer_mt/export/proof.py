@@ -6,8 +6,8 @@ Comes in: a translator, an engine with the exported weights, texts. Goes out: ho
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transformer_mt.inference.engine import SearchEngine
-from transformer_mt.inference.translator import Translator
+from transformer_mt.search.engine import SearchEngine
+from transformer_mt.translation.translator import Translator
 
 ENOUGH = 0.99  # of the translations, in the precision of the model
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.config import ModelConfig
+from transformer_mt.config.experiment import ModelConfig
 from transformer_mt.model.attention import (
     CrossAttention,
     SelfAttention,

@@ -15,22 +15,22 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from transformer_mt.config import ModelConfig, TrainConfig
-from transformer_mt.data.batching import Indices
-from transformer_mt.data.dataset import EncodedCorpus
-from transformer_mt.data.shards import spawn_context
-from transformer_mt.data.tokenizer import BOS_ID, PAD_ID
+from transformer_mt.config.experiment import ModelConfig, TrainConfig
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus
+from transformer_mt.encoding.tokenizer import BOS_ID, PAD_ID
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.attention import EXPLICIT_MAX_CELLS
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.runtime import (
+from transformer_mt.system.device import (
     available_memory_bytes,
     keep_memory,
     peak_memory_mib,
     release_memory,
 )
+from transformer_mt.system.processes.parallel import spawn_context
+from transformer_mt.training.batches import Indices
 from transformer_mt.training.loss import OutputLoss
-from transformer_mt.training.optim import MasterAdam
+from transformer_mt.training.optimizer import MasterAdam
 
 # More tokens at once make training on a CPU no faster. CPU time per target token of one thread
 # (AVX2, fp32, sentences of 16 tokens, 8000 pieces), lowest of 5 and of 3 rounds, in µs:

@@ -15,20 +15,20 @@ from typing import Literal
 import numpy as np
 import torch
 
-from transformer_mt.config import Config
-from transformer_mt.data.batching import EpochPlan, Indices, collate, deal, plan_epoch
-from transformer_mt.data.dataset import EncodedCorpus
-from transformer_mt.data.mixing import epoch_rows, source_weights
-from transformer_mt.data.tokenizer import PAD_ID
-from transformer_mt.distributed import ALONE, Ranks
+from transformer_mt.config.experiment import Config
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus
+from transformer_mt.encoding.mixing import epoch_rows, source_weights
+from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.runtime import StopRequest, release_memory, seed_all
+from transformer_mt.system.device import StopRequest, release_memory, seed_all
+from transformer_mt.system.processes.distributed import ALONE, Ranks
+from transformer_mt.training.batches import EpochPlan, Indices, collate, deal, plan_epoch
 from transformer_mt.training.checkpoint import CheckpointStore, Progress
 from transformer_mt.training.log import Log
 from transformer_mt.training.loss import OutputLoss
 from transformer_mt.training.memory import halves, is_out_of_memory
-from transformer_mt.training.optim import MasterAdam, learning_rate
+from transformer_mt.training.optimizer import MasterAdam, learning_rate
 
 MAX_SKIPPED_IN_A_ROW = 20
 SAVE_EVERY_SECONDS = 600.0  # between validations, so that a crash costs minutes at most

@@ -1,0 +1,362 @@
+"""The real command line, from the bundled corpus to a scored, explained model; and bad input.
+
+One small model is trained once for the whole file.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+from transformer_mt.corpus.demo.demo import build_demo
+from transformer_mt.system.state import sha256
+
+CONFIG = """
+name: smoke
+languages: {src: zh, tgt: en}
+data:
+  train: [{demo: true}]
+  dev: [{demo: true}]
+  test: {demo: {demo: true}}
+tokenizer: {vocab_size: 1200}
+model: {d_model: 96, heads: 4, ffn: 192, encoder_layers: 2, decoder_layers: 2, dropout: 0.0,
+        norm: pre}
+train: {max_tokens: 2048, tokens_per_update: 2000, max_updates: 300, lr: 1e-2, warmup_updates: 100,
+        validate_every: 100, log_every: 20, keep_last: 2, average: 2}
+decode: {beam: 2}
+"""
+
+
+def tmt(
+    *arguments: str | Path, stdin: str = "", cwd: Path | None = None, code: int | None = 0
+) -> subprocess.CompletedProcess[str]:
+    """Run `tmt` in a process of its own; `code` is the exit status to insist on."""
+    result = subprocess.run(
+        [sys.executable, "-m", "transformer_mt", *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=cwd,
+        timeout=300,
+    )
+    if code is not None:
+        assert result.returncode == code, result.stdout + result.stderr
+    return result
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with `smoke.yaml` and the finished run `runs/smoke`."""
+    directory = tmp_path_factory.mktemp("experiment")
+    (directory / "smoke.yaml").write_text(CONFIG, encoding="utf-8")
+    result = tmt("train", "smoke.yaml", cwd=directory)
+    assert result.stdout == "", "training speaks on standard error only"
+    (directory / "train.log").write_text(result.stderr, encoding="utf-8")
+    return directory
+
+
+def test_training_says_where_the_model_is_and_what_comes_next(trained: Path) -> None:
+    log = (trained / "train.log").read_text(encoding="utf-8")
+    assert "loss of a uniform guess" in log
+    assert "model: runs/smoke/model" in log
+    assert "next:  tmt translate -m runs/smoke TEXT" in log
+    assert (trained / "runs/smoke/curves.png").read_bytes().startswith(b"\x89PNG")
+    events = [
+        json.loads(line)["event"]
+        for line in (trained / "runs/smoke/metrics.jsonl").read_text().splitlines()
+    ]
+    assert events.count("validation") == 3
+    assert events.count("train") == 15
+
+
+def test_synthetic_corpora_name_the_line_of_the_next_configuration(trained: Path) -> None:
+    text = "".join(f"{zh}\n" for zh, _ in build_demo().train[:30])
+    (trained / "mono.zh").write_text(text, encoding="utf-8")
+    words = ["-m", "runs/smoke", "--mono", "mono.zh"]
+    said = tmt("data", "backtranslate", *words, "-o", "bt/web", cwd=trained)
+    assert said.stdout == f"- {{path: {trained}/bt/web, tag: bt}}\n"
+    sides = [(trained / f"bt/web.{code}").read_text("utf-8").split("\n") for code in ("zh", "en")]
+    assert 20 < len(sides[0]) == len(sides[1]) <= 31
+    before = (trained / "bt/web.en").stat().st_mtime_ns
+    tmt("data", "backtranslate", *words, "-o", "bt/web", cwd=trained)
+    assert (trained / "bt/web.en").stat().st_mtime_ns == before, "nothing is done twice"
+    said = tmt("data", "distill", *words, "-o", "distilled", "--beam", "2", cwd=trained)
+    assert said.stdout == f"- {{path: {trained}/distilled}}\n"
+
+
+def test_eval_bleu_passes_its_threshold_and_fails_above_it(trained: Path) -> None:
+    result = tmt("eval", "--bleu", "--min-bleu", "20", cwd=trained)
+    assert "tok:13a" in result.stdout and "demo" in result.stdout
+    too_high = tmt("eval", "--bleu", "--min-bleu", "99.9", cwd=trained, code=1)
+    assert "BLEU is below 99.9 on demo" in too_high.stderr
+
+
+def test_eval_json_agrees_with_what_training_stored(trained: Path) -> None:
+    result = json.loads(tmt("eval", "--json", cwd=trained).stdout)
+    metadata = json.loads((trained / "runs/smoke/model/metadata.json").read_text())
+    assert result.keys() == metadata["scores"].keys() == {"demo"}
+    for metric, stored in metadata["scores"]["demo"].items():
+        found = result["demo"][metric]
+        assert found["signature"] == stored["signature"]
+        # Other batches, with another number of processes, may round otherwise in bf16.
+        assert found["score"] == pytest.approx(stored["score"], abs=0.5)
+    assert "nrefs:1" in result["demo"]["chrf"]["signature"]
+
+
+def test_the_same_command_again_trains_nothing_and_changes_nothing(trained: Path) -> None:
+    model = trained / "runs/smoke/model/model.safetensors"
+    before, stamp = sha256(model), model.stat().st_mtime_ns
+    result = tmt("train", "smoke.yaml", cwd=trained)
+    assert "[tokenizer] up to date" in result.stderr
+    assert (sha256(model), model.stat().st_mtime_ns) == (before, stamp)
+
+
+def test_translate_keeps_order_and_empty_lines(trained: Path, tmp_path: Path) -> None:
+    lines = ["这只狗很大。", "", "谁在公园里？", "   ", "这只狗很大。"]
+    from_stdin = tmt("translate", stdin="\n".join(lines) + "\n", cwd=trained).stdout.split("\n")
+    assert len(from_stdin) == len(lines) + 1 and from_stdin[-1] == ""
+    assert from_stdin[1] == from_stdin[3] == ""
+    assert from_stdin[0] == from_stdin[4] != ""
+    (tmp_path / "in.txt").write_text("\n".join(lines), encoding="utf-8")
+    tmt("translate", "-i", tmp_path / "in.txt", "-o", tmp_path / "out.txt", cwd=trained)
+    assert (tmp_path / "out.txt").read_text(encoding="utf-8").split("\n") == from_stdin
+    from_arguments = tmt("translate", *[line for line in lines if line.strip()], cwd=trained)
+    assert from_arguments.stdout.split("\n")[:-1] == [from_stdin[i] for i in (0, 2, 4)]
+
+
+def test_translate_json_gives_alternatives_with_falling_scores(trained: Path) -> None:
+    result = tmt("translate", "--json", "--beam", "4", "--n-best", "3", "这只狗很大。", cwd=trained)
+    translation = json.loads(result.stdout)
+    scores = [alternative["score"] for alternative in translation["alternatives"]]
+    assert len(scores) == 3 and scores == sorted(scores, reverse=True)
+    assert translation["text"] == translation["alternatives"][0]["text"]
+
+
+def test_a_model_directory_can_be_copied_elsewhere(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "runs/smoke/model", tmp_path / "copy")
+    here = tmt("translate", "这只狗很大。", cwd=trained).stdout
+    assert tmt("translate", "-m", "copy", "这只狗很大。", cwd=tmp_path).stdout == here != ""
+    missing = tmt("eval", "-m", "copy", cwd=tmp_path, code=2)
+    assert "give --src and --ref" in missing.stderr
+
+
+def test_hostile_input_comes_back_line_by_line(trained: Path) -> None:
+    lines = [
+        "\x00\x07\x1b[31m",
+        "😀" * 50,
+        "ﷺ שלום مرحبا",
+        "这只狗" * 40_000,
+        "\u2028x\u0085y",
+        "a" * 999,
+    ]
+    result = tmt("translate", "--beam", "1", stdin="\n".join(lines) + "\n", cwd=trained)
+    assert result.stdout.count("\n") == len(lines)
+
+
+def test_score_prefers_the_model_s_own_translation(trained: Path, tmp_path: Path) -> None:
+    own = tmt("translate", "--beam", "4", "这只狗很大。", cwd=trained).stdout.strip()
+    (tmp_path / "src").write_text("这只狗很大。\n这只狗很大。\n", encoding="utf-8")
+    (tmp_path / "tgt").write_text(f"{own}\nthe the of of purple why\n", encoding="utf-8")
+    result = tmt("score", "--src", tmp_path / "src", "--tgt", tmp_path / "tgt", cwd=trained)
+    own_score, other_score = (float(line.split("\t")[0]) for line in result.stdout.splitlines())
+    assert other_score < own_score < 0
+
+
+def test_explain_writes_pictures_and_page(trained: Path, tmp_path: Path) -> None:
+    result = tmt("explain", "这只狗很大。", "-o", tmp_path / "out", cwd=trained)
+    assert "▁" in result.stdout and "Cross-attention" in result.stdout
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        ".tmt.json", "attention.html", "cross.png", "decoder.png", "encoder.png",
+    ]  # fmt: skip
+    numbers = tmt("explain", "这只狗很大。", "--numbers", "--kind", "decoder", cwd=trained)
+    assert "layer 1, head 1" in numbers.stdout
+    wrong = tmt("explain", "这只狗很大。", "--layer", "9", cwd=trained, code=2)
+    assert "layer" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+def test_info_average_and_tokenizer(trained: Path, tmp_path: Path) -> None:
+    content = json.loads(tmt("info", "--json", cwd=trained).stdout)
+    assert content["languages"] == "Chinese → English"
+    assert content["trained"]["updates"] == 300
+    result = tmt("average", "runs/smoke", tmp_path / "mean", "--last", "2", cwd=trained)
+    assert "after updates 200, 300" in result.stderr
+    assert tmt("translate", "-m", tmp_path / "mean", "这只狗很大。", cwd=trained).stdout.strip()
+    model = trained / "runs/smoke/model/tokenizer.tgt.model"
+    ids = tmt("tokenizer", "encode", "--ids", model, "The dog is big.").stdout
+    assert tmt("tokenizer", "decode", model, stdin=ids).stdout == "The dog is big.\n"
+
+
+def test_changed_model_section_refuses_to_resume(trained: Path) -> None:
+    result = tmt("train", "smoke.yaml", "--set", "model.ffn=100", cwd=trained, code=2)
+    assert "cannot resume" in result.stderr and "--fresh" in result.stderr
+    assert "'ffn': 192" in result.stderr and "'ffn': 100" in result.stderr
+
+
+def test_two_trainings_in_one_directory_do_not_mix(trained: Path) -> None:
+    import fcntl
+
+    with (trained / "runs/smoke/.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        result = tmt("train", "smoke.yaml", cwd=trained, code=2)
+    assert "another tmt train is at work here" in result.stderr
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "altered"])
+def test_damaged_model_directory_is_refused(trained: Path, tmp_path: Path, damage: str) -> None:
+    model_dir = tmp_path / "model"
+    shutil.copytree(trained / "runs/smoke/model", model_dir)
+    weights = model_dir / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    if damage == "missing":
+        weights.unlink()
+    elif damage == "truncated":
+        weights.write_bytes(content[:-100])
+    else:
+        content[-50] ^= 1
+        weights.write_bytes(content)
+    result = tmt("translate", "-m", model_dir, "x", code=2)
+    assert "model.safetensors" in result.stderr
+    assert ("missing" if damage == "missing" else "truncated or altered") in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_sigterm_saves_and_the_same_command_ends_as_if_nothing_happened(
+    trained: Path, tmp_path: Path
+) -> None:
+    """Stopped by signal and killed, then resumed: bit-identical to the run left alone."""
+    shutil.copytree(trained / "runs/smoke/data", tmp_path / "runs/smoke/data")
+    shutil.copy(trained / "smoke.yaml", tmp_path)
+    command = [sys.executable, "-m", "transformer_mt", "train", "smoke.yaml"]
+    checkpoints = tmp_path / "runs/smoke/checkpoints"
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    _wait_for(lambda: (tmp_path / "runs/smoke/metrics.jsonl").is_file(), process)
+    _wait_for(lambda: '"train"' in (tmp_path / "runs/smoke/metrics.jsonl").read_text(), process)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "everything is saved; the same command goes on" in said
+    assert len(list(checkpoints.glob("0*"))) == 1
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    _wait_for(lambda: (checkpoints / "00000100").is_dir(), process)
+    time.sleep(1)
+    process.kill()
+    process.wait()
+    assert not (tmp_path / "runs/smoke/model").exists()
+    (
+        tmp_path / "runs/smoke/.tmt-0123456789abcdef.tmp"
+    ).mkdir()  # as if killed while it saved the model
+    tmt("train", "smoke.yaml", cwd=tmp_path)
+    name = "runs/smoke/model/model.safetensors"
+    assert sha256(tmp_path / name) == sha256(trained / name)
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, "the process ended too early"
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_two_files_and_ten_lines_are_enough(tmp_path: Path) -> None:
+    """No dev, no test, no settings but sizes: a share is held out and everything else follows."""
+    from transformer_mt.corpus.demo.demo import build_demo
+
+    pairs = build_demo().train[:1500]
+    (tmp_path / "my.zh").write_text("".join(f"{zh}\n" for zh, _ in pairs), encoding="utf-8")
+    (tmp_path / "my.en").write_text("".join(f"{en}\n" for _, en in pairs), encoding="utf-8")
+    (tmp_path / "my.yaml").write_text(
+        "name: my\n"
+        "languages: {src: en, tgt: zh}\n"
+        "data:\n  root: .\n  train: [my]\n"
+        "tokenizer: {vocab_size: 1000}\n"
+        "model: {d_model: 32, heads: 2, ffn: 64, encoder_layers: 1, decoder_layers: 1}\n"
+        "train: {max_updates: 10, validate_every: 5, tokens_per_update: 1000, log_every: 5}\n",
+        encoding="utf-8",
+    )
+    result = tmt("train", "my.yaml", cwd=tmp_path)
+    assert "held out of train" in result.stderr
+    scores = json.loads(tmt("eval", "--json", cwd=tmp_path).stdout)
+    assert "tok:zh" in scores["held_out"]["bleu"]["signature"]
+    plan = json.loads(tmt("plan", "my.yaml", "--json", cwd=tmp_path).stdout)
+    assert plan["sources"][0]["pairs"] == 1500
+    assert plan["tgt_tokens_per_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "why"),
+    [
+        (["train", "none.yaml"], "none.yaml: no such file", "missing configuration"),
+        (["train", "broken.yaml"], "broken.yaml: line", "invalid YAML"),
+        (["train", "heads.yaml"], "d_model 100 is not divisible by heads 8", "impossible size"),
+        (["train", "code.yaml"], "unknown language code 'klingon'", "unknown language"),
+        (["train", "absent.yaml"], "no/such/corpus", "missing corpus"),
+        (["plan", "absent.yaml"], "no/such/corpus", "plan names it, too"),
+        (["train", "unequal.yaml"], "the files must be line-aligned", "misaligned corpus"),
+        (["translate", "x"], "no finished run under runs/", "no model"),
+        (["translate", "-m", "nowhere", "x"], "nowhere: no such model directory", "wrong model"),
+        (["translate", "-m", ".", "x"], "not a model directory", "a directory without a model"),
+        (["explain", "--example", "three"], "--example three: use two-words", "unknown example"),
+        (["explain", "x", "--kind", "y"], "--kind y", "unknown kind"),
+        (["data", "check", "a", "b", "--src", "zh", "--tgt", "en"], "a", "missing files"),
+        (["eval", "--hyp", "x"], "--hyp needs --ref FILE and --lang CODE", "half a pair"),
+    ],
+)
+def test_bad_input_gets_one_clear_message(
+    tmp_path: Path, arguments: list[str], message: str, why: str
+) -> None:
+    head = "name: x\nlanguages: {src: zh, tgt: en}\n"
+    configs = {
+        "broken.yaml": "name: [x\nlanguages: {",
+        "heads.yaml": head + "data: {train: [a]}\nmodel: {d_model: 100}\n",
+        "code.yaml": "name: x\nlanguages: {src: klingon, tgt: en}\ndata: {train: [a]}\n",
+        "absent.yaml": head + "data: {train: [no/such/corpus]}\n",
+        "unequal.yaml": head + "data: {root: ., train: [unequal]}\n",
+    }
+    for name, text in configs.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "unequal.zh").write_text("一\n二\n三\n", encoding="utf-8")
+    (tmp_path / "unequal.en").write_text("one\ntwo\n", encoding="utf-8")
+    result = tmt(*arguments, cwd=tmp_path, code=2)
+    assert message in result.stderr, why
+    assert result.stderr.count("tmt: ") == 1 and "Traceback" not in result.stderr, why
+    assert not list(tmp_path.rglob("*.tmp")), "nothing half-written stays behind"
+
+
+def test_vocabulary_over_the_corpus_names_the_largest_possible(tmp_path: Path) -> None:
+    from transformer_mt.corpus.demo.demo import build_demo
+
+    pairs = build_demo().train[:300]
+    for code, side in (("zh", 0), ("en", 1)):
+        text = "".join(f"{pair[side]}\n" for pair in pairs)
+        (tmp_path / f"my.{code}").write_text(text, encoding="utf-8")
+    config = "name: x\nlanguages: {src: zh, tgt: en}\ndata: {root: ., train: [my]}\n"
+    (tmp_path / "x.yaml").write_text(config, encoding="utf-8")
+    result = tmt("train", "x.yaml", cwd=tmp_path, code=2)
+    assert "tokenizer.vocab_size" in result.stderr and "largest possible" in result.stderr
+
+
+def test_without_a_network_one_message_says_how_to_give_own_files(tmp_path: Path) -> None:
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub")}
+    result = subprocess.run(
+        [sys.executable, "-m", "transformer_mt", "train", str(ROOT / "configs/base.yaml")],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        timeout=120,
+    )
+    assert result.returncode == 2, result.stderr
+    assert "Helsinki-NLP/opus-100" in result.stderr
+    assert "--set 'data.train=[my/text]'" in result.stderr
+    assert "Traceback" not in result.stderr

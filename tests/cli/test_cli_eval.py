@@ -1,0 +1,268 @@
+"""`tmt eval` in this process, with a small untrained model in a run of its own, and with files."""
+
+import hashlib
+import io
+import json
+import tarfile
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from transformer_mt.cli.eval import evaluate
+from transformer_mt.config.experiment import Config
+from transformer_mt.errors import DataError, TmtError
+from transformer_mt.evaluation.systems import name_systems
+from transformer_mt.model_dir import build_model, load_tokenizers, save_model_dir, weights_of
+
+Pairs = list[tuple[str, str]]
+APP = typer.Typer()
+APP.command("eval")(evaluate)
+
+
+def tmt_eval(*arguments: str | Path, code: int = 0) -> tuple[str, str]:
+    """Standard output and standard error; errors that are not exits come through."""
+    result = CliRunner().invoke(APP, [*map(str, arguments)])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.stdout, result.stderr
+
+
+@pytest.fixture(scope="module")
+def run_dir(
+    toy_config: Config, toy_pairs: Pairs, tokenizer_dir: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:  # fmt: skip
+    """An untrained model in a run directory with training text and a test set."""
+    directory = tmp_path_factory.mktemp("runs") / "toy"
+    torch.manual_seed(1)
+    model = build_model(toy_config, load_tokenizers(tokenizer_dir, joint=False))
+    weights = weights_of(model)
+    metadata = {"trained": {}, "data": {}, "decode": {}, "scores": {}}
+    save_model_dir(directory / "model", toy_config, weights, tokenizer_dir, metadata)
+    clean_dir = directory / "data" / "clean"
+    clean_dir.mkdir(parents=True)
+    for part, pairs in (("train", toy_pairs), ("test.toy", toy_pairs[:6])):
+        for side, name in enumerate(("src", "tgt")):
+            text = "".join(f"{pair[side]}\n" for pair in pairs)
+            (clean_dir / f"{part}.{name}").write_text(text, encoding="utf-8")
+    return directory
+
+
+@pytest.fixture
+def files(run_dir: Path, toy_pairs: Pairs, tmp_path: Path) -> Path:
+    """A folder with the test set, a perfect translation of it and one with three wrong lines."""
+    lines = {
+        "src.zh": [zh for zh, _ in toy_pairs[:6]],
+        "ref.en": [en for _, en in toy_pairs[:6]],
+        "good.en": [en for _, en in toy_pairs[:6]],
+        "bad.en": ["x y z"] * 3 + [en for _, en in toy_pairs[3:6]],
+        "short.en": ["x"] * 5,
+    }
+    for name, texts in lines.items():
+        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    contrast = "".join(f"{zh}\t{en}\t{en} {en}\n" for zh, en in toy_pairs[:8])
+    (tmp_path / "contrast.tsv").write_text(contrast, encoding="utf-8")
+    return tmp_path
+
+
+def hyps(folder: Path, *names: str) -> list[str | Path]:
+    return [word for name in names for word in ("--hyp", folder / f"{name}.en")]
+
+
+def test_one_model_is_scored_on_the_tests_of_its_run(run_dir: Path) -> None:
+    found = json.loads(tmt_eval("-m", run_dir, "--json")[0])
+    assert list(found) == ["toy"] and list(found["toy"]) == ["bleu", "chrf"]
+    assert set(found["toy"]["bleu"]) == {"score", "signature"}
+    table, _ = tmt_eval("-m", run_dir, "--chrf++", "--confidence")
+    assert "chrF2++" in table and "BLEU" not in table and " … " in table
+
+
+def test_one_file_is_scored_without_a_model(files: Path) -> None:
+    words = [*hyps(files, "good"), "--ref", files / "ref.en", "--lang", "eng", "--json"]
+    found = json.loads(tmt_eval(*words)[0])
+    assert found["good.en"]["bleu"]["score"] == pytest.approx(100)
+    assert "tok:13a" in found["good.en"]["bleu"]["signature"]
+
+
+def test_files_and_models_are_compared_with_the_first_named(run_dir: Path, files: Path) -> None:
+    given = ["--src", files / "src.zh", "--ref", files / "ref.en", "--json", "--chrf"]
+    found = json.loads(tmt_eval(*hyps(files, "good", "bad"), "-m", run_dir, *given)[0])
+    assert list(found) == ["src.zh"] and list(found["src.zh"]) == ["good.en", "bad.en", "toy"]
+    good, bad, toy = (scores["chrf"] for scores in found["src.zh"].values())
+    assert "difference" not in good and good["score"] == pytest.approx(100)
+    for other in (bad, toy):
+        assert other["difference"] == pytest.approx(other["score"] - good["score"])
+        assert other["p_value"] < 0.5
+    turned = json.loads(tmt_eval("-m", run_dir, *hyps(files, "good", "bad"), *given)[0])
+    assert list(turned["src.zh"]) == ["toy", "good.en", "bad.en"]
+    assert turned["src.zh"]["toy"]["chrf"]["score"] == toy["score"]
+
+
+def test_a_model_does_not_differ_from_itself(run_dir: Path) -> None:
+    found = json.loads(tmt_eval("-m", run_dir, "-m", run_dir / "model", "--json")[0])["toy"]
+    assert list(found) == ["toy", "toy #2"]
+    for score in found["toy #2"].values():
+        assert (score["p_value"], score["difference"]) == (1, 0)
+
+
+def test_bleu_below_the_threshold_exits_with_1(files: Path) -> None:
+    given = ["--ref", files / "ref.en", "--lang", "en", "--chrf", "--min-bleu", "99"]
+    tmt_eval(*hyps(files, "good"), *given)
+    _, error = tmt_eval(*hyps(files, "bad"), *given, code=1)
+    assert error == "tmt: BLEU is below 99.0 on bad.en\n"
+    _, error = tmt_eval(*hyps(files, "good", "bad"), *given, code=1)
+    assert error == "tmt: BLEU is below 99.0 on ref.en (bad.en)\n"
+
+
+def test_robustness_is_reported_apart(run_dir: Path, tmp_path: Path) -> None:
+    """An untrained model: the test set keeps its score, and its variants get their own."""
+    plain = json.loads(tmt_eval("-m", run_dir, "--json")[0])
+    report = tmp_path / "report"
+    found = json.loads(tmt_eval("-m", run_dir, "--robustness", "--json", "--report", report)[0])
+    assert set(found) == {"toy", "toy.unpunctuated", "toy.words"}, "Chinese has no capitals"
+    assert found["toy"] == plain["toy"]
+    assert set(found["toy.words"]) == {"words"}
+    written = json.loads((report / "report.json").read_text(encoding="utf-8"))
+    assert set(written["words"]) == {"toy.words"} and written["contrast"] == {}
+
+
+def test_contrast_gives_the_share_that_is_preferred(run_dir: Path, files: Path) -> None:
+    given = ["--contrast", files / "contrast.tsv", "--json"]
+    found = json.loads(tmt_eval("-m", run_dir, *given)[0])
+    accuracy = found[str(files / "contrast.tsv")]["contrast"]
+    assert accuracy["score"] == 100, "an untrained model gives half as long a text more"
+    assert accuracy["low"] < 70 and accuracy["signature"] == "n:8|interval:wilson"
+    assert "accuracy" in tmt_eval("-m", run_dir, *given[:2])[0]
+
+
+def test_the_report_says_where_words_were_counted(run_dir: Path, files: Path) -> None:
+    out = files / "report"
+    given = ["--src", files / "src.zh", "--ref", files / "ref.en", "--report", out]
+    _, error = tmt_eval("-m", run_dir, *hyps(files, "good"), *given)
+    assert f"report: {out / 'report.html'}" in error
+    plain = json.loads((out / "report.json").read_text(encoding="utf-8"))["tests"]["src.zh"]
+    assert list(plain["systems"]) == ["toy", "good.en"]
+    good = plain["systems"]["good.en"]
+    assert good["frequency_basis"].startswith("the training text")
+    assert sum(bucket["n"] for bucket in good["lengths"]) == 6 == len(plain["sentences"])
+    assert not any(error["n"] for error in good["errors"])
+    assert all(bucket["found"] == bucket["n"] for bucket in good["frequencies"])
+    tmt_eval(*hyps(files, "bad"), *given, "--lang", "en", "--from", "zh")
+    plain = json.loads((out / "report.json").read_text(encoding="utf-8"))["tests"]["src.zh"]
+    assert plain["systems"]["bad.en"]["frequency_basis"].startswith("the references")
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "why"),
+    [
+        (["--hyp", "good.en"], "--hyp needs --ref FILE and --lang CODE", "half a pair"),
+        (["--hyp", "short.en", "--ref", "ref.en", "--lang", "en"],
+         "short.en has 5 lines but the test set short.en has 6: the files must be", "lines"),
+        (["--hyp", "good.en", "--src", "src.zh", "--ref", "ref.en", "--lang", "en"],
+         "say their language, too, --from CODE", "sources of no language"),
+        (["-m", "RUN", "--src", "src.zh"], "--src and --ref go together", "half a test set"),
+        (["-m", "RUN", "--lang", "en"], "a model knows its languages", "said twice"),
+        (["-m", "RUN", "--src", "src.zh", "--ref", "short.en"], "line-aligned", "lines"),
+        (["-m", "RUN", "--testset", "wmt17", "--ref", "ref.en"], "not both", "two test sets"),
+        (["-m", "RUN", "--testset", "wtm17"], "near names: .*wmt17", "misspelt"),
+        (["-m", "RUN", "--to", "de"], "--to de: this model translates zh → en only", "direction"),
+        (["-m", "RUN", "--contrast", "none.tsv"], "none.tsv: cannot be read", "no file"),
+        (["--hyp", "good.en", "--ref", "ref.en", "--lang", "en", "--contrast", "contrast.tsv"],
+         "--contrast needs a model", "a file prefers nothing"),
+        (["--hyp", "good.en", "--ref", "ref.en", "--lang", "en", "--robustness"],
+         "--robustness needs models", "a file says nothing of other texts"),
+        (["--hyp", "good.en", "--ref", "ref.en", "--lang", "en", "--report", "r"],
+         "--report shows the sources, too", "no sources"),
+        (["--hyp", "good.en", "-m", "RUN", "--src", "src.zh", "--ref", "ref.en", "--to", "xx"],
+         "unknown language code 'xx'", "no language"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told(
+    words: list[str], message: str, why: str, run_dir: Path, files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(files)
+    with pytest.raises(TmtError, match=message):
+        tmt_eval(*[str(run_dir) if word == "RUN" else word for word in words])
+
+
+def test_a_file_belongs_to_one_test_set(run_dir: Path, files: Path) -> None:
+    clean = run_dir / "data" / "clean"
+    for side in ("src", "tgt"):
+        (clean / f"test.second.{side}").write_bytes((clean / f"test.toy.{side}").read_bytes())
+    with pytest.raises(DataError, match="belongs to one test set, but there are 2: name its own"):
+        tmt_eval("-m", run_dir, *hyps(files, "good"))
+    for side in ("src", "tgt"):
+        (clean / f"test.second.{side}").unlink()
+
+
+@pytest.fixture
+def set_of_sacrebleu(
+    toy_pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """`toy/one`: a test set that sacreBLEU fetches from a server on loopback."""
+    import sacrebleu
+    from sacrebleu.dataset.plain_text import PlainTextDataset
+
+    served = tmp_path / "served"
+    served.mkdir()
+    with tarfile.open(served / "one.tgz", "w:gz") as archive:
+        for side, name in enumerate(("one.zh", "one.en")):
+            text = "".join(f"{pair[side]}\n" for pair in toy_pairs[:3]).encode()
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text))
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(served))
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    dataset = PlainTextDataset(
+        name="toy/one",
+        data=[f"http://127.0.0.1:{server.server_port}/one.tgz"],
+        md5=[hashlib.md5((served / "one.tgz").read_bytes()).hexdigest()],
+        langpairs={"zh-en": ["one.zh", "one.en"]},
+    )
+    monkeypatch.setitem(sacrebleu.DATASETS, "toy/one", dataset)
+    monkeypatch.setenv("TMT_CACHE", str(tmp_path / "cache"))
+    yield served
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_test_set_by_name(set_of_sacrebleu: Path, run_dir: Path, files: Path) -> None:
+    found: dict[str, Any] = json.loads(tmt_eval("-m", run_dir, "--testset", "toy/one", "--json")[0])
+    assert list(found) == ["toy/one"]
+    (set_of_sacrebleu / "one.tgz").unlink()  # it is in the cache now
+    three = files / "three.en"
+    three.write_text("".join((files / "ref.en").read_text("utf-8").splitlines(True)[:3]), "utf-8")
+    given = ["--hyp", three, "--lang", "en", "--from", "zh", "--testset", "toy/one", "--json"]
+    assert json.loads(tmt_eval(*given)[0])["toy/one"]["bleu"]["score"] == pytest.approx(100)
+
+
+def test_a_test_set_that_cannot_be_fetched(set_of_sacrebleu: Path, run_dir: Path) -> None:
+    (set_of_sacrebleu / "one.tgz").unlink()
+    with pytest.raises(DataError, match=r"one\.tgz: .*404"):
+        tmt_eval("-m", run_dir, "--testset", "toy/one")
+
+
+@pytest.mark.parametrize(
+    ("paths", "names", "why"),
+    [
+        (["runs/a/model", "b.txt"], ["a", "b.txt"], "run and file"),
+        (["runs/a/out/t.txt", "runs/b/out/t.txt"], ["a", "b"], "what differs in between"),
+        (["x/t.txt", "x/t.txt"], ["t.txt", "t.txt #2"], "the same one twice"),
+        (["x/t.txt", "x/y/t.txt"], ["t.txt", "y"], "one folder deeper"),
+    ],
+)
+def test_systems_have_short_names_that_differ(paths: list[str], names: list[str], why: str) -> None:
+    systems = name_systems([(Path(path), False) for path in paths])
+    assert [system.name for system in systems] == names, why

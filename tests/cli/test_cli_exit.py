@@ -1,0 +1,134 @@
+"""How a command ends: whatever is wrong outside of tmt becomes one line and exit status 2."""
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transformer_mt.cli import main as cli
+from transformer_mt.cli import translate as cli_translate
+from transformer_mt.errors import OUTSIDE, DataError, TmtError, describe
+
+
+def run(*words: str | bytes, **options: object) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "transformer_mt", *words]
+    return subprocess.run(command, capture_output=True, timeout=120, **options)
+
+
+def fails_with(error: BaseException) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+ERRORS = [
+    (DataError("what is wrong"), "what is wrong"),
+    (OSError(errno.EIO, "Input/output error", "some/file"), "some/file: Input/output error"),
+    (OSError(errno.EIO, "Input/output error", b"x\xff"), "x\\xff: Input/output error"),
+    (MemoryError(), "not enough memory"),
+    (MemoryError("Unable to allocate 9 EiB"), "not enough memory: Unable to allocate 9 EiB"),
+    (RecursionError("maximum recursion depth exceeded"), "the input is nested too deeply"),
+    (UnicodeEncodeError("gbk", "a😀", 1, 2, "x"), "the encoding gbk has no character U+1F600; set "
+     "PYTHONIOENCODING=utf-8, or write to a file"),
+    (UnicodeEncodeError("utf-8", "a\udcff", 1, 2, "x"), "'a\\udcff' is not UTF-8"),
+    (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+     "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+    (DataError("a name with \x1b]0;controls\x07"), "a name with \\x1b]0;controls\\x07"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "line"), ERRORS, ids=lambda value: type(value).__name__)
+def test_one_line_and_two(
+    error: BaseException,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(cli, "app", fails_with(error))
+    monkeypatch.setattr(sys, "argv", ["tmt", "anything"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 2
+    assert capsys.readouterr() == ("", f"tmt: {line}\n")
+    monkeypatch.setattr(sys, "argv", ["tmt", "anything", "--debug"])
+    with pytest.raises(type(error)):
+        cli.main()
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "app", fails_with(KeyError("bug")))
+    monkeypatch.setattr(sys, "argv", ["tmt"])
+    with pytest.raises(KeyError):
+        cli.main()
+    assert KeyError not in OUTSIDE and ValueError not in OUTSIDE
+
+
+def test_every_error_has_words() -> None:
+    for error in (MemoryError(), OSError(), UnicodeError(), RecursionError()):
+        assert describe(error)
+
+
+def one_line(done: "subprocess.CompletedProcess[bytes]", words: bytes) -> None:
+    assert done.returncode == 2, done
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1 and lines[0].startswith(b"tmt: ") and words in lines[0], lines
+
+
+def test_results_are_not_lost_in_silence_where_standard_output_is_closed() -> None:
+    done = run("explain", "--example", "two-words", preexec_fn=lambda: os.close(1))
+    one_line(done, b"standard output is closed")
+
+
+def test_a_full_standard_output_is_told() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "transformer_mt", "explain", "--example", "two-words"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+    one_line(done, b"No space left on device")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "gbk", "utf-8"])
+def test_standard_output_in_any_encoding(encoding: str) -> None:
+    done = run(
+        "explain", "--example", "two-words", env={**os.environ, "PYTHONIOENCODING": encoding}
+    )
+    if done.returncode:
+        one_line(done, b"the encoding gbk has no character")
+    else:
+        assert "√" in done.stdout.decode("utf-8" if encoding == "ascii" else encoding)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [b"plan", b"\xff\x1b[31m.yaml"],
+        [b"plan", b"~nosuchuser/x.yaml"],
+        [b"info", b"-m", b"\xff"],
+        [b"translate", b"-m", b"/dev/null", b"x"],
+        [b"plan", b"x" * 5000],
+        [b"plan", b"/"],
+    ],
+)
+def test_names_of_any_kind(words: list[bytes]) -> None:
+    done = run(*words)
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr and b"\x1b" not in done.stderr
+    done.stderr.decode()
+
+
+def test_a_document_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_translate, "MOST_BYTES", 1000)
+    with pytest.raises(TmtError, match=r"/dev/zero: more than .* MiB; divide the document"):
+        cli_translate._read_document(Path("/dev/zero"))
+
+
+def test_a_threshold_that_is_no_number_is_refused() -> None:
+    done = run("eval", "--min-bleu", "nan")
+    assert done.returncode == 2 and b"nan" in done.stderr

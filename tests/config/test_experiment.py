@@ -1,0 +1,540 @@
+"""Configuration: YAML as people mean it, every mistake with place, finding and remedy."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import pytest
+
+from transformer_mt.config.experiment import Config, TokenizerConfig, build_config, load_config
+from transformer_mt.config.yaml_text import parse_yaml
+from transformer_mt.errors import ConfigError
+
+_LEAST = "name: x\nlanguages: {src: zh, tgt: en}\ndata: {train: [a/b]}\n"
+_HEAD = "name: x\nlanguages: {src: zh, tgt: en}\n"
+
+
+def _load(tmp_path: Path, text: str, overrides: list[str] | None = None) -> Config:
+    path = tmp_path / "x.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_config(path, overrides or [])
+
+
+def _problems(tmp_path: Path, text: str, overrides: list[str] | None = None) -> list[str]:
+    """The lines of the error, without the folder."""
+    with pytest.raises(ConfigError) as caught:
+        _load(tmp_path, text, overrides)
+    return str(caught.value).replace(f"{tmp_path}/", "").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "why"),
+    [
+        ("1e-4", 1e-4, "PyYAML reads text"),
+        ("1E5", 1e5, "capital exponent, no point"),
+        ("-2.5e+3", -2500.0, "signs"),
+        (".5", 0.5, "no digit before the point"),
+        ("012", 12, "PyYAML reads octal"),
+        ("1_000", 1000, "grouped digits"),
+        ("+5", 5, "a sign"),
+        ("no", "no", "a language code, not False"),
+        ("yes", "yes", "text in YAML 1.2"),
+        ("on", "on", "text in YAML 1.2"),
+        ("true", True, "the two real booleans"),
+        ("False", False, "the two real booleans"),
+        ("1:30", "1:30", "PyYAML reads 90"),
+        ("2026-01-01", "2026-01-01", "no dates"),
+        ("0x10", "0x10", "no hexadecimal"),
+        ("1.2.3", "1.2.3", "a version"),
+        ("'1'", "1", "quoted is text"),
+        ("null", None, "nothing"),
+        ("~", None, "nothing"),
+        ("", None, "nothing"),
+        ("[a, 1, null]", ["a", 1, None], "a list"),
+    ],
+)
+def test_scalars_are_read_as_people_mean_them(text: str, value: Any, why: str) -> None:
+    found = parse_yaml(f"key: {text}", "x.yaml")["key"]
+    assert (found, type(found)) == (value, type(value)), why
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\na: 2", "x.yaml: line 2, column 1: not valid YAML: key 'a' appears twice"),
+        ("a: {b: 1, b: 2}", "x.yaml: line 1, column 11: not valid YAML: key 'b' appears twice"),
+        ("? [a]\n: 1", "x.yaml: line 1, column 3: not valid YAML: a key must be text"),
+        ("a: [1", "x.yaml: line 1, column 6: not valid YAML: expected ',' or ']'"),
+        ("a: 1\n\tb: 2", "x.yaml: line 2, column 1: not valid YAML: found character '\\t'"),
+        ("a: 1\n---\nb: 2", "x.yaml: line 2, column 1: not valid YAML: but found another document"),
+        ("a: !!python/name:os.system x", "x.yaml: line 1, column 4: not valid YAML: the tag tag:y"),
+        ("a: *b", "x.yaml: line 1, column 4: not valid YAML: found undefined alias 'b'"),
+        ("a: \x01", "x.yaml: not valid YAML: unacceptable character #x0001"),
+    ],
+)
+def test_broken_yaml_gives_the_place(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_yaml(text, "x.yaml")
+    assert str(caught.value).startswith(message)
+
+
+def test_the_least_configuration_has_the_papers_defaults(tmp_path: Path) -> None:
+    cfg = _load(tmp_path, _LEAST)
+    assert (cfg.model.d_model, cfg.model.heads, cfg.model.ffn) == (512, 8, 2048)
+    assert (cfg.model.encoder_layers, cfg.model.decoder_layers) == (6, 6)
+    assert (cfg.train.adam_betas, cfg.train.adam_eps) == ([0.9, 0.98], 1e-9)
+    assert (cfg.train.warmup_updates, cfg.train.label_smoothing) == (4000, 0.1)
+    assert cfg.data.train[0].path == "a/b"
+    # Section 5.3 of the paper: 512^-0.5 · 4000^-0.5.
+    assert cfg.train.peak_lr(512) == pytest.approx(6.9877e-4, rel=1e-4)
+
+
+def test_a_fixed_learning_rate_is_the_peak(tmp_path: Path) -> None:
+    assert _load(tmp_path, _LEAST + "train: {lr: 1e-4}").train.peak_lr(512) == 1e-4
+    paper = _load(tmp_path, _LEAST + "train: {warmup_updates: 0}")
+    assert paper.train.peak_lr(256) == 1 / 16
+
+
+@pytest.mark.parametrize(
+    ("model", "norm", "why"),
+    [
+        ("", "post", "the paper is the default"),
+        ("architecture: paper", "post", "and its norm"),
+        ("architecture: modern", "pre", "modern has no other"),
+        ("architecture: modern, norm: pre", "pre", "and may say so"),
+        ("architecture: paper, norm: pre", "pre", "pre-norm alone is an option"),
+    ],
+)
+def test_the_architecture_decides_the_default_norm(
+    model: str, norm: str, why: str, tmp_path: Path
+) -> None:
+    cfg = _load(tmp_path, f"{_LEAST}model: {{{model}}}")
+    assert cfg.model.norm == norm, why
+    assert cfg.model.modern == ("modern" in model)
+    assert build_config(cfg.model_dump(), "again") == cfg
+    assert _load(tmp_path, cfg.to_yaml()) == cfg
+
+
+def test_modern_by_set_contradicts_a_written_post_norm(tmp_path: Path) -> None:
+    modern = ["model.architecture=modern"]
+    text = f"{_LEAST}model: {{norm: post}}"
+    assert _problems(tmp_path, text, modern) == [
+        "x.yaml: model: architecture: modern normalises before each sub-layer, but norm is post; "
+        "set norm: pre, or leave norm out"
+    ]
+    assert _load(tmp_path, text, [*modern, "model.norm=pre"]).model.modern
+
+
+def test_an_empty_section_is_all_defaults(tmp_path: Path) -> None:
+    assert _load(tmp_path, _LEAST + "train:\nmodel: {}\n") == _load(tmp_path, _LEAST)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "problem"),
+    [
+        # Unknown keys name the nearest one.
+        ("train: {warmup: 5}", "train.warmup", "unknown key (did you mean train.warmup_updates?)"),
+        ("decode: {beem: 3}", "decode.beem", "unknown key (did you mean decode.beam?)"),
+        ("modle: {}", "modle", "unknown key (did you mean model?)"),
+        ("decode: {x: 3}", "decode.x",
+         "unknown key; allowed here: beam, penalty, length_penalty, max_length_ratio"),
+        # Wrong types: what was found, what is expected.
+        ("train: {log_every: 1e5}", "train.log_every",
+         "expected a whole number, found 100000.0 (a number)"),
+        ("train: {log_every: 1:30}", "train.log_every",
+         "expected a whole number, found '1:30' (text)"),
+        ("train: {tensorboard: yes}", "train.tensorboard",
+         "expected true or false, found 'yes' (text)"),
+        ("train: {lr: fast}", "train.lr", "expected a number or 'paper', found 'fast' (text)"),
+        ("train: {lr: true}", "train.lr", "expected a number or 'paper', found True (true/false)"),
+        ("train: {lr: .inf}", "train.lr",
+         "expected a finite number or 'paper', found inf (a number)"),
+        ("train: 5", "train", "expected a section, found 5 (a number)"),
+        ("train: [a]", "train", "expected a section, found ['a'] (a list)"),
+        ("model: {dropout: '0.1'}", "model.dropout", "expected a number, found '0.1' (text)"),
+        ("model: {heads: [8]}", "model.heads", "expected a whole number, found [8] (a list)"),
+        ("model: {heads: {a: 1}}", "model.heads", "expected a whole number, found a section"),
+        ("model: {architecture: llama}", "model.architecture",
+         "expected 'paper' or 'modern', found 'llama' (text)"),
+        ("model: {architecture: modern, d_model: 12, heads: 4}", "model",
+         "architecture: modern turns pairs of features, so that d_model / heads must be even, "
+         "found 12 / 4 = 3"),
+        ("seed:", "seed", "expected a whole number, found nothing"),
+        ("seed: true", "seed", "expected a whole number, found True (true/false)"),
+        ("0: 3", "0", "expected text, found 0 (a number)"),
+        # Out of range, and not one of the choices.
+        ("seed: -1", "seed",
+         "expected a number greater than or equal to 0, found -1 (a number)"),
+        ("model: {dropout: 1}", "model.dropout",
+         "expected a number less than 1, found 1 (a number)"),
+        ("train: {lr: 0}", "train.lr",
+         "expected a number greater than 0 or 'paper', found 0 (a number)"),
+        ("train: {patience: 0}", "train.patience",
+         "expected a number greater than 0, found 0 (a number)"),
+        ("train: {adam_betas: [0.9]}", "train.adam_betas",
+         "expected at least 2 items, found [0.9] (a list)"),
+        ("train: {adam_betas: [0.9, 2]}", "train.adam_betas.1",
+         "expected a number less than 1, found 2 (a number)"),
+        ("train: {metric: Bleu}", "train.metric",
+         "expected 'bleu', 'chrf' or 'loss', found 'Bleu' (text)"),
+        ("tokenizer: {character_coverage: 0.5}", "tokenizer.character_coverage",
+         "expected a number greater than or equal to 0.98 or 'auto', found 0.5 (a number)"),
+        # Settings that do not fit each other.
+        ("model: {heads: 7}", "model",
+         "d_model 512 is not divisible by heads 7; heads could be 2, 4, 8"),
+        ("model: {d_model: 15, heads: 5}", "model",
+         "d_model 15 must be even: positions are sine and cosine pairs"),
+        ("model: {tie_embeddings: all}", "model.tie_embeddings",
+         "all needs one vocabulary (tokenizer.joint: true); allowed here: auto, decoder, none"),
+        ("train: {keep_last: 3}", "train", "average 5 checkpoints needs keep_last ≥ 5, found 3"),
+    ],
+)  # fmt: skip
+def test_each_mistake_gives_one_line(text: str, key: str, problem: str, tmp_path: Path) -> None:
+    assert _problems(tmp_path, _LEAST + text) == [f"x.yaml: {key}: {problem}"]
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ("{}", "data.train: missing, and there is no default"),
+        ("{train: []}", "data.train: expected at least 1 item, found [] (a list)"),
+        ("{train: a/b}", "data.train: expected a list, found 'a/b' (text)"),
+        ("{train: [5]}", "data.train.0: expected a section, found 5 (a number)"),
+        ("{train: [a, {}]}", "data.train.1: needs exactly one of path, files, tsv, jsonl, opus, "
+         "hf, url, mtdata, sacrebleu, demo; found none"),
+        ("{train: [{tsv: a, hf: b}]}", "data.train.0: needs exactly one of path, files, tsv, "
+         "jsonl, opus, hf, url, mtdata, sacrebleu, demo; found tsv and hf"),
+        ("{train: [{pth: a}]}", "data.train.0.pth: unknown key (did you mean data.train.0.path?)"),
+        ("{train: ['opsu:X']}", "data.train.0: opsu:X: no kind of source is called opsu:; known "
+         "are opus:, hf:, mtdata:, sacrebleu:, url:"),
+        ("{train: [{path: a, sha256: b}]}", "data.train.0: sha256 goes with url only"),
+        ("{train: [{path: a, tag: <bt>}]}", "data.train.0: tag '<bt>': use letters, digits, - and "
+         "_ only"),
+        ("{train: [{path: a, weight: 0}]}", "data.train.0.weight: expected a number greater than "
+         "0, found 0 (a number)"),
+        ("{train: [{path: a, direction: english}]}", "data.train.0.direction: direction "
+         "'english': write two language codes, such as zh-en"),
+        ("{train: [{path: a, clean: {to_long: 3}}]}", "data: a: clean: to_long: unknown key (did "
+         "you mean too_long?)"),
+        ("{train: [{path: a, clean: {chinese_script: simplified}}]}", "data: a: chinese_script is "
+         "one for all sources, in data.clean"),
+        ("{train: [a], dev: [{path: b, weight: 2}]}", "data: b: weight goes with data.train only"),
+        ("{train: [a], clean: {too_long: no}}", "data.clean.too_long: expected a number or false, "
+         "found 'no' (text)"),
+        ("{train: [{files: [a]}]}", "data.train.0.files: expected at least 2 items, found ['a'] "
+         "(a list)"),
+        ("{train: [{files: [a, b, c]}]}", "data.train.0.files: expected at most 2 items, found "
+         "['a', 'b', 'c'] (a list)"),
+        ("{train: [{demo: false}]}", "data.train.0.demo: expected true, found False (true/false)"),
+        ("{train: [{tsv: a, split: b}]}", "data.train.0: config and split go with hf only"),
+        ("{train: [a], test: [b]}", "data.test: expected a section, found ['b'] (a list)"),
+        ("{train: [a], test: {2016: b}}", "data.test.2016: expected text, found 2016 (a number); "
+         "put it in quotes"),
+        ("{train: [a], test: {a b: c}}", "data.test: test set name 'a b': use letters, digits, - "
+         "and _ only"),
+    ],
+)  # fmt: skip
+def test_each_mistake_in_a_source_gives_one_line(data: str, problem: str, tmp_path: Path) -> None:
+    assert _problems(tmp_path, f"{_HEAD}data: {data}") == [f"x.yaml: {problem}"]
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("corpus/train", "corpus/train"),
+        ("{path: corpus/train}", "corpus/train"),
+        ("{files: [a.zh, b.en]}", "a.zh + b.en"),
+        ("{tsv: a.tsv.gz}", "a.tsv.gz"),
+        ("{jsonl: a.jsonl}", "a.jsonl"),
+        ("{hf: opus-100, config: en-zh, split: train}", "hf:opus-100/en-zh/train"),
+        ("'hf:Helsinki-NLP/opus-100/en-zh'", "hf:Helsinki-NLP/opus-100/en-zh"),
+        ("'opus:NewsCommentary/v16'", "opus:NewsCommentary/v16"),
+        ("'sacrebleu:wmt17'", "sacrebleu:wmt17"),
+        ("'mtdata:Statmt-news_commentary-16-eng-zho'", "mtdata:Statmt-news_commentary-16-eng-zho"),
+        ("'https://example.org/a.zip'", "https://example.org/a.zip"),
+        ("'url:https://example.org/a.zip'", "https://example.org/a.zip"),
+        ("C:/corpora/train", "C:/corpora/train"),
+        ("{demo: true}", "the bundled corpus"),
+    ],
+)
+def test_every_kind_of_source_is_read_and_named(source: str, shown: str, tmp_path: Path) -> None:
+    cfg = _load(tmp_path, f"{_HEAD}data: {{train: [{source}], test: {{t-1: {source}}}}}")
+    assert [str(part) for part in cfg.data.train] == [shown]
+    assert str(cfg.data.test["t-1"]) == shown
+
+
+@pytest.mark.parametrize(
+    ("languages", "problem"),
+    [
+        ("{src: zh-CN, tgt: chi}", "languages: src and tgt are both 'zh'"),
+        ("{src: zh, tgt: english}", "languages.tgt: unknown language code 'english' (did you mean"),
+        ("{src: zh}", "languages.tgt: missing, and there is no default"),
+        ("zh-en", "languages: expected a section, found 'zh-en' (text)"),
+    ],
+)
+def test_languages_are_checked(languages: str, problem: str, tmp_path: Path) -> None:
+    (line,) = _problems(tmp_path, f"name: x\nlanguages: {languages}\ndata: {{train: [a]}}")
+    assert line.startswith(f"x.yaml: {problem}")
+
+
+def test_languages_are_stored_in_one_spelling(tmp_path: Path) -> None:
+    cfg = _load(tmp_path, "name: x\nlanguages: {src: no, tgt: zh_Hans}\ndata: {train: [a]}")
+    assert (cfg.languages.src, cfg.languages.tgt) == ("no", "zh")
+
+
+@pytest.mark.parametrize("name", ["a/b", "../x", "-x", "a b", "''"])
+def test_the_name_must_do_as_a_folder(name: str, tmp_path: Path) -> None:
+    (line,) = _problems(tmp_path, _LEAST.replace("name: x", f"name: {name}"))
+    assert line.startswith("x.yaml: name: ") and "use letters, digits" in line
+
+
+def test_all_problems_come_in_one_report(tmp_path: Path) -> None:
+    lines = _problems(
+        tmp_path,
+        "nam: x\nlanguages: {src: xx, tgt: en}\ndata: {train: [a], dev: b}\n"
+        "model: {heads: 7}\ntrain: {lr: x, warmup: 3}\n",
+    )
+    keys = {line.split(": ")[1] for line in lines}
+    assert keys == {
+        "name", "nam", "languages.src", "data.dev", "model", "train.lr", "train.warmup",
+    }  # fmt: skip
+    assert len(lines) == len(keys)
+    assert all(line.startswith("x.yaml: ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("override", "path", "value"),
+    [
+        ("train.lr=1e-3", "train.lr", 1e-3),
+        ("train.patience=null", "train.patience", None),
+        ("train.patience=", "train.patience", None),
+        ("languages.src=no", "languages.src", "no"),
+        ("data.root=../x y", "data.root", "../x y"),
+        ("train.adam_betas=[0.9, 0.999]", "train.adam_betas", [0.9, 0.999]),
+        ("model={heads: 4}", "model.heads", 4),
+    ],
+)
+def test_set_replaces_a_value(override: str, path: str, value: Any, tmp_path: Path) -> None:
+    found: Any = _load(tmp_path, _LEAST, [override])
+    for part in path.split("."):
+        found = getattr(found, part)
+    assert found == value
+
+
+def test_set_takes_lists_of_sources_and_new_test_sets(tmp_path: Path) -> None:
+    cfg = _load(
+        tmp_path, _LEAST, ["data.train=[{demo: true}, c]", "data.test.new=d", "data.dev=[e]"]
+    )
+    assert [str(source) for source in cfg.data.train] == ["the bundled corpus", "c"]
+    assert str(cfg.data.test["new"]) == "d"
+    assert [str(source) for source in cfg.data.dev] == ["e"]
+
+
+def test_the_last_set_wins(tmp_path: Path) -> None:
+    assert _load(tmp_path, _LEAST + "seed: 1", ["seed=2", "seed=3"]).seed == 3
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ("seed", "--set seed: expected section.key=value, e.g. train.max_updates=500"),
+        ("=3", "--set =3: expected section.key=value"),
+        ("train.lr = 3", "--set train.lr = 3: expected section.key=value"),
+        ("train..lr=3", "--set train..lr=3: expected section.key=value"),
+        ("name.x=3", "--set name.x=3: name is text, not a section"),
+        ("data.train.0=x", "--set data.train.0=x: train is a list, not a section"),
+        ("train.lr=[1", "--set train.lr=[1: line 1, column 3: not valid YAML: expected ',' or ']'"),
+        ("model.d_mdel=8", "x.yaml: model.d_mdel: unknown key (did you mean model.d_model?)"),
+        ("train.lr=fast", "x.yaml: train.lr: expected a number or 'paper', found 'fast' (text)"),
+    ],
+)
+def test_a_bad_set_is_explained(override: str, problem: str, tmp_path: Path) -> None:
+    (line,) = _problems(tmp_path, _LEAST, [override])
+    assert line.startswith(problem)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "",
+        "train: {patience: null, max_minutes: 1.5, lr: 1e-4, adam_eps: 1e-9}",
+        "tokenizer: {joint: true, character_coverage: 0.9995}\nmodel: {tie_embeddings: all}",
+    ],
+)
+@pytest.mark.parametrize("name", ["x", "no", "'012'", "'08'", "'1e5'", "'1_0'", "'true'", "'1.'"])
+@pytest.mark.parametrize("source", ["a/b", "{files: [a, b]}", "{hf: x, split: 'on'}", "读/写"])
+def test_the_resolved_configuration_reads_back_equal(
+    extra: str, name: str, source: str, tmp_path: Path
+) -> None:
+    text = (
+        f"name: {name}\nlanguages: {{src: no, tgt: zh}}\n"
+        f"data: {{train: [{source}], test: {{'1': {source}}}}}\n{extra}"
+    )
+    cfg = _load(tmp_path, text)
+    assert _load(tmp_path, cfg.to_yaml()) == cfg
+    assert "读" not in source or "读/写" in cfg.to_yaml()
+
+
+def test_a_configuration_cannot_change(tmp_path: Path) -> None:
+    cfg = _load(tmp_path, _LEAST)
+    with pytest.raises(pydantic.ValidationError, match="frozen"):
+        cfg.__setattr__("seed", 3)
+    assert cfg.seed == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("", "nothing"), ("# all comments", "nothing"), ("- a", "a list"), ("just text", "text")],
+)
+def test_a_file_must_have_keys_and_values(text: str, found: str, tmp_path: Path) -> None:
+    assert _problems(tmp_path, text) == [f"x.yaml: expected keys and values, found {found}"]
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"none\.yaml: no such file; tmt comes with .*base\.yaml"):
+        load_config(tmp_path / "none.yaml")
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "mine.yaml").touch()
+    with pytest.raises(ConfigError, match=r"no such file; tmt comes with configs/mine\.yaml"):
+        load_config(tmp_path / "none.yaml")
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load_config(tmp_path)
+    path = tmp_path / "latin.yaml"
+    path.write_bytes("name: ü".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"latin\.yaml: not UTF-8 text \(byte 7\); save it as"):
+        load_config(path)
+
+
+@pytest.mark.parametrize("change", [("\n", "\r\n"), ("name", "\ufeffname")])
+def test_files_from_other_systems_are_read(change: tuple[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(_LEAST.replace(*change).encode("utf-8"))
+    assert load_config(path).name == "x"
+
+
+def test_plain_trees_are_checked_like_files() -> None:
+    tree: dict[str, Any] = parse_yaml(_LEAST, "x")
+    assert build_config(tree, "x").languages.src == "zh"
+    with pytest.raises(ConfigError, match="metadata: name: missing"):
+        build_config({"languages": tree["languages"], "data": tree["data"]}, "metadata")
+
+
+def test_vocabulary_sizes_of_both_sides() -> None:
+    assert TokenizerConfig(vocab_size=900).vocab_sizes == (900, 900)
+    assert TokenizerConfig(vocab_size=[900, 1200]).vocab_sizes == (900, 1200)
+    with pytest.raises(ValueError, match="joint is one vocabulary, but vocab_size names two"):
+        TokenizerConfig(vocab_size=[900, 1200], joint=True)
+
+
+HOSTILE_YAML = [
+    ("a: &a [x, x]\nb: &b [*a, *a]\n" + "".join(
+        f"k{i}: &{chr(99 + i)} [{', '.join([f'*{chr(98 + i)}'] * 9)}]\n" for i in range(12)
+    ), "more than 100,000 values, with aliases written out"),
+    ("a: &a [*a]", "a value is part of itself"),
+    ("a: " + "[" * 5000, "nested more than 50 levels deep"),
+    ("a: &a " + "[" * 30 + "]" * 30 + "\nb: " + "[" * 30 + "*a" + "]" * 30, "nested more than 50"),
+    ("a: !!binary aGk=", "the tag tag:yaml.org,2002:binary has no meaning here"),
+    ("a: !!timestamp 2001-01-01", "the tag tag:yaml.org,2002:timestamp has no meaning here"),
+    ("a: !!set {b}", "the tag tag:yaml.org,2002:set has no meaning here"),
+    ("a: !!omap [b: 1]", "the tag tag:yaml.org,2002:omap has no meaning here"),
+    ("a: !!int x", "the tag tag:yaml.org,2002:int has no meaning here"),
+    ("!!bool x: 1", "the tag tag:yaml.org,2002:bool has no meaning here"),
+    ("a: " + "9" * 5000, "a number of 5,000 characters"),
+    ('a: "\\0"', "a text with a NUL or half a character"),
+    ('a: "\\ud800"', "a text with a NUL or half a character"),
+    ('a: "\\U00110000"', "not valid YAML"),
+    ("a: \ud800", "not valid YAML: unacceptable character #xd800"),
+    ("x" * (1 << 20) + "x", "more than 1 MiB of YAML; is it the right file?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), HOSTILE_YAML)
+def test_hostile_yaml(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_yaml(text, "x.yaml")
+    assert message in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_honest_aliases_and_tags_are_taken() -> None:
+    text = "a: &a [1, x]\nb: *a\nc: !!str 5\nd: !!float 5\ne: ! 7"
+    assert parse_yaml(text, "x") == {"a": [1, "x"], "b": [1, "x"], "c": "5", "d": 5.0, "e": 7}
+
+
+def _fields(section: type[pydantic.BaseModel], before: str = "") -> list[str]:
+    """Every key of the configuration, with its sections."""
+    found = []
+    for name, field in section.model_fields.items():
+        kind: Any = field.annotation
+        if isinstance(kind, type) and issubclass(kind, pydantic.BaseModel):
+            found += _fields(kind, f"{before}{name}.")
+        found.append(before + name)
+    return found
+
+
+ODD_VALUES = (
+    ".nan", ".inf", "-.inf", "1e308", "-1e308", "1e999", "-1", "0", "1e-300", "1" + "0" * 30,
+    "x" * 100_000, "[]", "{}", "[[[[[1]]]]]", "{a: {b: [1]}}", "[{}]", "true", "null", '"\\t"',
+    "~nosuchuser/x", "[.nan, 1e308]", "{a: x, b: ~}", "2001-01-01",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("key", _fields(Config))
+def test_any_value_of_any_key(tmp_path: Path, key: str) -> None:
+    """Either a configuration that survives writing and reading, or a short message."""
+    path = tmp_path / "x.yaml"
+    path.write_text(_LEAST, encoding="utf-8")
+    for value in ODD_VALUES:
+        try:
+            cfg = load_config(path, [f"{key}={value}"])
+        except ConfigError as error:
+            assert all(len(line) < 2000 for line in str(error).splitlines()), (key, value)
+        else:
+            assert build_config(parse_yaml(cfg.to_yaml(), "again"), "again") == cfg
+
+
+@pytest.mark.parametrize("key", ["weight", "limit", "tag", "clean", "path", "files", "direction"])
+def test_any_value_of_a_key_of_a_source(tmp_path: Path, key: str) -> None:
+    for value in ODD_VALUES:
+        source = (
+            f"{{{key}: {value}}}" if key in ("path", "files") else f"{{path: a, {key}: {value}}}"
+        )
+        try:
+            _load(tmp_path, f"{_HEAD}data: {{train: [{source}]}}")
+        except ConfigError as error:
+            assert all(len(line) < 2000 for line in str(error).splitlines()), (key, value)
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["", "=", "a", "=1", "a=[", "a.b.c" * 1000 + "=1", ".=1", "name.x=1", "\udcff=1", "name=\udcff",
+     "x" * 10**6, "name=" + "[" * 1000, "name=&a [*a]", "data.train.0=x", "name=\x00", "a..b=1"],
+)  # fmt: skip
+def test_any_override(tmp_path: Path, override: str) -> None:
+    (line,) = _problems(tmp_path, _LEAST, [override])
+    assert len(line) < 1000
+
+
+def test_no_more_problems_than_anybody_reads(tmp_path: Path) -> None:
+    keys = "".join(f"key{i}: 1\n" for i in range(1000))
+    lines = _problems(tmp_path, _LEAST + keys)
+    assert len(lines) == 101
+    assert lines[-1] == "x.yaml: 900 more such problems"
+
+
+def test_pipes_and_devices_are_no_configurations(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for path in (tmp_path / "pipe.yaml", Path("/dev/zero")):
+        with pytest.raises(ConfigError, match="is a pipe or a device; write it to a file"):
+            load_config(path)
+    (tmp_path / "large.yaml").write_bytes(b" " * (5 << 20))
+    for path in (tmp_path / "large.yaml", tmp_path / ("x" * 300), tmp_path / "a\udcff.yaml"):
+        with pytest.raises(ConfigError):
+            load_config(path)
+
+
+def test_a_model_of_no_machine(tmp_path: Path) -> None:
+    big = "model: {d_model: 65536, heads: 64, ffn: 262144, encoder_layers: 100}"
+    assert "the layers would have" in _problems(tmp_path, _LEAST + big)[0]

@@ -1,0 +1,180 @@
+"""Advice by corpus size: valid, monotone, with a reason, and what the bundled files follow."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from places import ROOT
+
+from transformer_mt.config.data import Languages
+from transformer_mt.config.experiment import Config, build_config, load_config
+from transformer_mt.config.recipes import Advice, apply_advice, compare, recommend
+
+SIZES = [100, 5_000, 19_999, 20_000, 60_000, 99_999, 300_000, 999_999, 2_500_000, 50_000_000, 10**9]
+PAIRS = [("en", "de"), ("zh", "en"), ("en", "zh"), ("zh", "ja"), ("en", "ru"), ("ru", "uk")]
+DEVICES = ["cpu", "cuda"]
+
+
+def languages_of(src: str, tgt: str, *, bidirectional: bool = False) -> Languages:
+    return Languages(src=src, tgt=tgt, bidirectional=bidirectional)
+
+
+def config_of(languages: Languages, **sections: Any) -> Config:
+    tokenizer = {"joint": languages.bidirectional, **sections.pop("tokenizer", {})}
+    tree = {"name": "x", "languages": languages.model_dump(), "data": {"train": ["a"]}}
+    return build_config({**tree, "tokenizer": tokenizer, **sections}, "x")
+
+
+def advise(
+    n_pairs: int, device: str = "cuda", pair: tuple[str, str] = ("en", "de")
+) -> list[Advice]:
+    return recommend(n_pairs, 15 * n_pairs, languages=languages_of(*pair), device=device)
+
+
+def values(advice: list[Advice]) -> dict[str, Any]:
+    assert len({a.key for a in advice}) == len(advice), "each key once"
+    return {a.key: a.value for a in advice}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("n_pairs", SIZES)
+def test_every_advice_is_a_valid_configuration(
+    n_pairs: int, bidirectional: bool, pair: tuple[str, str], device: str
+) -> None:
+    languages = languages_of(*pair, bidirectional=bidirectional)
+    advice = recommend(n_pairs, 15 * n_pairs, languages=languages, device=device)
+    advised = apply_advice(config_of(languages), advice)
+    for a in advice:
+        section, name = a.key.split(".")
+        assert getattr(getattr(advised, section), name) == a.value
+        assert a.why and "\n" not in a.why and len(a.why) < 130
+    assert compare(advised, advice) == [], "what follows the advice differs nowhere"
+    assert advised.tokenizer.joint or not bidirectional
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("pair", PAIRS)
+def test_more_text_never_means_a_smaller_model_or_more_dropout(
+    pair: tuple[str, str], device: str
+) -> None:
+    rows = [values(advise(n, device, pair)) for n in SIZES]
+    grow = (
+        "model.d_model", "model.ffn", "model.encoder_layers", "model.decoder_layers",
+        "tokenizer.vocab_size", "train.tokens_per_update", "train.warmup_updates",
+    )  # fmt: skip
+    for fewer, more in pairwise(rows):
+        assert all(fewer[key] <= more[key] for key in grow)
+        assert fewer["model.dropout"] >= more["model.dropout"]
+        assert fewer["tokenizer.sampling"] >= more["tokenizer.sampling"]
+        assert fewer["model.norm"] == more["model.norm"] or more["model.norm"] == "post"
+    assert rows[0] != rows[-1]
+
+
+@pytest.mark.parametrize("n_pairs", SIZES)
+def test_without_a_gpu_nothing_is_larger(n_pairs: int) -> None:
+    cpu, cuda = (values(advise(n_pairs, device)) for device in DEVICES)
+    for key in ("model.d_model", "model.ffn", "model.encoder_layers", "tokenizer.vocab_size"):
+        assert cpu[key] <= cuda[key]
+
+
+@pytest.mark.parametrize(
+    ("pair", "bidirectional", "joint", "why"),
+    [
+        (("en", "de"), False, True, "both Latin"),
+        (("ru", "uk"), False, True, "both Cyrillic"),
+        (("zh", "ja"), False, True, "both have Chinese characters"),
+        (("en", "ru"), False, False, "two scripts"),
+        (("zh", "en"), False, False, "two scripts"),
+        (("el", "ru"), False, False, "neither Latin, nor the same"),
+        (("zh", "en"), True, True, "one model for both directions needs it"),
+    ],
+)
+def test_one_vocabulary_for_one_script(
+    pair: tuple[str, str], bidirectional: bool, joint: bool, why: str
+) -> None:
+    languages = languages_of(*pair, bidirectional=bidirectional)
+    found = values(recommend(10**5, 10**6, languages=languages, device="cpu"))
+    assert found["tokenizer.joint"] is joint, why
+
+
+def test_chinese_has_room_for_its_characters() -> None:
+    assert values(advise(1000, pair=("zh", "en")))["tokenizer.vocab_size"] >= 5000
+    assert values(advise(1000, pair=("de", "en")))["tokenizer.vocab_size"] < 5000
+
+
+@pytest.mark.parametrize("tgt_tokens", [10_000, 60_000, 140_000, 400_000, 10**9])
+def test_an_epoch_is_more_than_a_few_updates(tgt_tokens: int) -> None:
+    languages = languages_of("en", "de")
+    found = values(recommend(50_000, tgt_tokens, languages=languages, device="cpu"))
+    tokens = found["train.tokens_per_update"]
+    assert tgt_tokens / tokens >= min(50, tgt_tokens / 500)
+    assert tokens <= values(advise(50_000))["train.tokens_per_update"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"model": {"dropout": 0.1}}, {"model.dropout"}),
+        ({"model": {"dropout": 0.27}}, set()),
+        ({"model": {"d_model": 160}}, set()),
+        ({"model": {"d_model": 512}}, {"model.d_model"}),
+        ({"tokenizer": {"vocab_size": [7000, 32000]}}, {"tokenizer.vocab_size"}),
+        ({"tokenizer": {"vocab_size": [7000, 8000]}}, set()),
+        ({"train": {"lr": "paper"}}, {"train.lr"}),
+        ({"train": {"lr": 4e-3}}, set()),
+    ],
+)
+def test_only_notable_differences_are_named(
+    changes: dict[str, dict[str, Any]], named: set[str]
+) -> None:
+    languages = languages_of("zh", "en")
+    advice = recommend(30_000, 400_000, languages=languages, device="cpu")
+    tree = apply_advice(config_of(languages), advice).model_dump()
+    for section, settings in changes.items():
+        tree[section] |= settings
+    found = compare(build_config(tree, "x"), advice)
+    assert {a.key for a in found} == named
+    assert all(a in advice for a in found), "the advice itself, with its reason"
+
+
+SHORT = "minutes on two cores: smaller and less regularised than a training without a clock"
+# Corpus: pairs and target tokens of the files that come with tmt, and why they differ from advice.
+BUNDLED: dict[str, tuple[int, int, str, dict[str, str]]] = {
+    "tiny": (30_000, 340_000, "cpu", {
+        "tokenizer.vocab_size": "the grammar knows some hundred words",
+        "model.dropout": "the text has no noise, and the run ends after minutes",
+        "train.warmup_updates": "900 updates in all",
+    }),
+    "multi30k-en-de": (29_000, 430_000, "cpu", {
+        "train.warmup_updates": "half of it, for a run of a quarter of an hour",
+    }),
+    "tatoeba-zh-en": (27_000, 275_000, "cpu", {
+        "train.warmup_updates": "half of it, as measured with the cool-down",
+    }),
+    "mixed-zh-en": (109_637, 2_100_000, "cpu", {
+        **dict.fromkeys(
+            ("model.d_model", "model.ffn", "tokenizer.vocab_size", "model.dropout",
+             "train.tokens_per_update", "train.lr",
+             "train.warmup_updates"), SHORT),
+        "tokenizer.joint": "so that the same file can be bidirectional",
+    }),
+    "base": (1_000_000, 25_000_000, "cuda", {}),
+    "zh-en": (2_500_000, 70_000_000, "cuda", {}),
+    "en-zh": (2_500_000, 70_000_000, "cuda", {}),
+    "zh-en-bidirectional": (2_500_000, 140_000_000, "cuda", {}),
+    "big": (1_000_000, 25_000_000, "cuda", {
+        **dict.fromkeys(("model.d_model", "model.heads", "model.ffn"), "the paper's big model"),
+        "model.dropout": "as in the paper, and its text is less than the paper's",
+        "train.lr": "the paper's, for its width",
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_bundled_files_follow_the_advice_or_have_a_reason(name: str) -> None:
+    n_pairs, tgt_tokens, device, reasons = BUNDLED[name]
+    cfg = load_config(ROOT / "configs" / f"{name}.yaml")
+    advice = recommend(n_pairs, tgt_tokens, languages=cfg.languages, device=device)
+    assert {a.key for a in compare(cfg, advice)} <= reasons.keys()

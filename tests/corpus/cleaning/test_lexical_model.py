@@ -1,0 +1,233 @@
+"""Words that go together are learned from pairs alone, and tell strangers from translations."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from places import ROOT
+
+from transformer_mt.corpus.cleaning.lexical_model import MIN_PAIRS, Keys, LexicalModel
+from transformer_mt.corpus.cleaning.lexical_units import BIGRAM, CHARACTER, NUMBER, WORD, text_units
+from transformer_mt.corpus.cleaning.translation_table import Table
+from transformer_mt.corpus.readers.pairs import split_lines
+from transformer_mt.errors import DataError
+
+SHARED_DATA = ROOT.parent / "shared" / "data"
+SYLLABLES = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
+Texts = list[str]
+Toy = tuple[Texts, Texts, Keys, LexicalModel]
+
+
+def keys_of(n: int, seed: int = 7) -> Keys:
+    return np.random.default_rng(seed).integers(0, 2**63, n, dtype=np.uint64)
+
+
+def toy_corpus(n: int, seed: int) -> tuple[Texts, Texts]:
+    """A language of made-up words, and another that has its words in reverse and backwards."""
+    rng = random.Random(seed)
+    words = ["".join(random.Random(i).choices(SYLLABLES, k=3)) for i in range(300)]
+    weights = [1 / (rank + 3) for rank in range(len(words))]
+    srcs = [rng.choices(words, weights, k=rng.randrange(4, 15)) for _ in range(n)]
+    tgts = [[word[::-1] for word in reversed(src)] for src in srcs]
+    return [" ".join(src) for src in srcs], [" ".join(tgt) for tgt in tgts]
+
+
+@pytest.fixture(scope="module")
+def toy() -> Toy:
+    srcs, tgts = toy_corpus(4000, seed=3)
+    keys = keys_of(len(srcs))
+    model = LexicalModel.learn(srcs, tgts, keys, seed=1)
+    assert model is not None
+    return srcs, tgts, keys, model
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "why"),
+    [
+        ("Cats, dogs!", [WORD, WORD], "punctuation separates"),
+        ("v3.12", [WORD, NUMBER, NUMBER], "a number is a unit of its own"),
+        ("猫很", [CHARACTER, CHARACTER, BIGRAM], "no spaces: characters, and two together"),
+        ("用 Python3", [CHARACTER, WORD, NUMBER], "scripts may be mixed"),
+        ("猫 很", [CHARACTER, CHARACTER], "but not across a space"),
+        ("한국 사람", [WORD, WORD], "Korean has spaces"),
+        ("naïve नमस्ते", [WORD, WORD], "marks belong to letters"),
+        ("…", [], "no word"),
+        ("", [], "nothing"),
+    ],
+)
+def test_kinds_of_units(text: str, expected: list[int], why: str) -> None:
+    assert sorted(text_units([text]).kinds.tolist()) == sorted(expected), why
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("Walking", "walking", True),
+        ("ＡＢＣ１２", "abc12", True),
+        ("translate", "translated", True),
+        ("cat", "dog", False),
+        ("12", "21", False),
+        ("ab", "ba", False),
+        ("猫", "狗", False),
+        ("1234567", "1234568", False),
+    ],
+)
+def test_what_is_the_same_unit(one: str, other: str, same: bool) -> None:
+    slots = [text_units([text]).slots.tolist() for text in (one, other)]
+    assert (slots[0] == slots[1]) is same
+
+
+def test_units_of_a_text_do_not_depend_on_its_neighbours() -> None:
+    texts = ["猫很", "", "two words", "\n", "U+2028\u2028inside", "𠀀𠀁", "İstanbul", "end"]
+    together = text_units(texts)
+    for index, text in enumerate(texts):
+        alone = text_units([text])
+        assert together.slots[together.texts == index].tolist() == alone.slots.tolist(), text
+    assert len(text_units([]).slots) == 0
+
+
+def test_partners_are_learned(toy: Toy) -> None:
+    srcs, tgts, _, _ = toy
+    src, tgt = text_units(srcs), text_units(tgts)
+    table = Table.learn(src, tgt, len(srcs))
+    best = table.tgt_slots[table.levels[:-1, :-1].argmax(axis=0)]
+    words = {word for text in srcs for word in text.split()}
+    partner = {
+        int(text_units([word]).slots[0]): int(text_units([word[::-1]]).slots[0]) for word in words
+    }
+    found = zip(table.src_slots.tolist(), best.tolist(), strict=True)
+    right = [partner[slot] == guess for slot, guess in found]
+    assert np.mean(right) > 0.97
+
+
+def test_strangers_are_told_from_translations(
+    toy: Toy,
+) -> None:
+    srcs, tgts, keys, model = toy
+    true = model.evidence(srcs, tgts, keys)
+    false = model.evidence(srcs, tgts[1:] + tgts[:1], keys)
+    assert np.mean(true > 0) > 0.99
+    assert np.mean(false < 0) > 0.99
+    assert true.dtype == np.float32
+
+
+def test_no_pair_vouches_for_itself() -> None:
+    """Pairs of nonsense, repeated: their words have no other partners, which proves nothing."""
+    srcs, tgts = toy_corpus(2000, seed=5)
+    letters = random.Random(9)
+    nonsense = [["".join(letters.choices("qwxyz", k=6)) for _ in range(6)] for _ in range(100)]
+    srcs += [" ".join(words) for words in nonsense[:50]] * 4
+    tgts += [" ".join(words) for words in nonsense[50:]] * 4
+    keys = np.concatenate([keys_of(2000), np.tile(keys_of(50, seed=8), 4)])
+    model = LexicalModel.learn(srcs, tgts, keys, seed=1)
+    assert model is not None
+    assert np.all(model.evidence(srcs[2000:], tgts[2000:], keys[2000:]) == 0)
+    of_the_other_half = keys[2000:] ^ np.uint64(1 << 32)
+    assert np.all(model.evidence(srcs[2000:], tgts[2000:], of_the_other_half) > 0)
+
+
+def test_evidence_does_not_depend_on_the_other_pairs(toy: Toy) -> None:
+    srcs, tgts, keys, model = toy
+    together = model.evidence(srcs[:300], tgts[:300], keys[:300])
+    alone = model.evidence(srcs[100:101], tgts[100:101], keys[100:101])
+    np.testing.assert_allclose(alone, together[100:101], atol=1e-4)
+
+
+def test_few_words_prove_less_than_many(toy: Toy) -> None:
+    """A proverb shares no word with its translation; a long text that shares none is a stranger."""
+    srcs, tgts, keys, model = toy
+    order = sorted(range(len(srcs)), key=lambda row: len(srcs[row].split()))
+    short, long = ([texts[row] for row in order] for texts in (srcs, tgts))
+    strangers = model.evidence(short, long[1:] + long[:1], keys)
+    n_words = np.array([len(text.split()) for text in short])
+    assert strangers[n_words == 4].min() >= -5
+    assert np.median(strangers[n_words == 14]) < -6
+    assert strangers.min() >= -10
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "why"),
+    [
+        ("", "", "empty"),
+        ("…", "!!", "no words"),
+        ("", "word", "one side empty"),
+        ("qqqqq wwww", "zzzzz xxxx", "words never seen"),
+    ],
+)
+def test_nothing_is_said_where_nothing_is_known(src: str, tgt: str, why: str, toy: Toy) -> None:
+    assert toy[3].evidence([src], [tgt], keys_of(1)) == 0, why
+
+
+def test_very_long_texts_are_judged(toy: Toy) -> None:
+    srcs, tgts, keys, model = toy
+    (src, tgt), stranger = (" ".join(side[:100]) for side in (srcs, tgts)), " ".join(tgts[100:200])
+    assert min(map(len, (src, tgt, stranger))) > 5000
+    true, false = model.evidence([src] * 2, [tgt, stranger], keys[[0, 0]])
+    assert true > 0 > false
+
+
+def test_equal_input_gives_equal_models(toy: Toy, tmp_path: Path) -> None:
+    srcs, tgts, keys, model = toy
+    again = LexicalModel.learn(srcs, tgts, keys, seed=1)
+    assert again is not None
+    model.save(tmp_path / "one.npz")
+    again.save(tmp_path / "other.npz")
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "other.npz").read_bytes()
+
+
+def test_saved_and_loaded(toy: Toy, tmp_path: Path) -> None:
+    srcs, tgts, keys, model = toy
+    model.save(tmp_path / "model.npz")
+    loaded = LexicalModel.load(tmp_path / "model.npz")
+    expected = model.evidence(srcs[:200], tgts[:200], keys[:200])
+    np.testing.assert_array_equal(loaded.evidence(srcs[:200], tgts[:200], keys[:200]), expected)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not a model", b"PK\x03\x04 cut off"])
+def test_a_damaged_file_is_refused(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=r"model\.npz: cannot be read as a lexical model: .*delete"):
+        LexicalModel.load(path)
+
+
+def test_a_file_with_other_arrays_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "model.npz", weights=np.zeros(3))
+    with pytest.raises(DataError, match="delete it"):
+        LexicalModel.load(tmp_path / "model.npz")
+
+
+@pytest.mark.parametrize(
+    ("srcs", "tgts", "why"),
+    [
+        (["a b c"] * 100, ["d e f"] * 100, "too few"),
+        (["a b c"] * 5000, ["d e f"] * 5000, "all the same"),
+    ],
+)
+def test_too_little_to_learn_from(srcs: Texts, tgts: Texts, why: str) -> None:
+    assert LexicalModel.learn(srcs, tgts, keys_of(len(srcs)), seed=1) is None, why
+
+
+def test_texts_without_words_can_be_learned_from() -> None:
+    texts = ["…" * (1 + n % 50) for n in range(2 * MIN_PAIRS)]
+    model = LexicalModel.learn(texts, texts, keys_of(len(texts)), seed=1)
+    assert model is not None
+    assert np.all(model.evidence(texts, texts, keys_of(len(texts))) == 0)
+
+
+@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason=f"no real corpora in {SHARED_DATA}")
+def test_real_text_with_strangers_among_it() -> None:
+    prefix = SHARED_DATA / "k8s-docs-zh-en" / "train"
+    srcs, tgts = (list(split_lines(Path(f"{prefix}.{code}")))[:8000] for code in ("zh", "en"))
+    chosen = np.random.default_rng(1).choice(8000, 160, replace=False)
+    mismatched = list(tgts)
+    for place, other in zip(chosen, np.roll(chosen, 1), strict=True):
+        mismatched[place] = tgts[other]
+    keys = keys_of(8000)
+    model = LexicalModel.learn(srcs, mismatched, keys, seed=1)
+    assert model is not None
+    evidence = model.evidence(srcs, mismatched, keys)
+    untouched = np.delete(evidence, chosen)
+    assert np.mean(evidence[chosen] < np.quantile(untouched, 0.005)) > 0.8

@@ -1,0 +1,196 @@
+"""From evidence along a corpus to probabilities: runs add up, clean corpora lose nothing."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from transformer_mt.corpus.cleaning import misaligned_runs as mismatch
+from transformer_mt.corpus.cleaning.misaligned_runs import NO_GAIN, find_mismatches
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float32]
+
+
+def mismatch_probability(evidence: Floats, prior: float | None = None) -> Floats:
+    return find_mismatches(evidence, prior).probability()
+
+
+def drawn(n: int, bad: Bools, distance: float, seed: int = 1) -> NDArray[np.float32]:
+    """Evidence as a calibrated score gives it: log-odds of two normal distributions."""
+    middle = np.where(bad, -distance, distance)
+    # N(m, 2m) against N(-m, 2m) is its own log-likelihood ratio
+    noise = np.random.default_rng(seed).normal(size=n) * np.sqrt(2 * distance)
+    return (middle + noise).astype(np.float32)
+
+
+def marked(n: int, *, runs: list[tuple[int, int]], alone: int, seed: int = 2) -> Bools:
+    bad = np.zeros(n, dtype=bool)
+    for start, length in runs:
+        bad[start : start + length] = True
+    bad[np.random.default_rng(seed).choice(n, alone, replace=False)] = True
+    return bad
+
+
+@pytest.mark.parametrize(
+    ("distance", "most_lost", "why"),
+    [(2.0, 0.0002, "one pair in six looks bad"), (6.0, 0.0, "sides fit well")],
+)
+def test_a_clean_corpus_loses_next_to_nothing(distance: float, most_lost: float, why: str) -> None:
+    evidence = drawn(50_000, np.zeros(50_000, dtype=bool), distance)
+    assert np.mean(mismatch_probability(evidence) > 0.5) <= most_lost, why
+
+
+def test_runs_are_found_where_single_lines_cannot_be() -> None:
+    n = 30_000
+    runs = marked(n, runs=[(100, 40), (9000, 150), (29_900, 100)], alone=0)
+    evidence = drawn(n, runs, distance=1.5)
+    dropped = mismatch_probability(evidence) > 0.5
+    assert np.mean(evidence[~runs] < 0) > 0.1  # a threshold would lose as much
+    assert np.mean(dropped[runs]) > 0.97
+    assert np.mean(dropped[~runs]) < 0.001
+
+
+def test_lines_alone_are_found_and_their_share_is_learned() -> None:
+    n = 30_000
+    bad = marked(n, runs=[], alone=600)
+    evidence = drawn(n, bad, distance=5.0)
+    probability = mismatch_probability(evidence)
+    assert probability.mean() == pytest.approx(0.02, rel=0.15)
+    best = 0.02 / (0.02 + 0.98 * np.exp(evidence))  # by who knows the share, and that none is a run
+    found, possible = (np.mean(p[bad] > 0.5) for p in (probability, best))
+    assert found > possible - 0.05
+    assert np.mean(probability[~bad] > 0.5) < 0.002
+
+
+def test_one_line_that_cannot_be_right_is_found_in_a_clean_corpus() -> None:
+    evidence = np.full(50_000, 6, dtype=np.float32)
+    evidence[[1000, 2000]] = -12, -7
+    probability = mismatch_probability(evidence)
+    assert probability[1000] > 0.5
+    assert probability[2000] < 0.1
+    assert np.all(np.delete(probability, [1000, 2000]) < 1e-3)
+
+
+def test_lines_without_evidence_go_with_their_neighbours() -> None:
+    evidence = np.full(2000, 6, dtype=np.float32)
+    evidence[1000:1050] = -4
+    evidence[1020:1030] = 0  # dropped by another rule, within the run
+    evidence[500:510] = 0  # and elsewhere
+    probability = mismatch_probability(evidence)
+    assert np.all(probability[1020:1030] > 0.9)
+    assert np.all(probability[500:510] < 0.01)
+
+
+def test_suspects_are_what_surrounds_a_possible_run() -> None:
+    evidence = np.full(3000, 6, dtype=np.float32)
+    evidence[1000:1030] = -3
+    evidence[0:8] = -3  # at the very start: nothing stands before it
+    found = np.flatnonzero(find_mismatches(evidence).suspects())
+    assert set(range(995, 1035)) <= set(found.tolist())
+    assert {0, 7, 12} <= set(found.tolist())
+    assert len(found) < 120
+    assert not find_mismatches(np.full(3000, 6, dtype=np.float32)).suspects().any()
+    assert len(find_mismatches(np.zeros(0, dtype=np.float32)).suspects()) == 0
+
+
+@pytest.mark.parametrize("direction", [0, 1])
+def test_a_shift_is_found_where_each_line_fits_well_by_itself(direction: int) -> None:
+    """Neighbours resemble each other, so that shifted lines fit, but those next to them better."""
+    n, bad = 5000, marked(5000, runs=[(2000, 8), (3000, 60)], alone=0)
+    evidence = drawn(n, bad, distance=4.0)
+    evidence[bad] = np.where(np.arange(bad.sum()) % 2, 3, -4)
+    found = find_mismatches(evidence)
+    alone = found.probability()[bad] > 0.5
+    gains = [np.full(n, NO_GAIN, dtype=np.float32) for _ in range(2)]
+    for index, gain in enumerate(gains):
+        right = bad & (index == direction)
+        gain[found.suspects()] = np.where(right, 3, -4)[found.suspects()]
+    dropped = found.probability(gains) > 0.5
+    assert np.all(dropped[bad])
+    assert not alone[:8].any()
+    assert not dropped[~bad].any()
+
+
+def test_no_gain_changes_nothing() -> None:
+    bad = marked(4000, runs=[(500, 50)], alone=60)
+    found = find_mismatches(drawn(4000, bad, distance=2.0))
+    nowhere = np.full(4000, NO_GAIN, dtype=np.float32)
+    np.testing.assert_allclose(found.probability([nowhere] * 2), found.probability(), atol=1e-3)
+
+
+def test_a_single_line_that_fits_its_neighbour_better_is_no_shift() -> None:
+    """Two sentences say nearly the same: the translation of either will do."""
+    found = find_mismatches(np.full(2000, 5, dtype=np.float32))
+    gain = np.full(2000, -4, dtype=np.float32)
+    gain[1000] = 6
+    assert found.probability([gain]).max() < 0.1
+
+
+def test_a_prior_replaces_the_estimate() -> None:
+    evidence = np.full(1000, 5, dtype=np.float32)
+    evidence[500] = -5
+    low, high = (mismatch_probability(evidence, prior)[500] for prior in (1e-4, 0.1))
+    assert low < 0.1 < 0.8 < high
+
+
+def test_nothing_to_tell() -> None:
+    assert len(mismatch_probability(np.zeros(0, dtype=np.float32))) == 0
+    assert np.all(mismatch_probability(np.zeros(500, dtype=np.float32)) < 0.05)
+    extreme = np.array([np.inf, -np.inf, 1e30, -1e30], dtype=np.float32)
+    assert np.all(np.isfinite(mismatch_probability(extreme)))
+
+
+def test_the_order_may_be_reversed() -> None:
+    bad = marked(5000, runs=[(1000, 60)], alone=50)
+    evidence = drawn(5000, bad, distance=2.0)
+    backwards = mismatch_probability(evidence[::-1])[::-1]
+    np.testing.assert_allclose(mismatch_probability(evidence), backwards, atol=1e-3)
+
+
+def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = marked(5000, runs=[(900, 200), (3000, 50)], alone=50)
+    evidence = drawn(5000, bad, distance=2.0)
+    in_chunks = mismatch_probability(evidence)
+    monkeypatch.setattr(mismatch, "_CHUNK", len(evidence))
+    np.testing.assert_allclose(in_chunks, mismatch_probability(evidence), atol=1e-3)
+
+
+def test_posteriors_are_those_of_all_paths_written_out() -> None:
+    """Seven lines: every path of the chain, and every kind of line, summed by hand."""
+    evidence = np.array([3, -2, -1, 0.5, -3, 2, 4], dtype=np.float32)
+    runs = alone = 0.05
+    leave = 1 / mismatch.MEAN_RUN
+    enter = leave * runs / (1 - runs)
+    fitting = mismatch._FITTING_IN_RUN
+    move = {(0, 0): 1 - enter, (0, 1): enter, (1, 0): leave, (1, 1): 1 - leave}
+    weight = {(0, False): 1 - alone, (0, True): alone, (1, False): fitting, (1, True): 1 - fitting}
+    lines = list(itertools.product((0, 1), (False, True)))  # state, mismatched
+    total, mismatched = 0.0, np.zeros(len(evidence))
+    for path in itertools.product(lines, repeat=len(evidence)):
+        p = runs if path[0][0] else 1 - runs
+        for (one, _), (other, _) in itertools.pairwise(path):
+            p *= move[one, other]
+        for (state, bad), e in zip(path, evidence.tolist(), strict=True):
+            p *= weight[state, bad] * (np.exp(-e) if bad else 1)
+        total += p
+        mismatched += p * np.array([bad for _, bad in path])
+    np.testing.assert_allclose(
+        mismatch_probability(evidence, prior=runs + alone), mismatched / total, rtol=1e-3
+    )
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are worked on in blocks, each with a run-up; where the cuts are must not matter."""
+    evidence = np.random.default_rng(4).normal(4, 2, 9000).astype(np.float32)
+    evidence[2990:3050] = -2  # across the edge of a block
+    evidence[[100, 7000]] = -6
+    gain = np.where(evidence < 0, 3, -3).astype(np.float32)
+    whole = find_mismatches(evidence)
+    monkeypatch.setattr(mismatch, "_BLOCK", 3000)
+    cut = find_mismatches(evidence)
+    assert cut.runs == pytest.approx(whole.runs, rel=1e-3)
+    assert cut.probability() == pytest.approx(whole.probability(), abs=1e-3)
+    assert cut.probability([gain]) == pytest.approx(whole.probability([gain]), abs=1e-3)
+    assert (whole.probability()[2995:3045] > 0.9).all()

@@ -1,0 +1,121 @@
+"""A source as a whole: what a person is told, and what not."""
+
+import random
+
+import pytest
+from places import ROOT
+
+from transformer_mt.config.data import Languages
+from transformer_mt.corpus.diagnostics.source_watch import SourceWatch
+from transformer_mt.corpus.readers.pairs import Pair
+
+SHARED_DATA = ROOT.parent / "shared/data"
+ZH_EN = Languages(src="zh", tgt="en")
+SIMPLIFIED = ["我们来学习汉语", "这个问题很难", "他们已经开车回来了", "今天的天气真热"]
+TRADITIONAL = ["我們來學習漢語", "這個問題很難", "他們已經開車回來了", "今天的天氣真熱"]
+ENGLISH = ["We learn Chinese", "This question is hard", "They have driven back", "It is hot today"]
+
+
+def watched(pairs: list[Pair], languages: Languages = ZH_EN) -> list[str]:
+    watch = SourceWatch("corpus", languages)
+    assert list(watch.observe(iter(pairs))) == pairs
+    return watch.problems()
+
+
+def good_pairs(n: int, zh: list[str] = SIMPLIFIED) -> list[Pair]:
+    draw = random.Random(n)
+    return [(zh[i], ENGLISH[i]) for i in draw.choices(range(len(zh)), k=n)]
+
+
+@pytest.mark.parametrize("n", [0, 1, 399, 400, 2000, 2001, 12_345])
+def test_pairs_pass_unchanged_and_good_ones_are_no_problem(n: int) -> None:
+    assert watched(good_pairs(n)) == []
+
+
+def test_whole_sides_swapped() -> None:
+    swapped = [(tgt, src) for src, tgt in good_pairs(50)]
+    (problem,) = watched(swapped)
+    assert problem == (
+        "corpus: only 0% of the letters on the zh side are Chinese, 100% on the en side: "
+        "they look swapped"
+    )
+    (problem,) = watched([(tgt, tgt) for _, tgt in good_pairs(50)])
+    assert problem == "corpus: only 0% of the letters on the zh side are Chinese"
+    assert watched([(tgt, tgt) for _, tgt in good_pairs(50)], Languages(src="de", tgt="en")) == []
+
+
+def test_some_lines_swapped() -> None:
+    pairs = good_pairs(3000)
+    for line in (17, 204, 2999):
+        pairs[line - 1] = pairs[line - 1][::-1]
+    (problem,) = watched(pairs)
+    assert problem == (
+        "corpus: 3 of 3,000 lines look swapped, en on the zh side and the other way round: "
+        "lines 17, 204, 2999"
+    )
+
+
+@pytest.mark.parametrize("code", ["zh", "zh-Hant"])
+def test_mixed_scripts(code: str) -> None:
+    usual, odd = (SIMPLIFIED, TRADITIONAL) if code == "zh" else (TRADITIONAL, SIMPLIFIED)
+    pairs = good_pairs(5000, usual)
+    for line in range(100, 5000, 700):
+        pairs[line - 1] = (odd[line % 4], ENGLISH[line % 4])
+    (problem,) = watched(pairs, Languages(src=code, tgt="en"))
+    name, wanted = ("Traditional", "simplified") if code == "zh" else ("Simplified", "traditional")
+    assert problem.startswith(
+        f"corpus: 7 of 5,000 lines on the {code} side are in {name} characters: "
+        "lines 100, 800, 1500, 2200, 2900 …; data.clean.chinese_script: " + wanted
+    )
+    pairs = good_pairs(5000, usual)
+    pairs[7] = (odd[0], ENGLISH[0])  # one line is not worth a person's time
+    assert watched(pairs, Languages(src=code, tgt="en")) == []
+
+
+def test_japanese_and_korean_lines() -> None:
+    pairs = good_pairs(600)
+    pairs[9] = ("今日はとても暑いですね", ENGLISH[3])
+    pairs[19] = ("오늘은 정말 덥네요", ENGLISH[3])
+    pairs[29] = ("これは難しい問題です", ENGLISH[1])
+    pairs[39] = ("品牌名称叫做の物专营店是来自中国的一家商店", ENGLISH[1])  # a quotation
+    problems = watched(pairs)
+    assert (
+        "corpus: 3 of 600 lines on the zh side look Japanese or Korean: lines 10, 20, 30"
+        in problems
+    )
+
+
+@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason=f"no real corpora in {SHARED_DATA}")
+def test_a_run_of_shifted_lines_is_named_with_its_direction() -> None:
+    folder = SHARED_DATA / "tatoeba-zh-en"
+    zh, en = ((folder / f"train.{code}").read_text(encoding="utf-8").split("\n")[:20_000]
+              for code in ("zh", "en"))  # fmt: skip
+    assert watched(list(zip(zh, en, strict=True))) == []
+    del zh[14_999]  # zh of line n is that of en line n + 1 from here …
+    zh.insert(15_099, "多出来的一行")  # … up to here
+    (problem,) = watched(list(zip(zh, en, strict=True)))
+    place, rest = problem.removeprefix("corpus: lines ").split(" fit better one line apart (", 1)
+    first, last = map(int, place.split("-"))
+    assert abs(first - 15_000) <= 4
+    assert abs(last - 15_100) <= 4
+    assert rest.startswith(f"zh of line {first} with en of line {first + 1}, and so on): ")
+    assert f"near line {first} for a line too many in en or missing in zh" in rest
+
+
+@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason=f"no real corpora in {SHARED_DATA}")
+@pytest.mark.parametrize(
+    ("corpus", "part", "codes"),
+    [
+        ("tatoeba-zh-en", "train", "zh en"),
+        ("python-docs-zh-en", "train", "zh en"),
+        ("multi30k", "train", "en de"),
+        ("flores-sib-zh-en", "test", "zh en"),
+    ],
+)
+def test_good_corpora_have_no_problems(corpus: str, part: str, codes: str) -> None:
+    src, tgt = codes.split()
+    texts = [
+        (SHARED_DATA / corpus / f"{part}.{code}").read_text(encoding="utf-8").split("\n")[:-1]
+        for code in (src, tgt)
+    ]
+    assert watched(list(zip(*texts, strict=True)), Languages(src=src, tgt=tgt)) == []

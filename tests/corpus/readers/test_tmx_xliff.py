@@ -1,0 +1,252 @@
+"""XML of any form: the text without its codes, the pairs of two languages, and no surprises."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import pytest
+
+from transformer_mt.config.data import Languages, Source
+from transformer_mt.corpus.readers.pairs import read_pairs
+from transformer_mt.errors import DataError
+
+ZH_EN = Languages(src="zh", tgt="en")
+
+
+def read(path: Path, languages: Languages = ZH_EN, **source: Any) -> list[tuple[str, str]]:
+    given = Source(path=path.name, **source)
+    return list(read_pairs(given, languages, root=path.parent, role="train"))
+
+
+def refusal(path: Path, languages: Languages = ZH_EN) -> str:
+    with pytest.raises(DataError) as caught:
+        read(path, languages)
+    return str(caught.value)
+
+
+def tmx(body: str, head: str = "<?xml version='1.0'?>") -> str:
+    return f'{head}<tmx version="1.4"><header srclang="en"/><body>{body}</body></tmx>'
+
+
+def tu(*sides: tuple[str, str], attribute: str = "xml:lang") -> str:
+    inner = "".join(f'<tuv {attribute}="{code}"><seg>{seg}</seg></tuv>' for code, seg in sides)
+    return f"<tu>{inner}</tu>\n"
+
+
+def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def test_tmx_gives_back_what_was_written(tmp_path: Path) -> None:
+    choose = random.Random(1)
+    characters = "好a1 \u2028\u0085\u3000\"'&<>]]😀é"
+
+    def text() -> str:
+        return "x" + "".join(choose.choices(characters, k=choose.randrange(40))) + "y"
+
+    pairs = [(text(), text()) for _ in range(3000)]
+    body = "".join(tu(("en-US", escape(en)), ("ZH-cn", escape(zh))) for zh, en in pairs)
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        head = f"<?xml version='1.0' encoding='{encoding.removesuffix('-sig')}'?>\r\n"
+        path = write(tmp_path / "t.tmx", tmx(body, head), encoding)
+        assert read(path) == pairs
+    assert read(path, ZH_EN.reversed()) == [(en, zh) for zh, en in pairs]
+
+
+@pytest.mark.parametrize(
+    ("seg", "text"),
+    [
+        ("a<bpt i='1'>&lt;b></bpt>b<ept i='1'>&lt;/b></ept>c", "abc"),
+        ("a<ph>{0}<sub>note</sub></ph>b<it pos='begin'>x</it>c<ut>y</ut>", "abc"),
+        ("a<hi>b<hi>c</hi></hi>d", "abcd"),
+        ("a<hi>b<ph>no</ph>c</hi>d", "abcd"),
+        ("a<ph/>b", "ab"),
+        ("<![CDATA[a<b>&amp;]]>c", "a<b>&amp;c"),
+        ("\n   a\n   b\n  ", "a b"),
+        ("&#x597D; &amp;amp;", "好 &amp;"),
+        ("<!-- no -->a<?pi no?>b", "ab"),
+        ("", ""),
+    ],
+)
+def test_segments_without_their_codes(tmp_path: Path, seg: str, text: str) -> None:
+    path = write(tmp_path / "t.tmx", tmx(tu(("en", seg), ("zh", "好"))))
+    assert read(path) == [("好", text)]
+
+
+def test_units_of_several_languages(tmp_path: Path) -> None:
+    body = (
+        tu(("en", "1"), ("de", "eins"), ("zh-TW", "壹"), ("cmn", "一"))
+        + tu(("en-GB", "2"), ("zh", "二"), ("en-US", "two"), ("zh-Hans", "两"))
+        + tu(("en", "only"))
+        + tu(("zh", "三"), ("EN", "3"), attribute="lang")
+        + "<tu><note>no</note><prop>no</prop><tuv xml:lang='zh'><prop>no</prop><seg>四</seg></tuv>"
+        "<tuv xml:lang='en'><seg>4</seg></tuv></tu>"
+    )
+    path = write(tmp_path / "t.tmx", tmx(body))
+    assert read(path) == [("一", "1"), ("二", "2"), ("三", "3"), ("四", "4")]
+    assert read(path, Languages(src="de", tgt="zh-Hant")) == [("eins", "壹")]
+    assert refusal(path, Languages(src="fr", tgt="en")) == (
+        f"{path}: no text in both fr and en; languages found: de, en, zh, zh-Hant"
+    )
+    nameless = write(tmp_path / "n.tmx", tmx("<tu><tuv><seg>a</seg></tuv></tu>"))
+    assert refusal(nameless).endswith("; languages found: one without a name")
+    assert refusal(write(tmp_path / "e.tmx", tmx(""))).endswith("; languages found: none")
+
+
+XLIFF_1 = """<?xml version="1.0"?>
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
+ <file source-language="en-US" {target_language} datatype="plaintext" original="f"><body>
+  <group><trans-unit id="1"><source>Hello <g id="1">big</g> <x id="2"/>world<bpt
+   id="3">{{</bpt></source>
+   <seg-source><mrk mtype="seg" mid="0">Hello</mrk></seg-source>
+   <target xml:lang="zh-CN" state="final">你好，<mrk mtype="seg" mid="0">世界</mrk></target>
+   <alt-trans><source>no</source><target>不</target></alt-trans></trans-unit></group>
+  <trans-unit id="2"><source>Left</source></trans-unit>
+  <trans-unit id="3"><source>Copied</source><target
+   state="needs-translation">Copied</target></trans-unit>
+  <bin-unit id="4"><bin-source/><source>no</source><target>不</target></bin-unit>
+  <trans-unit id="5"><source>End</source><target/></trans-unit>
+ </body></file></xliff>"""
+
+XLIFF_2 = """<?xml version="1.0"?>
+<x:xliff version="2.1" srcLang="en" trgLang="zh-Hans"
+  xmlns:x="urn:oasis:names:tc:xliff:document:2.0" xmlns:m="urn:oasis:names:tc:xliff:matches:2.0">
+ <x:file id="f"><x:unit id="1">
+  <m:matches><m:match ref="#1"><x:source>no</x:source><x:target>不</x:target></m:match></m:matches>
+  <x:segment><x:source>Hello <x:pc id="1">world</x:pc><x:ph id="2"/></x:source>
+   <x:target>你好<x:pc id="1">世界</x:pc></x:target></x:segment>
+  <x:ignorable><x:source> </x:source></x:ignorable>
+  <x:segment><x:source>Left</x:source></x:segment>
+  <x:segment state="initial"><x:source>Copied</x:source><x:target>Copied</x:target></x:segment>
+  <x:segment state="translated"><x:source>End</x:source><x:target>完</x:target></x:segment>
+ </x:unit></x:file></x:xliff>"""
+
+
+def test_xliff(tmp_path: Path) -> None:
+    one = [("Hello big world", "你好，世界"), ("Left", ""), ("Copied", ""), ("End", "")]
+    two = [("Hello world", "你好世界"), ("Left", ""), ("Copied", ""), ("End", "完")]
+    named = XLIFF_1.format(target_language='target-language="zh_CN"')
+    for name, text, pairs in (
+        ("named.xlf", named, one),
+        ("by-target.xliff", XLIFF_1.format(target_language=""), one),
+        ("t.xlf", XLIFF_2, two),
+    ):
+        path = write(tmp_path / name, text)
+        assert read(path, ZH_EN.reversed()) == pairs, name
+        assert read(path) == [(zh, en) for en, zh in pairs], name
+        message = refusal(path, Languages(src="de", tgt="en"))
+        assert "no text in both de and en; languages found: en" in message
+
+
+def wmt(*docs: str) -> str:
+    return f"<?xml version='1.0'?><dataset id='wmt22'>{''.join(docs)}</dataset>"
+
+
+def side(name: str, language: str, texts: dict[int, str], translator: str = "") -> str:
+    segments = "".join(f"<seg id='{n}'>{text}</seg>\n" for n, text in texts.items())
+    by = f" translator='{translator}'" if translator else ""
+    return f"<{name} lang='{language}'{by}><p>{segments}</p></{name}>"
+
+
+def test_wmt_xml(tmp_path: Path) -> None:
+    src = side("src", "zh", {1: "一", 2: "二"})
+    system = "<hyp system='x' lang='en'><p><seg id='1'>no</seg></p></hyp>"
+    a, b = (side("ref", "en", {2: f"two {t}", 1: f"one &amp; {t}"}, t) for t in "AB")
+    path = tmp_path / "t.xml"
+    with_a = [("一", "one & A"), ("二", "two A")]
+    for docs, pairs in (
+        ([src + b + a + system], with_a),
+        ([system + a + src + b], with_a),
+        ([src + b], [("一", "one & B"), ("二", "two B")]),
+        ([src + a, f"<collection>{side('src', 'zh', {1: '三'})}{side('ref', 'en', {1: '3'})}"
+          "</collection>"], [*with_a, ("三", "3")]),
+    ):  # fmt: skip
+        write(path, wmt(*(f"<doc id='{n}'>{doc}</doc>" for n, doc in enumerate(docs))))
+        assert read(path) == pairs
+        assert read(path, ZH_EN.reversed()) == [(en, zh) for zh, en in pairs]
+
+
+def test_wmt_xml_mistakes(tmp_path: Path) -> None:
+    src, ref = side("src", "zh", {1: "一", 2: "二"}), side("ref", "en", {1: "one"})
+    path = tmp_path / "t.xml"
+    for doc, message in (
+        (src + ref, f"{path}: doc d: seg 2 is missing in the reference (zh → en)"),
+        (side("src", "zh", {}) + ref, f"{path}: doc d: seg 1 is missing in the source (zh → en)"),
+        (src, f"{path}: doc d: there is no reference; expected <ref lang=…> beside <src>"),
+    ):
+        write(path, wmt(f"<doc id='d'>{doc}</doc>"))
+        assert refusal(path) == message
+
+
+BOMB = "".join(
+    f'<!ENTITY {name} "{f"&{inner};" * 10}">'
+    for inner, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+OUTSIDE = '<!ENTITY x SYSTEM "file://{secret}">'
+
+
+@pytest.mark.parametrize(
+    ("doctype", "seg", "message"),
+    [
+        (f'<!DOCTYPE tmx [<!ENTITY a "aaaa">{BOMB}]>', "&i;", "line 1: declares the entity a, and "
+         "entities are not expanded"),
+        (f"<!DOCTYPE tmx [\n{OUTSIDE}]>", "&x;", "line 2: declares the entity x, and"),
+        (f"<!DOCTYPE tmx [{OUTSIDE.replace('x', '% x')}%x;]>", "", "declares the entity x, and"),
+        ("", "&nbsp;", "line 1: not well-formed XML: undefined entity"),
+    ],
+)  # fmt: skip
+def test_entities_are_not_expanded(tmp_path: Path, doctype: str, seg: str, message: str) -> None:
+    secret = write(tmp_path / "secret.dtd", "<!ENTITY i 'secret'>")
+    body = tu(("en", seg), ("zh", "好"))
+    path = write(tmp_path / "t.tmx", tmx(body, doctype.replace("{secret}", str(secret))))
+    assert message in refusal(path)
+
+
+def test_the_doctype_of_tmx_is_not_fetched(tmp_path: Path) -> None:
+    write(tmp_path / "tmx14.dtd", "<!ENTITY eacute 'fetched'>")
+    doctype = f"<!DOCTYPE tmx SYSTEM '{tmp_path}/tmx14.dtd'>"
+    path = write(tmp_path / "t.tmx", tmx(tu(("en", "caf&eacute; &odd;"), ("zh", "好")), doctype))
+    assert read(path) == [("好", "café &odd;")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<tmx>\n<body>\n<tu>", "t.tmx: line 3: not well-formed XML: no element found"),
+        ("<tmx>\n<seg>a & b</seg></tmx>", "t.tmx: line 2: not well-formed XML: not well-formed"),
+        ("<tmx>\n\n<tu></tmx>", "t.tmx: line 3: not well-formed XML: mismatched tag"),
+        ("", "t.tmx: line 1: not well-formed XML: no element found"),
+        ("plain", "t.tmx: line 1: not well-formed XML: syntax error"),
+        ("<html/>", "t.tmx: found <html>; expected <tmx>, <xliff> or <dataset> (of WMT)"),
+        ("<?xml version='1.0' encoding='gb18030'?><tmx/>", "t.tmx: cannot be decoded: "
+         "multi-byte encodings are not supported; convert it to UTF-8, also in its first line"),
+        ("<?xml version='1.0' encoding='nope'?><tmx/>", "t.tmx: cannot be decoded: unknown enc"),
+        ("<tmx>\x01</tmx>", "t.tmx: line 1: not well-formed XML: not well-formed (invalid token)"),
+    ],
+)  # fmt: skip
+def test_xml_mistakes(tmp_path: Path, text: str, message: str) -> None:
+    assert message in refusal(write(tmp_path / "t.tmx", text))
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    """Peak memory of a process of its own, which reads 40 MB: the growth is a small part of it."""
+    unit = tu(("en", "word " * 20), ("zh", "字" * 30))
+    path = tmp_path / "t.tmx"
+    path.write_text(tmx(unit * (40_000_000 // len(unit.encode()))), encoding="utf-8")
+    program = (
+        "import resource; from pathlib import Path\n"
+        "from transformer_mt.config.data import Languages\n"
+        "from transformer_mt.corpus.readers.tmx_xliff import read_markup\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"n = sum(1 for _ in read_markup(Path({str(path)!r}), Languages(src='zh', tgt='en')))\n"
+        "print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    n_pairs, grown = map(int, done.stdout.split())
+    unit_of_measure = 1 if sys.platform == "darwin" else 1024  # bytes, or KiB
+    assert n_pairs == path.read_text(encoding="utf-8").count("<tu>")
+    assert grown * unit_of_measure < 10_000_000

@@ -1,0 +1,255 @@
+"""The encoded corpus: what was written is what is read, in any pieces, and damage is noticed."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from transformer_mt.encoding import encoded_corpus as dataset
+from transformer_mt.encoding.encoded_corpus import encode_corpus, open_corpus
+from transformer_mt.encoding.tags import Tagging
+from transformer_mt.encoding.tokenizer import EOS_ID, Tokenizer
+from transformer_mt.errors import DataError, TmtError
+
+PAIRS = [("a bc", "d"), ("", "efg hi"), ("xyz", "z" * 30), ("ü", "好")]
+
+
+class ByteTokenizer:
+    """One id per UTF-8 byte, moved up so that large vocabularies get large ids."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self.vocab_size = vocab_size
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[self.vocab_size - 1 - byte for byte in text.encode()] for text in texts]
+
+
+def byte_tokenizers(src: int = 300, tgt: int = 300) -> tuple[Tokenizer, Tokenizer]:
+    return cast(tuple[Tokenizer, Tokenizer], (ByteTokenizer(src), ByteTokenizer(tgt)))
+
+
+def write(out_dir: Path, pairs: Any = PAIRS, **changes: Any) -> Any:
+    settings = {"tokenizers": byte_tokenizers(), "max_length": None, **changes}
+    return encode_corpus(pairs, settings.pop("tokenizers"), out_dir, **settings)
+
+
+def read(directory: Path) -> tuple[list[list[int]], list[list[int]]]:
+    """All rows of both sides, without EOS, which each must end with."""
+    corpus = open_corpus(directory)
+    sides = []
+    for side in (corpus.src, corpus.tgt):
+        rows = [side.sentence(i) for i in range(len(corpus))]
+        assert all(row[-1] == EOS_ID for row in rows)
+        sides.append([row[:-1] for row in rows])
+    return sides[0], sides[1]
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "dtype"),
+    [(300, np.uint16), (2**16, np.uint16), (2**16 + 1, np.int32), (900_000, np.int32)],
+)
+def test_round_trip(tmp_path: Path, vocab_size: int, dtype: type) -> None:
+    """Each side with the smallest type that holds its largest id."""
+    tokenizers = byte_tokenizers(vocab_size, 300)
+    report = write(tmp_path / "train", tokenizers=tokenizers)
+    corpus = open_corpus(tmp_path / "train")
+    assert len(corpus) == len(PAIRS)
+    assert corpus.src.ids.dtype == dtype
+    assert corpus.tgt.ids.dtype == np.uint16
+    for side, name in ((0, "src"), (1, "tgt")):
+        encoded = getattr(corpus, name)
+        expected = [[*ids, EOS_ID] for ids in tokenizers[side].encode([p[side] for p in PAIRS])]
+        assert [encoded.sentence(i) for i in range(len(PAIRS))] == expected
+        assert encoded.lengths.tolist() == [len(ids) for ids in expected]
+    assert (report.kept, report.too_long) == (4, 0)
+    assert (report.src_tokens, report.tgt_tokens) == (4 + 0 + 3 + 2 + 4, 1 + 6 + 30 + 3 + 4)
+
+
+def test_too_long_pairs_are_dropped_on_both_sides_and_counted(tmp_path: Path) -> None:
+    """The limit does not count EOS; either side may break it."""
+    pairs = [("abc", "abc"), ("abcd", "a"), ("a", "abcd"), ("ab", "c")]
+    report = write(tmp_path / "train", pairs, max_length=3)
+    corpus = open_corpus(tmp_path / "train")
+    assert (report.kept, report.too_long) == (2, 2)
+    assert corpus.src.lengths.tolist() == [4, 3]
+    assert corpus.tgt.lengths.tolist() == [4, 2]
+
+
+def test_pieces_of_the_stream_make_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [("a" * (i % 7), "b" * (i % 5)) for i in range(100)]
+    sources = np.arange(100, dtype=np.uint16) % 3
+    files = []
+    for chunk, shard in ((10_000, 10_000), (7, 10_000), (7, 30), (10_000, 1)):
+        monkeypatch.setattr(dataset, "CHUNK", chunk)
+        monkeypatch.setattr(dataset, "SHARD", shard)
+        out_dir = tmp_path / f"{chunk}-{shard}"
+        tagging = Tagging(sources=((), (7,), ()))
+        write(out_dir, iter(pairs), max_length=5, tagging=tagging, sources=sources)
+        files.append(contents(out_dir))
+    assert all(other == files[0] for other in files[1:])
+    assert set(files[0]) == {
+        "src.ids", "tgt.ids", "src.offsets.npy", "tgt.offsets.npy", "sources.npy", "report.json",
+    }  # fmt: skip
+
+
+def test_processes_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset, "SHARD", 30)
+    pairs = [("a" * (i % 7), "b" * (i % 5)) for i in range(100)]
+    for workers in (1, 2):
+        write(tmp_path / str(workers), pairs, max_length=5, workers=workers)
+    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+
+
+class Deadly(ByteTokenizer):
+    """Kills the process that meets an x."""
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        if "x" in texts:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().encode(texts)
+
+
+class Counting(ByteTokenizer):
+    """Knows what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(300)
+        self.seen: list[str] = []
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        self.seen += texts
+        return super().encode(texts)
+
+
+def test_shards_that_were_finished_before_a_death_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset, "SHARD", 10)
+    pairs = [("a" * i, "b") for i in range(30)]
+    deadly = cast(tuple[Tokenizer, Tokenizer], (Deadly(300), Deadly(300)))
+    shards_dir = tmp_path / "shards"
+    with pytest.raises(DataError, match="killed, most likely for want of memory"):
+        write(
+            tmp_path / "train", [*pairs[:-1], ("x", "b")], tokenizers=deadly, workers=2,
+            shards_dir=shards_dir,
+        )  # fmt: skip
+    assert not (tmp_path / "train").exists()
+    # A worker that died in the middle of writing leaves a temporary file.
+    done = {path.name for path in shards_dir.glob("[!.]*.npz")}
+    assert done and done < {"000000.npz", "000001.npz", "000002.npz"}
+    counting = Counting()
+    tokenizers = cast(tuple[Tokenizer, Tokenizer], (counting, ByteTokenizer(300)))
+    write(tmp_path / "train", pairs, tokenizers=tokenizers, shards_dir=shards_dir)
+    assert len(counting.seen) == 10 * (3 - len(done))
+    write(tmp_path / "at_once", pairs)
+    assert contents(tmp_path / "train") == contents(tmp_path / "at_once")
+    assert not shards_dir.exists()
+
+
+def test_tags_stand_before_the_source_and_count_for_no_limit(tmp_path: Path) -> None:
+    """By source of the pair; the target has none."""
+    pairs = [("abc", "d"), ("ef", "g"), ("abcd", "d"), ("h", "i")]
+    tokenizers = byte_tokenizers()
+    sources = np.array([0, 1, 1, 1], dtype=np.uint16)
+    tagging = Tagging(directions=((7,),), sources=((), (8, 9)))
+    report = write(tmp_path / "train", pairs, max_length=3, tagging=tagging, sources=sources)
+    a, b, c = tokenizers[0].encode(["abc", "ef", "h"])
+    src, tgt = read(tmp_path / "train")
+    assert src == [[7, *a], [7, 8, 9, *b], [7, 8, 9, *c]]
+    assert tgt == tokenizers[1].encode(["d", "g", "i"])
+    assert (report.kept, report.too_long) == (3, 1)
+    kept_sources = open_corpus(tmp_path / "train").sources
+    assert kept_sources is not None and kept_sources.tolist() == [0, 1, 1]
+
+
+def test_with_two_directions_each_pair_makes_two_rows(tmp_path: Path) -> None:
+    pairs = [("abc", "d"), ("too long", "x"), ("", "fg")]
+    tagging = Tagging(directions=((7,), (8,)), sources=((), (9,)))
+    sources = np.array([1, 0, 0], dtype=np.uint16)
+    report = write(tmp_path / "train", pairs, max_length=3, tagging=tagging, sources=sources)
+    abc, d, fg = byte_tokenizers()[0].encode(["abc", "d", "fg"])
+    src, tgt = read(tmp_path / "train")
+    assert src == [[7, 9, *abc], [8, 9, *d], [7], [8, *fg]]
+    assert tgt == [d, abc, fg, []]
+    assert (report.kept, report.too_long) == (2, 1)
+    row_sources = open_corpus(tmp_path / "train").sources
+    assert row_sources is not None and row_sources.tolist() == [1, 1, 0, 0]
+    write(tmp_path / "dev", pairs, tagging=tagging)
+    assert read(tmp_path / "dev")[0][0] == [7, *abc], "dev is from no source"
+    assert open_corpus(tmp_path / "dev").sources is None
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (
+            [("abcd", "a"), ("a", "abcd")],
+            "no pair is left: all 2 have more than data.max_length = 3 tokens on a side",
+        ),
+        ([], "no pair is left after cleaning"),
+    ],
+)
+def test_nothing_left(tmp_path: Path, pairs: list[tuple[str, str]], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        write(tmp_path / "train", pairs, max_length=3)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_encoding_leaves_nothing(tmp_path: Path) -> None:
+    def cut_short() -> Iterator[tuple[str, str]]:
+        yield "a", "b"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "train", cut_short())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1, 11, 17])
+def test_truncated_ids(tmp_path: Path, n_bytes: int) -> None:
+    directory = tmp_path / "train"
+    write(directory)
+    path = directory / "src.ids"
+    path.write_bytes(path.read_bytes()[:n_bytes])
+    with pytest.raises(DataError) as caught:
+        open_corpus(directory)
+    expected = f"{path}: {n_bytes} bytes for 13 tokens; delete {directory} and run again"
+    assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize("name", ["src.ids", "tgt.ids", "src.offsets.npy", "tgt.offsets.npy"])
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    directory = tmp_path / "train"
+    write(directory)
+    (directory / name).unlink()
+    with pytest.raises(DataError, match=f"train: encoded corpus is incomplete: .*{name}"):
+        open_corpus(directory)
+
+
+@pytest.mark.parametrize("n_bytes", [0, 5, 130])
+def test_truncated_offsets(tmp_path: Path, n_bytes: int) -> None:
+    directory = tmp_path / "train"
+    write(directory)
+    path = directory / "tgt.offsets.npy"
+    path.write_bytes(path.read_bytes()[:n_bytes])
+    with pytest.raises(DataError, match="train: encoded corpus is incomplete: "):
+        open_corpus(directory)
+
+
+def test_a_write_error_is_said_with_its_cause(
+    tmp_path: Path, limit_file_size: Callable[[int], None]
+) -> None:
+    limit_file_size(1000)
+    with pytest.raises(TmtError, match="npz: cannot be written: File too large"):
+        write(tmp_path / "train", [("a" * 5000, "b")])
+    assert list(tmp_path.iterdir()) == []

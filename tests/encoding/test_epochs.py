@@ -1,0 +1,248 @@
+"""Sub-words of an epoch: a function of seed, epoch and sentence, made ahead, in any pieces."""
+
+import multiprocessing
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transformer_mt.config.experiment import TokenizerConfig
+from transformer_mt.encoding import epochs
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, encode_corpus, open_corpus
+from transformer_mt.encoding.epochs import CorpusOf, Sampling, epoch_corpora, sample_corpus
+from transformer_mt.encoding.tags import Tagging
+from transformer_mt.encoding.tokenizer import UNK_ID, train_tokenizer
+from transformer_mt.system.state import fingerprint
+
+Pairs = list[tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def sampling(tmp_path_factory: pytest.TempPathFactory, toy_pairs: Pairs) -> Sampling:
+    """Both directions of the toy pairs, with tags, 400 rows."""
+    directory = tmp_path_factory.mktemp("plain")
+    both = [text for pair in toy_pairs for text in pair]
+    tokenizer = train_tokenizer(
+        both, directory / "t.model", TokenizerConfig(vocab_size=400), ["zh", "en"], seed=1,
+        tags=["<2en>", "<2zh>"],
+    )  # fmt: skip
+    en, zh = tokenizer.tags.values()
+    encode_corpus(
+        toy_pairs, (tokenizer, tokenizer), directory / "train", max_length=None,
+        tagging=Tagging(directions=((en,), (zh,))), sources=np.zeros(200, dtype=np.uint16),
+    )  # fmt: skip
+    return Sampling(directory / "train", (tokenizer, tokenizer), "bpe", 0.2, 1, 1000)
+
+
+@contextmanager
+def opened(sampling: Sampling, directory: Path, say: Callable[[str], None]) -> Iterator[CorpusOf]:
+    plain = open_corpus(sampling.corpus_dir)
+    with epoch_corpora(plain, sampling, directory, workers=1, say=say) as corpus_of:
+        yield corpus_of
+
+
+def ids(corpus: EncodedCorpus) -> list[list[list[int]]]:
+    return [[side.sentence(i) for i in range(len(corpus))] for side in (corpus.src, corpus.tgt)]
+
+
+def drawn(sampling: Sampling, epoch: int, out_dir: Path) -> list[list[list[int]]]:
+    sample_corpus(sampling, epoch, out_dir, workers=1)
+    return ids(open_corpus(out_dir))
+
+
+def test_the_same_text_and_tags_in_other_pieces(sampling: Sampling, tmp_path: Path) -> None:
+    plain, other = ids(open_corpus(sampling.corpus_dir)), drawn(sampling, 0, tmp_path / "0")
+    tokenizer = sampling.tokenizers[0]
+    for side in (0, 1):
+        assert tokenizer.decode(other[side]) == tokenizer.decode(plain[side])
+        n_same = sum(a == b for a, b in zip(plain[side], other[side], strict=True))
+        assert n_same < 100
+    assert [row[0] for row in other[0]] == [row[0] for row in plain[0]]
+    assert not set(tokenizer.tags.values()) & {id_ for row in other[1] for id_ in row}
+
+
+def test_pieces_are_a_function_of_seed_and_epoch(
+    sampling: Sampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = drawn(sampling, 3, tmp_path / "a")
+    assert drawn(sampling, 3, tmp_path / "b") == first
+    monkeypatch.setattr(epochs, "CHUNK", 7)
+    assert drawn(sampling, 3, tmp_path / "c") == first
+    for number, changed in enumerate((replace(sampling, seed=2), sampling)):
+        other = drawn(changed, 4 - (number == 0), tmp_path / str(number))
+        n_same = sum(a == b for a, b in zip(first[0], other[0], strict=True))
+        assert n_same < 200
+
+
+def test_what_sampling_would_make_too_long_or_cannot_spell_stays(
+    toy_pairs: Pairs, tmp_path: Path
+) -> None:
+    cfg = TokenizerConfig(vocab_size=60, byte_fallback=False)
+    texts = [en for _, en in toy_pairs]
+    tokenizer = train_tokenizer(texts, tmp_path / "t.model", cfg, ["en"], seed=1)
+    pairs = [(f"{text} 龘", text) for text in texts]
+    longest = max(map(len, tokenizer.encode(texts)))
+    both = tokenizer, tokenizer
+    encode_corpus(pairs, both, tmp_path / "train", max_length=None)
+    sampling = Sampling(tmp_path / "train", both, "bpe", 0.5, 1, longest)
+    plain, other = ids(open_corpus(tmp_path / "train")), drawn(sampling, 0, tmp_path / "0")
+    assert all(row.count(UNK_ID) == 1 for row in plain[0] + other[0])
+    changed = [b for a, b in zip(plain[1], other[1], strict=True) if a != b]
+    assert changed and max(map(len, changed)) <= longest
+    assert any(a == b for a, b in zip(plain[1], other[1], strict=True))
+
+
+def test_without_sampling_every_epoch_has_the_plain_corpus_and_nothing_is_made(
+    sampling: Sampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = open_corpus(sampling.corpus_dir)
+    monkeypatch.setattr(epochs, "spawn_context", None)  # no process can start
+    off = replace(sampling, strength=0.0)
+    with epoch_corpora(plain, off, tmp_path / "epochs", workers=2, say=print) as corpus_of:
+        assert corpus_of(0) is plain and corpus_of(7) is plain
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_epochs_follow_each_other_and_old_ones_go(sampling: Sampling, tmp_path: Path) -> None:
+    """What was made ahead is what would have been made at once; only the first is waited for."""
+    told: list[str] = []
+    directory = tmp_path / "epochs"
+    found = []
+    (directory / "0123456789abcdef").mkdir(parents=True)  # drawn with other settings
+    with opened(sampling, directory, told.append) as corpus_of:
+        for epoch in (0, 1, 2):
+            corpus = corpus_of(epoch)
+            found.append(ids(corpus))
+            assert corpus.sources is not None and len(corpus.sources) == 400
+            (settings,) = directory.iterdir()
+            assert not [p for p in settings.iterdir() if p.name[:6] < f"{epoch:06d}"]
+        deadline = time.monotonic() + 60
+        while not (settings / "000003").is_dir():
+            assert time.monotonic() < deadline, "the next epoch is made while this one is read"
+            time.sleep(0.05)
+    assert told == ["  epoch 0: drawing sub-words"]
+    for epoch in (0, 1, 2):
+        assert drawn(sampling, epoch, tmp_path / str(epoch)) == found[epoch]
+    with opened(sampling, directory, told.append) as corpus_of:
+        corpus_of(3)
+    assert len(told) == 1, "what is there is not made again"
+
+
+def test_a_start_in_the_middle_has_the_same_bytes(sampling: Sampling, tmp_path: Path) -> None:
+    with opened(sampling, tmp_path / "epochs", print) as corpus_of:
+        found = ids(corpus_of(5))
+    assert found == drawn(sampling, 5, tmp_path / "5")
+
+
+def test_if_the_process_beside_dies_the_epoch_is_made_when_it_is_needed(
+    sampling: Sampling, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    with opened(sampling, tmp_path / "epochs", told.append) as corpus_of:
+        corpus_of(0)
+        (process,) = multiprocessing.active_children()
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        found = ids(corpus_of(1))
+    assert told == ["  epoch 0: drawing sub-words", "  epoch 1: drawing sub-words"]
+    assert found == drawn(sampling, 1, tmp_path / "1")
+
+
+def test_finished_shards_are_used_again(
+    sampling: Sampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epochs, "SHARD", 100)
+    whole = drawn(sampling, 0, tmp_path / "whole")
+    done: list[Path] = []
+    sample_shard = epochs._sample_shard
+
+    def interrupted(job: tuple[Sampling, int, int, int], path: Path) -> None:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        sample_shard(job, path)
+        done.append(path)
+
+    monkeypatch.setattr(epochs, "_sample_shard", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sample_corpus(sampling, 0, tmp_path / "parts", workers=1)
+    assert not (tmp_path / "parts").exists()
+    assert len(list((tmp_path / "parts.shards").glob("*.npz"))) == 2
+    made: list[Path] = []
+
+    def counted(job: tuple[Sampling, int, int, int], path: Path) -> None:
+        made.append(path)
+        sample_shard(job, path)
+
+    monkeypatch.setattr(epochs, "_sample_shard", counted)
+    sample_corpus(sampling, 0, tmp_path / "parts", workers=1)
+    assert len(made) == 2
+    assert ids(open_corpus(tmp_path / "parts")) == whole
+    assert {path.name for path in tmp_path.iterdir()} == {"whole", "parts"}
+
+
+def test_several_processes_give_the_same_bytes_as_one(
+    sampling: Sampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epochs, "SHARD", 150)
+    sample_corpus(sampling, 0, tmp_path / "1", workers=1)
+    sample_corpus(sampling, 0, tmp_path / "2", workers=2)
+    for name in ("src.ids", "tgt.ids", "src.offsets.npy", "tgt.offsets.npy"):
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+def test_of_several_processes_one_draws_and_the_others_read_what_it_drew(
+    sampling: Sampling, tmp_path: Path
+) -> None:
+    """The one that reads comes first; it waits, in `meet`, until the other has drawn."""
+    plain = open_corpus(sampling.corpus_dir)
+    drawing: list[object] = []
+
+    def meet() -> None:
+        if not drawing:
+            drawing.append(stack.enter_context(opened(sampling, tmp_path / "e", print))(0))
+
+    with (
+        ExitStack() as stack,
+        epoch_corpora(
+            plain, sampling, tmp_path / "e", workers=1, say=print, draws=False, meet=meet
+        ) as reading,
+    ):
+        found = ids(reading(0))
+    assert found == drawn(sampling, 0, tmp_path / "0")
+
+
+def test_no_epoch_goes_before_the_slowest_process_has_opened_it(
+    sampling: Sampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when training resumes at the end of an epoch: one process asks for the next at once."""
+    plain = open_corpus(sampling.corpus_dir)
+    barrier = threading.Barrier(2, timeout=30)
+
+    def open_late(place: Path) -> EncodedCorpus:
+        if threading.current_thread().name.startswith("reader"):
+            time.sleep(0.5)
+        return open_corpus(place)
+
+    monkeypatch.setattr(epochs, "open_corpus", open_late)
+    # Drawn before, so that nothing but the meeting keeps the one that draws from going on.
+    for epoch in (0, 1):
+        place = tmp_path / "e" / fingerprint(sampling.strength, sampling.seed) / f"{epoch:06d}"
+        sample_corpus(sampling, epoch, place, workers=1)
+
+    def both_epochs(draws: bool) -> list[list[list[list[int]]]]:
+        with epoch_corpora(
+            plain, sampling, tmp_path / "e", workers=1, say=print, draws=draws, meet=barrier.wait
+        ) as corpus_of:
+            return [ids(corpus_of(epoch)) for epoch in (0, 1)]
+
+    with ThreadPoolExecutor(1, thread_name_prefix="reader") as pool:
+        reading = pool.submit(both_epochs, False)
+        assert both_epochs(True) == reading.result()

@@ -1,0 +1,179 @@
+"""The page of an evaluation: whole, self-contained, never the text's to command; and its script."""
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformer_mt.evaluation.metrics import Scorer, share_score
+from transformer_mt.evaluation.page import write_page
+from transformer_mt.evaluation.report import describe_evaluation
+from transformer_mt.evaluation.significance import compare_systems
+from transformer_mt.evaluation.systems import Evaluation
+from transformer_mt.evaluation.test_sets import EvaluationSet
+
+HOSTILE = [
+    "</script><img src=x onerror=alert(1)>",
+    "</td></table></body></html>",
+    "\"><svg onload='x'>",
+    "&lt;b&gt; &amp; {{title}} {{body}} {{data}}",
+    "<!-- <script> <![CDATA[ ]]>",
+    "\x00\x08\u2028\u202e😀",
+]
+VOID = {"meta", "input"}
+
+
+class Page(HTMLParser):
+    """Elements that were opened and closed, their attributes, and the data of the script."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.scripts: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] == ["script"]:
+            self.scripts.append(data)
+        elif self.open[-1:] != ["style"]:
+            self.text += data
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return json.loads(self.scripts[0])
+
+
+def write(tmp_path: Path, outputs: dict[str, list[str]], texts: list[str]) -> tuple[Page, Any]:
+    test = EvaluationSet(texts[0], "zh", texts, texts[::-1], "en")
+    if len(outputs) > 1:
+        scores = compare_systems(Scorer("zh"), outputs, test.refs, n=10)
+    else:
+        scores = {name: Scorer("zh").score(hyps, test.refs) for name, hyps in outputs.items()}
+    contrast = {name: {"contrast": share_score("accuracy", 3, 4)} for name in outputs}
+    evaluation = Evaluation(
+        [test], {test.name: outputs}, {test.name: scores, "pronouns.tsv": contrast}, {}
+    )
+    report = describe_evaluation(evaluation, {})
+    write_page(report, tmp_path / "report.html")
+    plain = json.loads(json.dumps(report.to_json()))
+    return Page((tmp_path / "report.html").read_text(encoding="utf-8")), plain
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    outputs = {HOSTILE[0]: HOSTILE, HOSTILE[4]: HOSTILE[::-1]}
+    page, plain = write(tmp_path, outputs, HOSTILE)
+    tags = [tag for tag, _ in page.elements]
+    assert tags.count("script") == 2 and {"img", "svg"}.isdisjoint(tags)
+    assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
+    sentences = page.data["tests"][0]["sentences"]
+    assert [sentence["src"] for sentence in sentences] == HOSTILE
+    assert [sentence["hyps"] for sentence in sentences] == [
+        list(both) for both in zip(*outputs.values(), strict=True)
+    ]
+    assert page.data["systems"] == list(outputs)
+    found = plain["tests"][HOSTILE[0]]["sentences"][1]["systems"][HOSTILE[0]]
+    assert found["text"] == HOSTILE[1]
+
+
+def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
+    page, plain = write(tmp_path, {"a": ["你好。", "再见"]}, ["Hello.", "Bye 7"])
+    links = [v for _, attrs in page.elements for k, v in attrs.items() if k in ("src", "href")]
+    assert links == []
+    assert "default-src 'none'" in str(page.elements)
+    assert "accuracy" in page.text and "pronouns.tsv" in page.text and "BLEU" in page.text
+    assert "By length" in page.text and "Rare words" in page.text
+    own = plain["tests"]["Hello."]["systems"]["a"]
+    assert own["frequency_basis"].startswith("the references")
+    assert own["scores"]["bleu"]["signature"] in page.text
+    assert plain["contrast"]["pronouns.tsv"]["a"]["score"] == 75
+
+
+@pytest.mark.parametrize("n_systems", [1, 2, 3])
+def test_marks_cut_the_texts_into_what_differs(tmp_path: Path, n_systems: int) -> None:
+    outputs = {str(i): [f"这只{i}猫😀。", "完全相同"] for i in range(n_systems)}
+    page, _ = write(tmp_path, outputs, ["The cat.", "这只猫。"])
+    for sentence in page.data["tests"][0]["sentences"]:
+        firsts = [sentence["hyps"][0]] * (n_systems - 1) or [sentence["ref"]]
+        seconds = sentence["hyps"][1:] or sentence["hyps"]
+        pairs = sentence["marks"]
+        assert len(pairs) == len(firsts) == len(seconds)
+        for texts, marks in zip(zip(firsts, seconds, strict=True), pairs, strict=True):
+            assert [sum(lengths) for lengths in marks] == [len(text) for text in texts]
+    if n_systems > 1:
+        assert page.data["tests"][0]["sentences"][0]["marks"][0] == [[2, 1, 3], [2, 1, 3]]
+
+
+def test_many_sentences_make_a_page_that_can_be_opened(tmp_path: Path) -> None:
+    texts = [f"这是第{i}个句子，它有一些文字。" for i in range(300)]
+    page, _ = write(tmp_path, {"a": texts, "b": texts[::-1]}, texts)
+    assert len(page.data["tests"][0]["sentences"]) == 300
+    assert (tmp_path / "report.html").stat().st_size < 30_000 + 300 * 500
+    assert len(page.elements) < 1000, "sentences become elements when they are looked at"
+
+
+def run_script(code: str) -> Any:
+    """What an expression over the functions of the page is worth."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed: the page's script cannot be run")
+    template = resources.files("transformer_mt.evaluation") / "page.html"
+    scripts = re.findall(r"<script>(.*?)</script>", template.read_text("utf-8"), re.DOTALL)
+    program = f"{scripts[0]}\nconsole.log(JSON.stringify({code}))"
+    result = subprocess.run([node, "-e", program], capture_output=True, text=True, check=True)
+    return json.loads(result.stdout)
+
+
+SENTENCES = [
+    {"src": "long source", "ref": "One", "hyps": ["one", "two"], "chrf": [30, 60],
+     "errors": [[[0, "x"]], []]},
+    {"src": "short", "ref": "two", "hyps": ["two", "two"], "chrf": [50, 50],
+     "errors": [[], [[2, "y"]]]},
+    {"src": "middle s", "ref": "three", "hyps": ["three", "four"], "chrf": [100, 10],
+     "errors": [[], []]},
+]  # fmt: skip
+VIEW = {"key": "number", "down": False, "kind": -1, "whose": -1, "other": 1, "query": "",
+        "differing": False}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, [0, 1, 2]),
+        ({"down": True}, [2, 1, 0]),
+        ({"key": 1}, [2, 1, 0]),
+        ({"key": 0}, [0, 1, 2]),
+        ({"key": "difference"}, [2, 1, 0]),
+        ({"key": "length"}, [1, 2, 0]),
+        ({"kind": 2}, [1]),
+        ({"kind": 2, "whose": 0}, []),
+        ({"kind": 0, "whose": 0}, [0]),
+        ({"differing": True}, [0, 2]),
+        ({"query": "TWO"}, [0, 1]),
+    ],
+)
+def test_sentences_are_sorted_and_filtered(change: dict[str, Any], expected: list[int]) -> None:
+    view = json.dumps({**VIEW, **change})
+    assert run_script(f"choose({json.dumps(SENTENCES)}, {view})") == expected
+
+
+def test_lengths_are_those_of_code_points() -> None:
+    found = run_script("stretches('a😀b猫', [1, 1, 2])")
+    assert found == [["a", False], ["😀", True], ["b猫", False]]

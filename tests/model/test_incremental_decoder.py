@@ -1,0 +1,138 @@
+"""Decoding step by step against teacher forcing, for every architecture and way to multiply."""
+
+import pytest
+import torch
+from test_transformer import BOS, VOCAB, assert_same, make_model, random_batch
+from torch import Tensor
+
+from transformer_mt.model import incremental_decoder as incremental
+from transformer_mt.model.incremental_decoder import IncrementalDecoder
+
+KINDS = [
+    {"architecture": "paper", "norm": "post"},
+    {"architecture": "paper", "norm": "pre"},
+    {"architecture": "modern", "norm": "pre"},
+]
+
+pytestmark = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(kind.values()))
+
+
+@pytest.fixture(params=["plain", "reordered", "explicit"])
+def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """As they are for a few sentences; matrices in the order of the product library; attention
+    without the fused kernel."""
+    if request.param == "explicit":
+        monkeypatch.setattr(incremental, "EXPLICIT_MIN_HEADS", 1)
+    if request.param == "reordered":
+        if not torch.backends.mkldnn.is_available():
+            pytest.skip("this build of torch has no oneDNN")
+        monkeypatch.setattr(incremental, "REORDER_MIN_ELEMENTS", 1)
+    return str(request.param)
+
+
+def random_ids(*lengths: int) -> Tensor:
+    """(B, longest) ids that start with BOS, padded."""
+    _, tgt_in = random_batch([1], list(lengths))
+    return tgt_in
+
+
+@pytest.mark.parametrize("lengths", [(6, 3, 5), (4, 4, 4)], ids=["padded", "equal"])
+@torch.inference_mode()
+def test_a_step_equals_the_position_of_teacher_forcing(
+    kind: dict[str, str], lengths: tuple[int, ...], products: str
+) -> None:
+    model = make_model(**kind)
+    src, tgt_in = random_ids(*lengths), random_ids(40, 40, 40)
+    expected = model.project(model(src, tgt_in))
+    decoding = IncrementalDecoder(model).start(src)
+    for step in range(40):  # the buffers have to grow twice
+        assert decoding.length == step
+        assert_same(decoding.step(tgt_in[:, step : step + 1]), expected[:, step : step + 1])
+
+
+@torch.inference_mode()
+def test_beams_equal_rows_run_alone(kind: dict[str, str], products: str) -> None:
+    """One beam at first, then random orders of more, and sentences that leave."""
+    model = make_model(**kind)
+    src = random_ids(6, 3, 5)
+    generator = torch.Generator().manual_seed(3)
+    decoding = IncrementalDecoder(model).start(src)
+    sentences = [0, 1, 2]
+    prefixes = torch.full((len(sentences), 1, 1), BOS)
+    for step in range(25):
+        beam = prefixes.size(1)
+        logits = decoding.step(prefixes[:, :, -1])
+        memory_rows = src[sentences].repeat_interleave(beam, dim=0)
+        expected = model.project(model(memory_rows, prefixes.flatten(0, 1))[:, -1])
+        assert_same(logits.flatten(0, 1), expected)
+        next_beam = {0: 2, 1: 3}.get(step, beam)
+        parents = torch.randint(beam, (len(sentences), next_beam), generator=generator)
+        decoding.select_beams(parents)
+        prefixes = prefixes.gather(1, parents[:, :, None].expand(-1, -1, prefixes.size(2)))
+        if (leaving := {7: 1, 18: 0}.get(step)) is not None:
+            stay = torch.tensor([i for i in range(len(sentences)) if i != leaving])
+            decoding.select_sentences(stay)
+            sentences, prefixes = [sentences[i] for i in stay], prefixes[stay]
+        tokens = torch.randint(4, VOCAB, (*prefixes.shape[:2], 1), generator=generator)
+        prefixes = torch.cat([prefixes, tokens], dim=2)
+    assert len(sentences) == 1
+
+
+@torch.inference_mode()
+def test_sentences_read_some_at_a_time_are_those_read_at_once(
+    kind: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part is padded to its own longest sentence; the longest of all is not in the first."""
+    monkeypatch.setattr(incremental, "ENCODED_ROWS", 2)
+    model = make_model(**kind)
+    widths = []
+    encode = model.encode
+    monkeypatch.setattr(model, "encode", lambda src: (widths.append(src.size(1)), encode(src))[1])
+    decoder = IncrementalDecoder(model)
+    lengths = (3, 5, 9, 9, 2)
+    decoding = decoder.start(random_ids(*lengths))
+    assert widths == [5, 9, 2]
+    tokens = random_ids(*[1] * len(lengths))
+    logits = decoding.step(tokens)
+    for row, length in enumerate(lengths):
+        alone = decoder.start(random_ids(*lengths)[row : row + 1, :length])
+        assert_same(logits[row : row + 1], alone.step(tokens[row : row + 1]))
+
+
+@torch.inference_mode()
+def test_a_beam_may_be_wider_than_the_first_buffers(kind: dict[str, str]) -> None:
+    model, beam = make_model(**kind), 300
+    decoding = IncrementalDecoder(model).start(random_ids(4))
+    decoding.step(torch.tensor([[BOS]]))
+    decoding.select_beams(torch.zeros(1, beam, dtype=torch.int64))
+    tokens = torch.arange(beam)[None] % (VOCAB - 4) + 4
+    prefixes = torch.stack([torch.full_like(tokens[0], BOS), tokens[0]], dim=1)
+    expected = model.project(model(random_ids(4).expand(beam, -1), prefixes)[:, -1])
+    assert_same(decoding.step(tokens)[0], expected)
+
+
+@torch.inference_mode()
+def test_a_new_order_of_beams_moves_no_keys(kind: dict[str, str]) -> None:
+    """What `Decoding` promises: only the mask changes."""
+    decoding = IncrementalDecoder(make_model(**kind)).start(random_ids(6, 3))
+    decoding.step(torch.full((2, 3), BOS))
+    cache = decoding._cache
+    before = cache[:, :, :, :3].clone()
+    decoding.select_beams(torch.tensor([[2, 2, 0], [1, 0, 0]]))
+    assert decoding._cache is cache and cache[:, :, :, :3].equal(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@torch.inference_mode()
+def test_half_precision_stays_near_fp32(
+    kind: dict[str, str], dtype: torch.dtype, products: str
+) -> None:
+    """Also on processors whose product library does not know it."""
+    src, tgt_in = random_ids(6, 3), random_ids(9, 9)
+    exact = IncrementalDecoder(make_model(**kind)).start(src)
+    rounded = IncrementalDecoder(make_model(**kind).to(dtype)).start(src)
+    for step in range(9):
+        tokens = tgt_in[:, step : step + 1]
+        expected, found = exact.step(tokens), rounded.step(tokens)
+        assert found.dtype == dtype
+        assert (found.float() - expected).abs().max() < 0.05 * expected.abs().max()

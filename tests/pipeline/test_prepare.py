@@ -1,0 +1,120 @@
+"""Stages: each is made once, again only when what it was made from changed, and survives kills."""
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformer_mt.config.experiment import Config, build_config
+from transformer_mt.corpus.demo.demo import build_demo
+from transformer_mt.corpus.report.report import CorpusReport
+from transformer_mt.corpus.sources.obtain import obtain_sources
+from transformer_mt.pipeline.prepare import fingerprints, prepare
+from transformer_mt.pipeline.run_dir import Run
+
+PAIRS = build_demo().train[:3000]
+
+
+def write_pairs(folder: Path, name: str, first: int, end: int) -> None:
+    for code, side in (("zh", 0), ("en", 1)):
+        lines = "".join(f"{pair[side]}\n" for pair in PAIRS[first:end])
+        (folder / f"{name}.{code}").write_text(lines, encoding="utf-8")
+
+
+def config(folder: Path, **data: Any) -> Config:
+    tree = {
+        "name": "t",
+        "languages": {"src": "zh", "tgt": "en"},
+        "data": {"root": str(folder), "train": ["one", {"path": "two", "weight": 2.0}], **data},
+        "tokenizer": {"vocab_size": 1000},
+    }
+    return build_config(tree, "t.yaml")
+
+
+def prepared(cfg: Config, run: Run) -> list[str]:
+    """The stages that had to be made."""
+    said: list[str] = []
+    local = obtain_sources(cfg, said.append)
+    prepare(local, fingerprints(local), run, said.append)
+    return [line.split("]")[0].strip("[") for line in said if "] making" in line]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_pairs(tmp_path, "one", 0, 1000)
+    write_pairs(tmp_path, "two", 1000, 1500)
+    return tmp_path
+
+
+def test_only_what_changed_is_made_again(folder: Path) -> None:
+    run = Run(folder / "run")
+    everything = ["data", "tokenizer", "encode"]
+    assert prepared(config(folder), run) == everything
+    assert prepared(config(folder), run) == []
+    assert prepared(config(folder, workers=2, cache=str(folder / "c"), offline=True), run) == []
+    other_weights = config(folder, train=["one", {"path": "two", "weight": 0.5}])
+    assert prepared(other_weights, run) == []
+    assert prepared(config(folder, max_length=50), run) == ["encode"]
+    tagged = config(folder, train=["one", {"path": "two", "tag": "bt"}])
+    assert prepared(tagged, run) == ["tokenizer", "encode"]
+    assert prepared(config(folder, clean={"too_long": 60}), run) == everything
+    write_pairs(folder, "two", 1000, 1499)
+    assert prepared(config(folder, clean={"too_long": 60}), run) == everything
+
+
+def test_the_report_of_a_run_tells_how_vocabularies_cover_dev(folder: Path) -> None:
+    run = Run(folder / "run")
+    prepared(config(folder), run)
+    report = CorpusReport.from_json(run.report_path.with_suffix(".json").read_text("utf-8"))
+    assert set(report.vocabulary) == {"src", "tgt"}
+    assert report.vocabulary["tgt"].vocab_size == 1000
+    assert 0.9 < report.vocabulary["tgt"].token_coverage <= 1
+    assert [source.name for source in report.sources] == ["one", "two"]
+    assert [source.weight for source in report.sources] == [1, 2]
+    assert "How the vocabulary covers dev" in run.report_path.read_text("utf-8")
+
+
+def digests(run: Run) -> dict[str, str]:
+    """Of everything that training reads."""
+    folders = (run.clean_dir, run.tokenizer_dir, run.encoded_dir)
+    files = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
+    # Reports hold seconds, and the manifest of their folder their digests.
+    names = [path for path in files if not path.name.startswith(("report.", "stage."))]
+    return {
+        str(path.relative_to(run.directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in names
+    }
+
+
+def test_killed_anywhere_it_ends_with_the_same_bytes(folder: Path) -> None:
+    """`scripts/bench_data.py --kills` does the same in every stage, at any size."""
+    cfg = config(folder)
+    prepared(cfg, Run(folder / "whole"))
+    (folder / "t.yaml").write_text(cfg.to_yaml(), encoding="utf-8")
+    command = [sys.executable, "-m", "transformer_mt", "data", "prepare", "t.yaml"]
+    command += ["--run-dir", "killed", "--set", "data.workers=2"]
+    generator = random.Random(3)
+    n_killed = 0
+    for _ in range(30):
+        process = subprocess.Popen(
+            command, cwd=folder, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        deadline = time.monotonic() + generator.uniform(0.5, 3.0)
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if process.poll() is None and n_killed < 5:
+            os.killpg(process.pid, signal.SIGKILL)
+            n_killed += 1
+        if process.wait(timeout=100) == 0:
+            break
+    assert process.returncode == 0
+    assert n_killed > 0
+    assert digests(Run(folder / "killed")) == digests(Run(folder / "whole"))
+    assert not list((folder / "killed").rglob(".*.tmp"))

@@ -1,0 +1,76 @@
+"""`--reverse`: the same experiment the other way round, with a name and a directory of its own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from transformer_mt.config.experiment import Config
+from transformer_mt.corpus.readers.pairs import read_pairs
+from transformer_mt.corpus.sources.obtain import obtain_sources
+
+
+def with_sources(cfg: Config, root: Path, sources: list[object], **test: object) -> Config:
+    tree = cfg.model_dump()
+    tree["data"] |= {"root": str(root), "train": sources, "test": test}
+    return Config.model_validate(tree)
+
+
+@pytest.mark.parametrize(
+    ("name", "reversed_name"),
+    [("toy", "toy-reversed"), ("zh-en", "en-zh"), ("my-zh-en-big", "my-en-zh-big")],
+)
+def test_the_name_is_another(toy_config: Config, name: str, reversed_name: str) -> None:
+    cfg = toy_config.model_copy(update={"name": name}).reversed()
+    assert (cfg.name, cfg.languages.src, cfg.languages.tgt) == (reversed_name, "en", "zh")
+
+
+@pytest.mark.parametrize(
+    "source", ["a", {"files": ["a.zh", "a.en"]}, {"tsv": "a.tsv"}, {"jsonl": "a.jsonl"}]
+)
+def test_every_kind_of_source_gives_its_pairs_swapped(
+    toy_config: Config, source: object, tmp_path: Path
+) -> None:
+    """Also those whose text does not say which side is which."""
+    (tmp_path / "a.zh").write_text("猫\n", encoding="utf-8")
+    (tmp_path / "a.en").write_text("cat\n", encoding="utf-8")
+    (tmp_path / "a.tsv").write_text("猫\tcat\n", encoding="utf-8")
+    row = {"src": "猫", "tgt": "cat"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    cfg = with_sources(toy_config, tmp_path, [source])
+    found = []
+    for way in (cfg, cfg.reversed(), cfg.reversed().reversed()):
+        local = obtain_sources(way, print).cfg
+        (pair,) = read_pairs(local.data.train[0], way.languages, root=tmp_path, role="train")
+        found.append(pair)
+    assert found == [("猫", "cat"), ("cat", "猫"), ("猫", "cat")]
+
+
+def test_a_published_test_set_is_the_one_for_the_new_direction(
+    toy_config: Config, tmp_path: Path
+) -> None:
+    cfg = with_sources(toy_config, tmp_path, ["a"], wmt={"sacrebleu": "wmt20"}).reversed()
+    assert cfg.data.test["wmt"].direction is None
+
+
+def test_the_command_line_reverses(
+    toy_config: Config, toy_pairs: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    for side, code in enumerate(("zh", "en")):
+        text = "".join(f"{pair[side]}\n" for pair in toy_pairs)
+        (tmp_path / f"toy.{code}").write_text(text, encoding="utf-8")
+    cfg = with_sources(toy_config, tmp_path, ["toy"])
+    config = tmp_path / "toy.yaml"
+    config.write_text(cfg.to_yaml(), encoding="utf-8")
+    arguments = ["plan", str(config), "--reverse", "--json", "--processes", "1"]
+    result = subprocess.run(
+        [sys.executable, "-m", "transformer_mt", *arguments, "--set", "model.d_model=16"],
+        capture_output=True, text=True, timeout=120, cwd=tmp_path,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    plan = json.loads(result.stdout)
+    assert plan["name"] == "toy-reversed"
+    (train,) = (size for size in plan["sources"] if size["role"] == "train")
+    assert train["src_characters"] > 2 * train["tgt_characters"], "English is the source now"

@@ -1,0 +1,121 @@
+"""An experiment with all that the mixing of corpora offers: it resumes exactly, and is scored."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from transformer_mt.config.experiment import Config, build_config, load_config
+from transformer_mt.pipeline.run_dir import Run
+from transformer_mt.pipeline.train import train_experiment
+
+
+@pytest.fixture(scope="module")
+def corpus_dir(tmp_path_factory: pytest.TempPathFactory, toy_pairs: list[tuple[str, str]]) -> Path:
+    """Three corpora of the toy language: train, back-translated, dev and test."""
+    directory = tmp_path_factory.mktemp("corpus")
+    parts = {"a": toy_pairs[:100], "b": toy_pairs[100:180], "dev": toy_pairs[180:]}
+    for name, pairs in parts.items():
+        for side, code in enumerate(("zh", "en")):
+            text = "".join(f"{pair[side]}\n" for pair in pairs)
+            (directory / f"{name}.{code}").write_text(text, encoding="utf-8")
+    return directory
+
+
+def configured(corpus_dir: Path, **train: Any) -> Config:
+    """Both directions, weights, a tag and sub-word sampling at once; epochs of some ten updates."""
+    clean = dict.fromkeys(("mismatch", "duplicate", "length_ratio", "numbers", "repeated"), False)
+    tree = {
+        "name": "all",
+        "languages": {"src": "zh", "tgt": "en", "bidirectional": True},
+        "data": {
+            "root": str(corpus_dir),
+            "train": ["a", {"path": "b", "tag": "bt", "weight": 1.5}],
+            "dev": ["dev"],
+            "test": {"toy": "dev"},
+            "clean": {**clean, "overlap": False},
+            "workers": 1,
+        },
+        "tokenizer": {"joint": True, "vocab_size": 400, "sampling": 0.2},
+        "model": {"d_model": 32, "heads": 4, "ffn": 64, "encoder_layers": 1, "decoder_layers": 1,
+                  "norm": "pre", "dropout": 0.1},
+        "train": {
+            "max_tokens": 500, "tokens_per_update": 500, "lr": 1e-2, "warmup_updates": 10,
+            "validate_every": 30, "log_every": 4, "keep_last": 2, "average": 0, "max_updates": 60,
+            "precision": "fp32", **train,
+        },
+        "decode": {"beam": 1},
+    }  # fmt: skip
+    return build_config(tree, "test")
+
+
+@pytest.fixture(scope="module")
+def whole(corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = Run(tmp_path_factory.mktemp("whole"))
+    train_experiment(configured(corpus_dir), run, fresh=False, say=print)
+    return run
+
+
+def records(run: Run) -> list[dict[str, Any]]:
+    clock = ("minutes", "eta_minutes", "tgt_tokens_per_s", "validation_s")
+    lines = run.metrics_path.read_text(encoding="utf-8").splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k not in clock} for line in lines]
+
+
+def test_dev_is_the_mean_of_both_directions_and_both_are_told(whole: Run) -> None:
+    validations = [record for record in records(whole) if record["event"] == "validation"]
+    assert len(validations) == 2
+    for record in validations:
+        for metric in ("bleu", "chrf"):
+            both = [record[f"{metric}.{direction}"] for direction in ("zh-en", "en-zh")]
+            assert record[metric] == pytest.approx(sum(both) / 2)
+    assert validations[-1]["chrf.zh-en"] != validations[-1]["chrf.en-zh"]
+
+
+def test_tests_are_scored_both_ways(whole: Run) -> None:
+    metadata = json.loads((whole.model_dir / "metadata.json").read_text(encoding="utf-8"))
+    assert list(metadata["scores"]) == ["toy.zh-en", "toy.en-zh"]
+    assert "tok:zh" in metadata["scores"]["toy.en-zh"]["bleu"]["signature"]
+    names = {path.name for path in whole.translations_dir.iterdir()}
+    assert names == {"toy.zh-en.txt", "toy.en-zh.txt"}
+    assert metadata["data"]["train_pairs"] == 180
+
+
+@pytest.mark.parametrize("first", [5, 37])
+def test_a_run_in_two_parts_is_the_run_in_one(
+    whole: Run, corpus_dir: Path, tmp_path: Path, first: int
+) -> None:
+    """Bit for bit, in another epoch, and though the corpora of epochs were thrown away."""
+    run = Run(tmp_path)
+    train_experiment(configured(corpus_dir, max_updates=first), run, fresh=False, say=print)
+    for path in sorted((run.encoded_dir / "epochs").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    train_experiment(configured(corpus_dir), run, fresh=False, say=print)
+    ours, theirs = (
+        load_file(r.checkpoints_dir / "00000060" / "weights.safetensors") for r in (run, whole)
+    )
+    assert ours.keys() == theirs.keys()
+    assert all(ours[name].equal(weight) for name, weight in theirs.items())
+    trained = [[r for r in records(r_) if r["event"] == "train"] for r_ in (run, whole)]
+    assert trained[0][-1] == trained[1][-1]
+    assert trained[1][-1]["epoch"] > 1
+
+
+def test_auto_is_a_number_that_the_run_keeps(corpus_dir: Path, tmp_path: Path) -> None:
+    """It decides what an update holds: taken up again, the run must not choose another one."""
+    run, said = Run(tmp_path), []
+    cfg = configured(corpus_dir, max_tokens="auto", max_updates=4)
+    train_experiment(cfg, run, fresh=False, say=said.append)
+    (told,) = [line for line in said if "max_tokens: auto is" in line]
+    chosen = json.loads(run.max_tokens_path.read_text(encoding="utf-8"))["max_tokens"]
+    assert f"auto is {chosen} here" in told and chosen >= 500
+    other = json.loads(run.max_tokens_path.read_text(encoding="utf-8")) | {"max_tokens": 64}
+    run.max_tokens_path.write_text(json.dumps(other), encoding="utf-8")
+    cfg = configured(corpus_dir, max_tokens="auto", max_updates=6)
+    train_experiment(cfg, run, fresh=False, say=said.append)
+    assert "[train] max_tokens: auto is 64 here" in said
+    assert load_config(run.model_dir / "config.yaml").train.max_tokens == 64
+    train_experiment(cfg, run, fresh=True, say=said.append)
+    assert said.count(told) == 2, "--fresh chooses anew"

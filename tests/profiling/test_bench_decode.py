@@ -1,0 +1,35 @@
+"""The benchmark of translating: what it counts, and that its numbers fit each other."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from transformer_mt.cli.main import app
+from transformer_mt.config.experiment import ModelConfig
+from transformer_mt.errors import TmtError
+from transformer_mt.profiling.bench_decode import BATCHES, BEAMS, RANDOM_LENGTH, bench_size
+
+SMALLEST = ModelConfig(
+    d_model=16, heads=2, ffn=16, encoder_layers=1, decoder_layers=1, tie_embeddings="all"
+)
+
+
+def test_random_weights() -> None:
+    report = bench_size("smallest", SMALLEST, precision="fp32", n_sentences=32, rounds=1)
+    assert [(r.beam, r.batch) for r in report.rates] == [(k, b) for k in BEAMS for b in BATCHES]
+    for rate in report.rates:
+        tokens = rate.tokens_per_s / rate.sentences_per_s
+        assert RANDOM_LENGTH <= tokens <= RANDOM_LENGTH + 1
+    assert report.cold_start_s is None
+    text = report.render()
+    assert "float32" in text and "sentences/s" in text and "peak memory" in text
+    assert json.loads(json.dumps(report.to_json()))["rates"][0]["beam"] == 5
+
+
+def test_a_model_needs_text(tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["bench", "decode", "--src", str(tmp_path / "x")])
+    assert isinstance(found.exception, TmtError)
+    with pytest.raises(TmtError, match="go together"):
+        raise found.exception

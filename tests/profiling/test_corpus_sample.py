@@ -1,0 +1,153 @@
+"""What a plan is made with: sizes of sources, a fair sample of them, or the run's own corpus."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from transformer_mt.config.experiment import Config, build_config
+from transformer_mt.corpus.sources.obtain import obtain_sources
+from transformer_mt.encoding.encoded_corpus import open_corpus
+from transformer_mt.errors import ConfigError, TokenizerError
+from transformer_mt.pipeline.prepare import fingerprints, prepare
+from transformer_mt.pipeline.run_dir import Run
+from transformer_mt.profiling import corpus_sample as survey
+from transformer_mt.profiling.corpus_sample import (
+    PairSample,
+    PlanningCorpus,
+    measure_sources,
+    planning_corpus,
+)
+
+
+def write_corpus(folder: Path, name: str, pairs: list[tuple[str, str]]) -> None:
+    for side, code in enumerate(("zh", "en")):
+        text = "".join(f"{pair[side]}\n" for pair in pairs)
+        (folder / f"{name}.{code}").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def cfg(tmp_path_factory: pytest.TempPathFactory, toy_pairs: list[tuple[str, str]]) -> Config:
+    """Two corpora, 120 and 60 pairs."""
+    folder = tmp_path_factory.mktemp("corpus")
+    parts = {"large": toy_pairs[:120], "small": toy_pairs[120:180], "dev": toy_pairs[180:]}
+    for name, pairs in parts.items():
+        write_corpus(folder, name, pairs)
+    clean = dict.fromkeys(("mismatch", "duplicate", "length_ratio", "numbers", "repeated"), False)
+    tree = {
+        "name": "x",
+        "languages": {"src": "zh", "tgt": "en"},
+        "data": {
+            "root": str(folder),
+            "train": ["large", {"path": "small", "weight": 2.0}],
+            "dev": ["dev"],
+            "test": {"toy": "dev"},
+            "clean": {**clean, "overlap": False},
+            "workers": 1,
+        },
+        "tokenizer": {"vocab_size": 320},
+    }
+    return build_config(tree, "test")
+
+
+@pytest.fixture(scope="module")
+def real(cfg: Config, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """What preparing the experiment gives."""
+    run = Run(tmp_path_factory.mktemp("run"))
+    local = obtain_sources(cfg, print)
+    prepare(local, fingerprints(local), run, print)
+    return run
+
+
+def planned(cfg: Config, run: Run, folder: Path) -> PlanningCorpus:
+    folder.mkdir(exist_ok=True)
+    return planning_corpus(cfg, run, *measure_sources(cfg), folder)
+
+
+def n_tokens(run: Run) -> tuple[int, int]:
+    corpus = open_corpus(run.encoded_dir / "train")
+    return int(corpus.src.lengths.sum()), int(corpus.tgt.lengths.sum())
+
+
+def test_a_sample_of_little_text_is_all_of_it() -> None:
+    pairs = [(f"source {i}", f"target {i}") for i in range(50)]
+    sample = PairSample(10_000, seed=1)
+    for i, pair in enumerate(pairs):
+        sample.add(i % 2, pair)
+    assert (sample.of_source(0), sample.of_source(1)) == (pairs[::2], pairs[1::2])
+
+
+def test_a_sample_keeps_its_limit_and_takes_from_everywhere_alike() -> None:
+    sample = PairSample(40_000, seed=1)
+    for i in range(20_000):
+        sample.add(i // 10_000, ("12345", "12345"))
+        assert len(sample) <= 4_000
+    early, late = len(sample.of_source(0)), len(sample.of_source(1))
+    assert early + late > 3_000
+    assert early == pytest.approx(late, rel=0.1)
+
+
+def test_sources_are_counted(cfg: Config) -> None:
+    sizes, sample = measure_sources(cfg)
+    assert [(size.role, size.pairs, size.weight) for size in sizes] == [
+        ("train", 120, 1.0),
+        ("train", 60, 2.0),
+        ("dev", 20, 1.0),
+        ("test.toy", 20, 1.0),
+    ]
+    assert len(sample) == 180, "of train alone"
+    first = sample.of_source(0)
+    assert sizes[0].src_characters == sum(len(src) for src, _ in first)
+    assert sizes[0].tgt_characters == sum(len(tgt) for _, tgt in first)
+
+
+def test_all_missing_sources_are_told_at_once(cfg: Config) -> None:
+    data = cfg.data.model_copy(update={"train": [
+        source.model_copy(update={"path": f"no-{source.path}"}) for source in cfg.data.train
+    ]})  # fmt: skip
+    with pytest.raises(ConfigError) as error:
+        measure_sources(cfg.model_copy(update={"data": data}))
+    assert "no-large" in str(error.value) and "no-small" in str(error.value)
+
+
+def test_what_is_drawn_whole_is_prepared_as_training_would(
+    cfg: Config, real: Run, tmp_path: Path
+) -> None:
+    corpus = planned(cfg, Run(tmp_path / "none"), tmp_path / "folder")
+    assert corpus.scale == 1 and corpus.preparation_s > 0
+    assert n_tokens(corpus.run) == n_tokens(real)
+    assert corpus.dev_pairs == len(open_corpus(real.encoded_dir / "dev"))
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_part_stands_for_the_whole(
+    cfg: Config, real: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = [size for size in measure_sources(cfg)[0] if size.role == "train"]
+    n_characters = sum(size.src_characters + size.tgt_characters for size in train)
+    monkeypatch.setattr(survey, "MIN_DRAWN", n_characters // 2)
+    monkeypatch.setattr(survey, "DRAWN_PER_PIECE", 0)
+    corpus = planned(cfg, Run(tmp_path / "none"), tmp_path / "folder")
+    assert 1.9 < corpus.scale < 2.6
+    for guess, truth in zip(n_tokens(corpus.run), n_tokens(real), strict=True):
+        assert corpus.scale * guess == pytest.approx(truth, rel=0.1)
+
+
+def test_a_prepared_run_is_used_and_left_alone(cfg: Config, real: Run, tmp_path: Path) -> None:
+    def state() -> dict[str, int]:
+        return {str(path): path.stat().st_mtime_ns for path in real.directory.rglob("*")}
+
+    before = state()
+    corpus = planned(cfg, real, tmp_path / "folder")
+    assert (corpus.run, corpus.scale, corpus.preparation_s) == (real, 1.0, 0.0)
+    assert os.listdir(tmp_path / "folder") == []
+    changed = cfg.model_copy(update={"data": cfg.data.model_copy(update={"max_length": 20})})
+    corpus = planned(changed, real, tmp_path / "folder")
+    assert corpus.run.directory != real.directory, "it was made with another limit"
+    assert state() == before
+
+
+def test_a_vocabulary_that_cannot_be_learned_is_told(cfg: Config, tmp_path: Path) -> None:
+    tokenizer = cfg.tokenizer.model_copy(update={"vocab_size": 50_000})
+    with pytest.raises(TokenizerError, match="too large for this zh text: the largest possible"):
+        planned(cfg.model_copy(update={"tokenizer": tokenizer}), Run(tmp_path / "none"), tmp_path)

@@ -1,0 +1,80 @@
+"""`scripts/faults/kill.py`: which process is which, and one training that is killed and resumed.
+
+All kinds of processes: python scripts/faults/kill.py
+"""
+
+import subprocess
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+
+FAULTS = ROOT / "scripts" / "faults"
+sys.path.append(str(FAULTS))
+processes: Any = import_module("processes")
+kill: Any = import_module("kill")
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+
+FAMILY = """
+import multiprocessing, time
+def sleep():
+    time.sleep(60)
+if __name__ == "__main__":
+    for how in ("fork", "spawn"):
+        multiprocessing.get_context(how).Process(target=sleep, daemon=True).start()
+    time.sleep(60)
+"""
+
+
+def test_processes_are_told_apart_by_how_they_were_made(tmp_path: Path) -> None:
+    script = tmp_path / "family.py"
+    script.write_text(FAMILY)
+    command = subprocess.Popen([sys.executable, str(script)])
+    try:
+        deadline = time.monotonic() + 30
+        while not processes.spawned(command.pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        (spawned,) = processes.spawned(command.pid)
+        (copy,) = processes.copies(command.pid)
+        (own,) = processes.alone(command.pid)
+        assert len({spawned.pid, copy.pid, own.pid}) == 3 and own.pid == command.pid
+        members = processes.family(command.pid)
+        assert {own, spawned, copy} <= set(members)
+        assert processes.wait_for_end([copy], 0) == [copy]
+    finally:
+        for process in reversed(processes.family(command.pid)):
+            subprocess.run(["kill", "-9", str(process.pid)], check=False)
+        command.wait()
+    assert processes.wait_for_end(members, 30) == []
+
+
+def test_where_a_training_stands_is_read_from_what_it_said() -> None:
+    assert kill.phase("") == "start-up"
+    assert kill.phase("[data] making x\n  train 1\n[tokenizer] making y\n") == "tokenizer"
+    assert kill.phase("[encode] up to date\n[train] 0.0 M\nupdate 1\n") == "training"
+
+
+def test_what_differs_is_wrong_but_for_a_record_that_was_lost() -> None:
+    tally = kill.Tally()
+    whole = {"model/model.safetensors": "a", "metrics.jsonl": "b", "gone": "c"}
+    kill.compare(whole, {"model/model.safetensors": "x", "metrics.jsonl": "y", ".tmp": "z"}, tally)
+    assert set(tally.problems) == {
+        "differs: model/model.safetensors", "missing: gone", "left over: .tmp",
+    }  # fmt: skip
+    assert set(tally.notes) == {"differs: metrics.jsonl"}
+
+
+def test_a_killed_training_ends_in_the_same_bits() -> None:
+    ended = subprocess.run(
+        [sys.executable, FAULTS / "kill.py", "--kills", "1", "--kinds", "command"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "1 kills" in ended.stdout

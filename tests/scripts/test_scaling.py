@@ -1,0 +1,196 @@
+"""The arithmetic of `scripts/scaling.py`: limits that follow by hand, and what it counts."""
+
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from transformer_mt.config.experiment import TrainConfig
+from transformer_mt.training.batches import EpochPlan, deal, plan_epoch
+from transformer_mt.training.optimizer import MasterAdam
+
+model: Any = import_module("scaling_model")
+data: Any = import_module("scaling_data")
+scaling: Any = import_module("scaling")
+
+SMALL = ({"d_model": 16, "heads": 2, "ffn": 32, "encoder_layers": 1, "decoder_layers": 2}, 100)
+LENGTHS = model.make_lengths(20_000)
+INFINITE = float("inf")
+# Nothing takes time but matrix products.
+IDEAL = model.Assumptions(
+    gpu=model.Gpu(1e12, INFINITE, INFINITE), within=INFINITE, between=INFINITE, operation_s=0.0,
+    host_s_per_token=0.0, latency_s=0.0, network_latency_s=0.0, agree_s=0.0,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cost() -> Any:
+    return model.Cost(*SMALL)
+
+
+def plan_of(tokens_per_update: int = 25_000) -> EpochPlan:
+    return plan_epoch(
+        *LENGTHS, max_tokens=4096, tokens_per_update=tokens_per_update, seed=1, epoch=0
+    )
+
+
+def update_of(cost: Any, n: int, a: Any, tokens: int = 25_000) -> Any:
+    return model.combine(cost, model.compute(cost, LENGTHS, plan_of(tokens), n, a), n, a)
+
+
+def test_one_gpu_waits_for_nobody_and_sends_nothing(cost: Any) -> None:
+    slow = model.Assumptions(within=1.0, between=1.0)
+    alone = update_of(cost, 1, slow)
+    assert alone.sending_s == alone.waiting_s == 0
+    assert alone == update_of(cost, 1, model.Assumptions())
+
+
+@pytest.mark.parametrize("n", [2, 5, 8, 16, 64])
+def test_without_costs_only_the_dealing_counts(cost: Any, n: int) -> None:
+    """An update then takes as long as the process with the most products."""
+    update = update_of(cost, n, IDEAL)
+    assert update.sending_s == update.optimizer_s == 0
+    assert update.overhead_s == pytest.approx(0, abs=1e-12)
+    slowest_s = []
+    for u in range(model.N_UPDATES):
+        batches = plan_of().update(u)
+        flops = [
+            sum(
+                len(part.indices) * cost.flops(*(int(side[part.indices].max()) for side in LENGTHS))
+                for part in deal(batches, rank, n, even=False)
+            )
+            for rank in range(n)
+        ]
+        slowest_s.append(max(flops) / (1e12 * IDEAL.share))
+    assert update.total_s == pytest.approx(np.mean(slowest_s))
+    assert update.waiting_s > 0
+
+
+def test_large_updates_are_dealt_evenly(cost: Any) -> None:
+    shares = [
+        (update := update_of(cost, 8, IDEAL, tokens)).waiting_s / update.total_s
+        for tokens in (25_000, 100_000, 400_000)
+    ]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] < shares[0] / 2
+
+
+@pytest.mark.parametrize("n", [2, 8, 16, 64])
+@pytest.mark.parametrize("faster", ["within", "between", "link_share"])
+def test_more_bandwidth_is_never_slower(cost: Any, n: int, faster: str) -> None:
+    a = model.Assumptions(within=1e8, between=1e7)
+    seconds = [
+        update_of(cost, n, replace(a, **{faster: getattr(a, faster) * factor})).total_s
+        for factor in (0.1, 1, 10, 1000)
+    ]
+    assert seconds == sorted(seconds, reverse=True)
+    assert (seconds[0] > seconds[-1]) == (faster != "between" or n > 8)
+
+
+def test_half_the_bytes_take_less_time(cost: Any) -> None:
+    a = model.Assumptions(between=1e6)
+    sent = [update_of(cost, 16, replace(a, gradient_bytes=width)).sending_s for width in (4, 2)]
+    assert 0.4 < sent[1] / sent[0] < 0.6
+
+
+@pytest.mark.parametrize(
+    ("n", "passes", "seconds", "why"),
+    [
+        (1, 2, 0, "nobody to send to"),
+        (2, 2, 2 * 1 / 2 * 8, "2(n − 1)/n of the bytes, one byte a second"),
+        (8, 2, 2 * 7 / 8 * 8, "the same ring with eight"),
+        (8, 1, 7 / 8 * 8, "half of an all-reduce"),
+        (16, 2, 2 * 7 / 8 * 8 + 2 * 1 / 2 * 8 / 4, "and between two machines, four times as fast"),
+    ],
+)
+def test_rings_by_hand(n: int, passes: int, seconds: float, why: str) -> None:
+    a = replace(IDEAL, within=1.0, between=4.0, link_share=1.0)
+    assert model.collective_s(8.0, n, a, passes=passes) == pytest.approx(seconds), why
+
+
+def test_latency_counts_for_every_message() -> None:
+    a = replace(IDEAL, latency_s=1.0, network_latency_s=100.0)
+    bucket = model.BUCKET_BYTES
+    assert model.collective_s(bucket, 8, a, passes=2) == 2 * 7
+    assert model.collective_s(3 * bucket, 16, a, passes=2) == 3 * 2 * (7 + 100)
+
+
+def test_backward_hides_all_but_the_last_gradients(cost: Any) -> None:
+    """With endless work to hide behind, what is sent after it still takes its time."""
+    a = replace(model.Assumptions(within=1e9), agree_s=0.0)
+    expected = model.collective_s(4 * cost.last_sent, 4, a, passes=2)
+    (sending_s,) = {
+        model.combine(cost, [c._replace(hiding_s=1e9)], 4, a).sending_s
+        for c in model.compute(cost, LENGTHS, plan_of(), 4, a)[:1]
+    }
+    assert sending_s == expected > 0
+
+
+def test_the_state_of_training_by_tensors(cost: Any) -> None:
+    """Bytes per parameter are those that MasterAdam holds in bf16 on one process."""
+    network = torch.nn.Linear(64, 32, bias=False)
+    adam = MasterAdam(network, TrainConfig(), torch.bfloat16)
+    moments = adam._adam.state[adam.master]
+    held = [adam.master, adam.gradient, adam._working, adam._working_gradient,
+            moments["exp_avg"], moments["exp_avg_sq"]]  # fmt: skip
+    n_bytes = sum(tensor.numel() * tensor.element_size() for tensor in held)
+    assert n_bytes == model.state_bytes(1, shard=False) * 64 * 32
+    assert model.state_bytes(4, shard=False) == model.state_bytes(1, shard=True)
+    assert model.state_bytes(4, shard=True) == 2 + 2 + 4 + 12 / 4
+
+
+def test_a_sharded_optimizer_touches_less_memory_and_sends_more(cost: Any) -> None:
+    whole, part, scattered = (
+        update_of(cost, 8, model.Assumptions(shard=shard, reduce_scatter=scatter))
+        for shard, scatter in ((False, False), (True, False), (True, True))
+    )
+    assert part.optimizer_s < whole.optimizer_s
+    assert part.sending_s > whole.sending_s
+    assert scattered.sending_s < part.sending_s
+
+
+def test_operations_are_counted() -> None:
+    x = torch.ones(2, 3)
+    assert model.count_operations(lambda: (x + 1).t() * 2) == 2, "views"
+    layers = [model.Cost({**SMALL[0], "encoder_layers": n}, 100).operations(1) for n in (1, 2, 3)]
+    assert layers[1] - layers[0] == layers[2] - layers[1] > 20, "each layer the same"
+    chunked = model.Cost(*SMALL)
+    chunked.chunk_rows = 10
+    steps = [chunked.operations(n) for n in (10, 11, 20, 21)]
+    assert steps[0] < steps[1] == steps[2] < steps[3], "chunks of ten rows"
+
+
+def test_tokens_and_parts_add_up(cost: Any) -> None:
+    update = update_of(cost, 16, model.Assumptions())
+    assert sum(update.parts().values()) == pytest.approx(update.total_s)
+    assert set(update.parts()) == set(scaling.PARTS)
+    assert update.tgt_tokens == pytest.approx(25_000, rel=0.05)
+    assert all(seconds >= 0 for seconds in update.parts().values())
+
+
+def test_planning_memory_does_not_depend_on_the_corpus() -> None:
+    """Per row, so that it may be multiplied; what stays is the order of the rows."""
+    small, large = (data.measure_planning(model.make_lengths(n)) for n in (20_000, 80_000))
+    assert small.peak_bytes == pytest.approx(large.peak_bytes, rel=0.1)
+    assert 8 <= large.kept_bytes < 10
+    weighted = data.measure_planning(model.make_lengths(80_000), weight=0.05)
+    assert weighted.peak_bytes < large.peak_bytes
+
+
+def test_twice_the_pairs_are_twice_the_text_and_four_times_the_duplicates() -> None:
+    one, two = (
+        {what: amount for what, amount, _ in data.data_rows(n, LENGTHS, 1e6)} for n in (1e9, 2e9)
+    )
+
+    def ratio(what: str) -> float:
+        return float(two[what].split()[0]) / float(one[what].split()[0])
+
+    assert ratio("disk: token ids") == pytest.approx(2, rel=0.02)
+    assert ratio("looking for duplicates: bytes read") == pytest.approx(4, rel=0.05)
+
+
+def test_tables_are_markdown() -> None:
+    assert scaling.table(("a", "b"), [("x", "1")]) == "| a | b |\n| --- | ---: |\n| x | 1 |"

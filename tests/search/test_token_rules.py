@@ -1,0 +1,121 @@
+"""Rules against brute force: of everything a toy model can write, what the rule allows."""
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+import torch
+from toy_model import BOS, EOS, ToyModel, every_hypothesis
+
+from transformer_mt.search.beam_search import (
+    Hypothesis,
+    LengthPenalty,
+    beam_search,
+    step_by_step_search,
+)
+from transformer_mt.search.token_rules import TokenRules
+
+LIMIT = 5
+WIDE = 2 * 3**LIMIT
+PENALTY = LengthPenalty("gnmt", 0.6)
+
+
+def contains(ids: list[int], part: list[int]) -> bool:
+    return any(ids[i : i + len(part)] == part for i in range(len(ids) - len(part) + 1))
+
+
+def has_no_repeated(n: int) -> Callable[[Hypothesis], bool]:
+    def allowed(h: Hypothesis) -> bool:
+        ngrams = [tuple(h.ids[i : i + n]) for i in range(len(h.ids) - n + 1)]
+        return len(ngrams) == len(set(ngrams))
+
+    return allowed
+
+
+RULES = [
+    ({"min_length": 3}, lambda h: len(h.ids) >= 3),
+    ({"never": [2]}, lambda h: 2 not in h.ids),
+    ({"banned": [[2, 3]]}, lambda h: not contains(h.ids, [2, 3])),
+    ({"banned": [[3], [2, 2, 2]]}, lambda h: 3 not in h.ids and not contains(h.ids, [2, 2, 2])),
+    ({"no_repeat_ngram": 1}, has_no_repeated(1)),
+    ({"no_repeat_ngram": 2}, has_no_repeated(2)),
+    ({"prefixes": [[3, 2]]}, lambda h: h.ids[:2] == [3, 2]),
+    ({"prefixes": [[2, 2]], "no_repeat_ngram": 1}, lambda h: h.ids in ([2, 2], [2, 2, 3])),
+    (
+        {"min_length": 2, "banned": [[2, 2]], "no_repeat_ngram": 2},
+        lambda h: len(h.ids) >= 2 and not contains(h.ids, [2, 2]) and has_no_repeated(2)(h),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "allowed"), RULES, ids=[str(settings) for settings, _ in RULES]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_search_finds_the_best_that_a_rule_allows(
+    settings: dict, allowed: Callable[[Hypothesis], bool], seed: int
+) -> None:
+    model = ToyModel(1, seed)
+    rules = TokenRules(eos_id=EOS, **settings)
+    (found,) = beam_search(model, [LIMIT], rules, beam=WIDE, bos_id=BOS, penalty=PENALTY, n_best=4)
+    expected = [h for h in every_hypothesis(model, 0, LIMIT, PENALTY) if allowed(h)][:4]
+    assert [h.ids for h in found] == [h.ids for h in expected]
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.score == pytest.approx(theirs.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_repetition_penalty_makes_written_tokens_less_probable(seed: int) -> None:
+    model = ToyModel(1, seed)
+    rules = TokenRules(eos_id=EOS, repetition_penalty=1.7)
+    (found,) = beam_search(
+        model, [LIMIT], rules, beam=WIDE, bos_id=BOS, penalty=LengthPenalty(), n_best=3
+    )
+
+    def penalised(hypothesis: Hypothesis) -> float:
+        ids = [*hypothesis.ids, *[EOS] * hypothesis.complete]
+        return sum(
+            model.next_log_probs(0, tuple(ids[:i]))[token].item() * (1.7 if token in ids[:i] else 1)
+            for i, token in enumerate(ids)
+        )
+
+    everything = every_hypothesis(model, 0, LIMIT, LengthPenalty())
+    expected = sorted(everything, key=lambda h: -penalised(h))[:3]
+    assert [h.ids for h in found] == [h.ids for h in expected]
+    assert [h.log_prob for h in found] == pytest.approx([penalised(h) for h in expected], abs=1e-4)
+
+
+def test_each_sentence_keeps_its_own_prefix_when_others_leave() -> None:
+    prefixes = [[2, 2, 2, 2], [3], [], [3, 3, 2]]
+    rules = TokenRules(eos_id=EOS, prefixes=prefixes)
+    for beam in (1, 3):
+        found = beam_search(ToyModel(4), [9] * 4, rules, beam=beam, bos_id=BOS, penalty=PENALTY)
+        for (best,), prefix in zip(found, prefixes, strict=True):
+            assert best.ids[: len(prefix)] == prefix
+
+
+@pytest.mark.parametrize("settings", [settings for settings, _ in RULES], ids=str)
+def test_rules_hold_in_greedy_search_too(settings: dict) -> None:
+    rules = TokenRules(eos_id=EOS, **settings)
+    (greedy,) = step_by_step_search(ToyModel(1, 5), [LIMIT], rules, bos_id=BOS, penalty=PENALTY)
+    ((beam,),) = beam_search(ToyModel(1, 5), [LIMIT], rules, beam=1, bos_id=BOS, penalty=PENALTY)
+    assert (greedy.ids, greedy.complete) == (beam.ids, beam.complete)
+    assert greedy.score == pytest.approx(beam.score, abs=1e-5)
+
+
+def test_a_rule_that_forbids_everything_leaves_the_end() -> None:
+    """Each token once, then only EOS is left."""
+    rules = TokenRules(eos_id=EOS, no_repeat_ngram=1)
+    (greedy,) = step_by_step_search(ToyModel(1), [50], rules, bos_id=BOS, penalty=PENALTY)
+    assert len(greedy.ids) <= 2 and greedy.complete
+
+
+def test_scores_are_untouched_where_no_rule_applies() -> None:
+    log_probs = torch.randn(2, 3, 7)
+    before = log_probs.clone()
+    history = torch.randint(2, 7, (2, 3, 4))
+    rules = TokenRules(eos_id=1)
+    rules.apply(log_probs, history, [0, 1])
+    assert log_probs.equal(before)
+    dataclasses.replace(rules, banned=[[5, 6]]).apply(log_probs, torch.full((2, 3, 4), 2), [0, 1])
+    assert log_probs.equal(before)

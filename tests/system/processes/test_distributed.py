@@ -1,0 +1,121 @@
+"""What processes tell each other, in a real group of three, and alone."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from transformer_mt.system.processes.distributed import ALONE, joined_ranks
+from transformer_mt.system.processes.environment import MEETING_PREFIX, place_variables
+
+SCRIPT = """
+import json, sys, time
+from pathlib import Path
+import torch
+from transformer_mt.system.processes.distributed import joined_ranks
+
+directory = Path(sys.argv[1])
+with joined_ranks() as ranks:
+    me = ranks.rank
+    found = {"size": ranks.size, "is_main": ranks.is_main}
+    torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))])  # loads many modules of torch
+    found["sum"] = ranks.sum(torch.tensor([1.0, float(me)])).tolist()
+    later = torch.full((5,), float(me + 1))
+    wait = ranks.start_sum(later)
+    wait()
+    found["start_sum"] = later.tolist()
+    whole = torch.full((6,), -1.0)
+    whole[2 * me : 2 * me + 2] = me
+    ranks.join_parts(whole)
+    found["join_parts"] = whole.tolist()
+    copied = torch.tensor([float(me + 7)])
+    ranks.copy_from_main(copied)
+    found["copy_from_main"] = copied.tolist()
+    found["told_by_main"] = ranks.told_by_main({"rank": me})
+    found["gather"] = ranks.gather(me * me)
+    items = list(range(10))
+    share = ranks.share(items)
+    found["share"] = share
+    found["join_shares"] = ranks.join_shares([10 * item for item in share])
+
+    def work():
+        before = sorted(path.name for path in directory.glob("turn*"))
+        time.sleep(0.2)
+        (directory / f"turn{me}").touch()
+        return before
+
+    found["in_turn"] = ranks.in_turn(work)
+    if sys.argv[2] == "die" and me == 1:
+        raise SystemExit(5)
+    if sys.argv[2] == "die":
+        try:
+            ranks.sum(torch.zeros(1))
+        except Exception as error:
+            found["error"] = [type(error).__name__, str(error)]
+found["threads"] = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+(directory / f"{me}.json").write_text(json.dumps(found))
+"""
+
+
+def start_group(directory: Path, size: int, ending: str) -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory(prefix=MEETING_PREFIX) as folder:
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", SCRIPT, str(directory), ending],
+                env={**os.environ, **place_variables(rank, size, Path(folder))},
+            )
+            for rank in range(size)
+        ]
+        for process in processes:
+            process.wait(timeout=120)
+    return [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
+
+
+def test_three_processes(tmp_path: Path) -> None:
+    found = start_group(tmp_path, 3, "live")
+    assert len(found) == 3
+    for rank, told in enumerate(found):
+        assert (told["size"], told["is_main"]) == (3, rank == 0)
+        assert told["sum"] == [3.0, 3.0]
+        assert told["start_sum"] == [6.0] * 5
+        assert told["join_parts"] == [0, 0, 1, 1, 2, 2]
+        assert told["copy_from_main"] == [7.0]
+        assert told["told_by_main"] == {"rank": 0}
+        assert told["gather"] == [0, 1, 4]
+        assert told["share"] == list(range(10))[rank::3]
+        assert told["join_shares"] == [10 * item for item in range(10)]
+        threads = [name for name in told["threads"] if "gloo_runloop" in name]
+        assert not threads, "they would let go of tensors while Python ends, which aborts"
+    assert found[0]["in_turn"] == [], "the first one of all comes first"
+    assert all("turn0" in told["in_turn"] for told in found[1:])
+
+
+def test_a_process_that_has_gone_is_noticed_and_named_as_the_cause(tmp_path: Path) -> None:
+    found = start_group(tmp_path, 3, "die")
+    assert len(found) == 2
+    for told in found:
+        name, message = told["error"]
+        assert name == "LostProcess"
+        assert message.startswith("another process of this training has ended")
+
+
+def test_one_process_is_a_group_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with joined_ranks() as ranks:
+        assert ranks is ALONE
+    assert not torch.distributed.is_initialized()
+    tensor = torch.tensor([2.0])
+    assert ALONE.sum(tensor) is tensor and tensor.item() == 2
+    ALONE.start_sum(tensor)()
+    ALONE.copy_from_main(tensor)
+    ALONE.join_parts(tensor)
+    assert tensor.item() == 2
+    assert ALONE.gather("x") == ["x"] and ALONE.told_by_main("x") == "x"
+    assert ALONE.in_turn(lambda: 3) == 3
+    assert ALONE.join_shares(ALONE.share("abc")) == ["a", "b", "c"]

@@ -1,0 +1,104 @@
+"""Copies of this process: the same results in the same order, and an end to everything."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing import active_children
+
+import pytest
+
+from transformer_mt.errors import TmtError
+from transformer_mt.system.processes.fork_pool import Workers, may_fork
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux only")
+
+FACTOR = 10  # what the copies know of this process
+
+
+def work(number: int, seconds: float) -> tuple[int, int]:
+    """Waits, and fails for negative numbers; −1 ends the process."""
+    time.sleep(seconds)
+    if number == -1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if number < 0:
+        raise TmtError(f"no {number}")
+    return FACTOR * number, os.getpid()
+
+
+@pytest.fixture
+def workers() -> Iterator[Workers[tuple[int, int]]]:
+    made = Workers(work, 3)
+    yield made
+    made.close()
+
+
+def test_results_come_in_the_order_of_the_calls(workers: Workers[tuple[int, int]]) -> None:
+    """Also if later ones are done first; and the work is done elsewhere, by all."""
+    for _ in range(2):
+        found = workers.map([(n, 0.3 if n == 0 else 0.01) for n in range(20)])
+        assert [number for number, _ in found] == [10 * n for n in range(20)]
+        pids = {pid for _, pid in found}
+        assert os.getpid() not in pids
+        assert len(pids) == 3
+    slow = found[0][1]
+    assert [pid for _, pid in found].count(slow) == 1, "who is busy gets nothing more to do"
+
+
+def test_nothing_to_do(workers: Workers[tuple[int, int]]) -> None:
+    assert workers.map([]) == []
+    assert Workers(work, 0).map([]) == []
+
+
+def test_an_exception_arrives_and_nothing_is_left(workers: Workers[tuple[int, int]]) -> None:
+    with pytest.raises(TmtError, match="no -2"):
+        workers.map([(1, 0.0), (-2, 0.0), (3, 5.0)])
+    assert len(workers) == 0
+    assert not active_children()
+
+
+def test_a_copy_that_is_killed_is_told(workers: Workers[tuple[int, int]]) -> None:
+    with pytest.raises(TmtError, match="has been ended"):
+        workers.map([(1, 0.0), (-1, 0.0), (3, 5.0)])
+    assert not active_children()
+
+
+def test_copies_end_with_their_process() -> None:
+    """Even if it is killed: the connection ends, because no copy holds another's."""
+    read, write = os.pipe()
+    if not (parent := os.fork()):
+        workers = Workers(work, 2)
+        found = workers.map([(1, 0.1), (2, 0.1)])
+        os.write(write, " ".join(str(pid) for _, pid in found).encode())
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(parent, 0)
+    pids = [int(pid) for pid in os.read(read, 100).split()]
+    assert len(set(pids)) == 2
+    deadline = time.monotonic() + 10
+    while any(is_running(pid) for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    """Zombies do not count: who inherits them may take its time."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_beside_other_threads_no_copy_is_made() -> None:
+    done = threading.Event()
+    before = may_fork()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        assert not may_fork()
+    finally:
+        done.set()
+        thread.join()
+    assert may_fork() == before

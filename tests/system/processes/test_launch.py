@@ -1,0 +1,92 @@
+"""Processes that are asked to stop, do stop: also those that are suspended or deaf."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from transformer_mt.errors import TrainingError
+from transformer_mt.system.processes import launch as launching
+from transformer_mt.system.processes.launch import _Group, launch
+
+DEAF = (
+    "import signal, time; [signal.signal(n, signal.SIG_IGN) for n in (2, 15)]; "
+    "print('ready', flush=True); time.sleep(60)"
+)
+POLITE = (
+    "import signal, sys, time; signal.signal(15, lambda *_: (print('saved'), sys.exit(0))); "
+    "print('ready', flush=True); time.sleep(60)"
+)
+
+
+@pytest.fixture
+def outputs(tmp_path: Path) -> Iterator[list]:
+    with (tmp_path / "0").open("w+b") as first, (tmp_path / "1").open("w+b") as second:
+        yield [first, second]
+
+
+def group_of(programs: list[str], outputs: list) -> _Group:
+    group = _Group(outputs)
+    for program in programs:
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        group.processes.append(process)
+    return group
+
+
+def test_a_suspended_process_stops_as_the_others(outputs: list) -> None:
+    group = group_of([POLITE, POLITE], outputs)
+    os.kill(group.processes[1].pid, signal.SIGSTOP)
+    group.ask_to_stop(signal.SIGTERM)
+    assert group.wait() == 0
+    for process in group.processes:
+        assert process.stdout is not None and process.stdout.read() == b"saved\n"
+
+
+def test_a_suspended_process_is_ended_with_the_others(outputs: list) -> None:
+    group = group_of([POLITE, POLITE], outputs)
+    os.kill(group.processes[1].pid, signal.SIGSTOP)
+    group.end()
+    assert [process.returncode for process in group.processes] == [0, 0]
+
+
+def test_processes_that_do_not_stop_are_ended(
+    outputs: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launching, "STOP_PATIENCE_S", 0.3)
+    group = group_of([POLITE, DEAF], outputs)
+    group.ask_to_stop(signal.SIGTERM)
+    with pytest.raises(TrainingError, match=r"asked to stop, processes 1 still ran after 0 s"):
+        group.wait()
+    group.end()
+    assert [process.returncode for process in group.processes] == [0, -signal.SIGKILL]
+
+
+def test_a_second_interrupt_ends_all_at_once(outputs: list) -> None:
+    group = group_of([DEAF, DEAF], outputs)
+    group.ask_to_stop(signal.SIGTERM)
+    group.ask_to_stop(signal.SIGINT)
+    threading.Timer(0.3, group.ask_to_stop, [signal.SIGINT]).start()
+    started = time.monotonic()
+    with pytest.raises(TrainingError, match=r"a second Ctrl-C ended the training at once"):
+        group.wait()
+    assert time.monotonic() - started < launching.PATIENCE_S
+    group.end()
+
+
+def test_nothing_stays_in_the_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert launch(2, ["--version"]) == 0
+    with suppress(TrainingError):  # the second may be the first to fail
+        assert launch(2, ["nonsense"]) == 2
+    assert not list(tmp_path.iterdir())

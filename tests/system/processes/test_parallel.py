@@ -1,0 +1,143 @@
+"""Files made side by side: order, resume, errors, death of a worker or of the parent."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from transformer_mt.errors import DataError
+from transformer_mt.system.processes.parallel import count_workers, run_apart, run_shards
+
+
+def write_number(number: int, path: Path) -> None:
+    """Early jobs take longer, so that they finish out of order; records who made it."""
+    time.sleep(0.02 * max(0, 4 - number))
+    if number == 13:
+        raise DataError("thirteen")
+    if number == 99:
+        os.kill(os.getpid(), signal.SIGKILL)
+    path.write_text(f"{number} {os.getpid()}")
+
+
+def jobs(folder: Path, numbers: range | list[int]) -> list[tuple[Path, int]]:
+    return [(folder / f"{number:02}", number) for number in numbers]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_file_is_made_and_named_in_order(tmp_path: Path, workers: int) -> None:
+    wanted = jobs(tmp_path, range(8))
+    assert list(run_shards(wanted, write_number, workers=workers)) == [path for path, _ in wanted]
+    assert [path.read_text().split()[0] for path, _ in wanted] == list("01234567")
+    makers = {int(path.read_text().split()[1]) for path, _ in wanted}
+    assert (makers == {os.getpid()}) == (workers == 1)
+
+
+def test_one_job_needs_no_process(tmp_path: Path) -> None:
+    list(run_shards(jobs(tmp_path, [5]), write_number, workers=4))
+    assert (tmp_path / "05").read_text() == f"5 {os.getpid()}"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_there_is_not_made_again(tmp_path: Path, workers: int) -> None:
+    made = list(run_shards(jobs(tmp_path, range(3)), write_number, workers=workers))
+    before = {path.name: path.stat().st_ino for path in made}
+    (tmp_path / "01").write_text("one bit is another one")
+    (tmp_path / "02.sha256").unlink()
+    again = list(run_shards(jobs(tmp_path, range(3)), write_number, workers=workers))
+    assert made == again
+    after = {path.name: path.stat().st_ino for path in again}
+    assert [before[name] == after[name] for name in ("00", "01", "02")] == [True, False, False]
+    assert [path.read_text().split()[0] for path in again] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_comes_through_and_what_was_done_stays(tmp_path: Path, workers: int) -> None:
+    with pytest.raises(DataError, match="thirteen"):
+        list(run_shards(jobs(tmp_path, range(10, 16)), write_number, workers=workers))
+    assert {"10", "11", "12"} <= {path.name for path in tmp_path.iterdir()}
+    assert not (tmp_path / "13").exists()
+
+
+def test_a_killed_worker_is_an_error_that_names_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"data\.workers=1"):
+        list(run_shards(jobs(tmp_path, [1, 2, 99, 3]), write_number, workers=2))
+
+
+def test_jobs_are_read_as_they_are_needed(tmp_path: Path) -> None:
+    n_read = 0
+
+    def reading() -> Iterator[tuple[Path, int]]:
+        nonlocal n_read
+        for job in jobs(tmp_path, range(40, 60)):
+            n_read += 1
+            yield job
+
+    made = run_shards(reading(), write_number, workers=2)
+    next(made)
+    assert n_read <= 6
+    list(made)
+    assert n_read == 20
+
+
+def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
+    """And the next start goes on after what was finished."""
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import os, time\nfrom pathlib import Path\n"
+        "from transformer_mt.system.processes.parallel import run_shards\n"
+        "def slow(number, path):\n"
+        "    Path(f'pid{number}').write_text(str(os.getpid()))\n"
+        "    time.sleep(0 if number == 0 else 60)\n"
+        "    path.write_text('x')\n"
+        "if __name__ == '__main__':\n"
+        "    list(run_shards([(Path(str(n)), n) for n in range(3)], slow, workers=2))\n"
+    )
+    parent = subprocess.Popen([sys.executable, str(script)], cwd=tmp_path)
+    wait_for(lambda: (tmp_path / "0").exists() and (tmp_path / "pid1").exists())
+    time.sleep(0.1)
+    worker = int((tmp_path / "pid1").read_text())
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: not is_running(worker))
+    assert not (tmp_path / "1").exists()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_counts_of_workers() -> None:
+    assert count_workers(3) == 3
+    assert count_workers("auto") >= 1
+
+
+def whoami(ending: str) -> str:
+    if ending == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if ending == "wrong":
+        raise DataError("wrong")
+    return f"{os.getpid()}"
+
+
+def test_a_function_in_a_process_of_its_own() -> None:
+    assert int(run_apart(whoami, "well")) != os.getpid()
+    with pytest.raises(DataError, match="wrong"):
+        run_apart(whoami, "wrong")
+    with pytest.raises(DataError, match="for want of memory"):
+        run_apart(whoami, "killed")

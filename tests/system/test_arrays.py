@@ -1,0 +1,36 @@
+"""Arrays on disk: the same bytes as NumPy's, and a full disk is an error."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transformer_mt.system.arrays import save_array, save_blocks
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "int64", "float32", "bool", "uint8"])
+@pytest.mark.parametrize("shape", [(0,), (1,), (1000,), (3, 5), (0, 4)])
+def test_a_file_is_what_numpy_writes(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+    array = np.random.default_rng(1).integers(0, 2, size=shape).astype(dtype)
+    save_array(tmp_path / "own.npy", array)
+    np.save(tmp_path / "numpy.npy", array)
+    assert (tmp_path / "own.npy").read_bytes() == (tmp_path / "numpy.npy").read_bytes()
+    save_array(tmp_path / "own.npy", np.asfortranarray(array)[::-1])
+    assert np.array_equal(np.load(tmp_path / "own.npy"), array[::-1])
+
+
+def test_blocks_make_up_one_array(tmp_path: Path) -> None:
+    blocks = [np.arange(3), np.arange(0), np.arange(3, 10)]
+    save_blocks(tmp_path / "a.npy", np.int64, (10,), blocks)
+    assert np.load(tmp_path / "a.npy").tolist() == list(range(10))
+    with pytest.raises(ValueError, match="for the shape"):
+        save_blocks(tmp_path / "a.npy", np.int64, (11,), blocks)
+
+
+def test_a_disk_that_takes_no_more_is_an_error(
+    tmp_path: Path, limit_file_size: Callable[[int], None]
+) -> None:
+    limit_file_size(1000)
+    with pytest.raises(OSError, match="File too large"):
+        save_array(tmp_path / "a.npy", np.zeros(1000))

@@ -1,0 +1,129 @@
+"""The machine: precision, seeds, stop signals."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from transformer_mt.errors import ConfigError
+from transformer_mt.system import device as runtime
+from transformer_mt.system.device import (
+    StopRequest,
+    choose_device,
+    choose_precision,
+    cpu_flags,
+    keep_memory,
+    peak_memory_mib,
+    release_memory,
+    seed_all,
+    stop_on_signals,
+)
+
+CPU = torch.device("cpu")
+
+
+def test_device_is_one_that_works() -> None:
+    assert torch.ones(1, device=choose_device()).item() == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "flags", "expected"),
+    [
+        ("fp32", {"amx_bf16"}, torch.float32),
+        ("bf16", set(), torch.bfloat16),
+        ("fp16", set(), torch.float16),
+        ("auto", {"sse2", "amx_bf16"}, torch.bfloat16),
+        ("auto", {"avx512_bf16"}, torch.bfloat16),
+        ("auto", {"sse2", "avx512f", "bf16"}, torch.float32),
+        ("auto", set(), torch.float32),
+    ],
+)
+def test_precision(
+    setting: str, flags: set[str], expected: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "cpu_flags", lambda: flags)
+    assert choose_precision(setting, CPU) == expected
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"), [((7, 5), torch.float32), ((8, 0), torch.bfloat16)]
+)
+def test_precision_of_cuda_devices(
+    capability: tuple[int, int], expected: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert choose_precision("auto", torch.device("cuda")) == expected
+
+
+def test_unknown_precision() -> None:
+    with pytest.raises(ConfigError, match="precision 'half': use auto, fp32, bf16 or fp16"):
+        choose_precision("half", CPU)
+
+
+def test_cpu_flags_are_single_words() -> None:
+    flags = cpu_flags()
+    assert all(flag and " " not in flag for flag in flags)
+    if sys.platform == "linux" and os.uname().machine == "x86_64":
+        assert "sse2" in flags
+
+
+def test_seed_is_a_function_of_all_parts() -> None:
+    draws = {}
+    for parts in [(1, 2), (1, 3), (2, 1), (12,), ("1", 2), (1, 2, 3), (1, "initial weights")]:
+        seed_all(*parts)
+        draws[parts] = torch.rand(4)
+        seed_all(*parts)
+        assert torch.rand(4).equal(draws[parts])
+    assert len({tuple(draw.tolist()) for draw in draws.values()}) == len(draws)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_only_sets_a_flag(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with stop_on_signals() as stop:
+        assert not stop
+        os.kill(os.getpid(), number)
+        assert stop
+        assert stop.signal_name == number.name
+    assert signal.getsignal(number) is before
+
+
+def test_handlers_are_restored_after_an_error() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(ValueError, match="bug"), stop_on_signals():
+        raise ValueError("bug")
+    after = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert after == before
+
+
+def test_a_second_signal_ends_the_process() -> None:
+    code = (
+        "import os, signal\n"
+        "from transformer_mt.system.device import stop_on_signals\n"
+        "with stop_on_signals() as stop:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    print(bool(stop), flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    print('still here')\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout == "True\n"
+    assert found.returncode == -signal.SIGTERM
+
+
+def test_a_fresh_stop_request_is_false() -> None:
+    assert not StopRequest()
+
+
+def test_memory_functions_work_here() -> None:
+    keep_memory()
+    before = peak_memory_mib()
+    block = torch.ones(30 << 20, dtype=torch.uint8)
+    del block
+    release_memory()
+    if sys.platform != "win32":
+        assert before > 10
+        assert peak_memory_mib() > before - 2  # the system counts each thread's pages now and then

@@ -1,0 +1,86 @@
+"""Language codes: every spelling people use gives one code; mistakes name near codes."""
+
+import pytest
+
+from transformer_mt.errors import ConfigError
+from transformer_mt.text.languages import canonical_code, is_chinese, is_unspaced, language_name
+
+
+@pytest.mark.parametrize(
+    ("spelling", "code", "why"),
+    [
+        ("zh", "zh", "ISO 639-1"),
+        ("ZH", "zh", "case"),
+        (" zh ", "zh", "spaces around it"),
+        ("zh-CN", "zh", "region"),
+        ("zh_cn", "zh", "underscore"),
+        ("zh-Hans", "zh", "script"),
+        ("zh_Hans_CN", "zh", "script and region"),
+        ("zho", "zh", "ISO 639-3"),
+        ("chi", "zh", "ISO 639-2/B"),
+        ("cmn", "zh", "Mandarin alone"),
+        ("cmn_Hans", "zh", "as multilingual models write it"),
+        ("zho_Hans", "zh", "as multilingual models write it"),
+        ("zh-SG", "zh", "Singapore writes simplified"),
+        ("zh-Hant", "zh-Hant", "already canonical"),
+        ("zh-hant", "zh-Hant", "case"),
+        ("zh-TW", "zh-Hant", "Taiwan writes traditional"),
+        ("zh_HK", "zh-Hant", "Hong Kong too"),
+        ("zh-MO", "zh-Hant", "Macau too"),
+        ("zho_Hant", "zh-Hant", "as multilingual models write it"),
+        ("cmn-Hant-TW", "zh-Hant", "script and region"),
+        ("zt", "zh-Hant", "as some packages write it"),
+        ("EN", "en", "case"),
+        ("eng", "en", "three letters"),
+        ("en-US", "en", "region"),
+        ("eng_Latn", "en", "script"),
+        ("de", "de", "ISO 639-1"),
+        ("deu", "de", "terminological"),
+        ("ger", "de", "bibliographic"),
+        ("fra", "fr", "terminological"),
+        ("fre", "fr", "bibliographic"),
+        ("no", "no", "Norwegian, not False"),
+        ("nb", "nb", "its own code"),
+        ("jpn", "ja", "three letters"),
+        ("jp", "ja", "the country for the language"),
+        ("kr", "kr", "Kanuri has this code, though Korean is often meant"),
+        ("tw", "tw", "Twi has this code, though Taiwan is often meant"),
+        ("pt_BR", "pt", "region"),
+        ("iw", "he", "old code"),
+    ],
+)
+def test_every_spelling_gives_one_code(spelling: str, code: str, why: str) -> None:
+    assert canonical_code(spelling) == code, why
+    assert canonical_code(code) == code, "canonical codes stay"
+
+
+@pytest.mark.parametrize(
+    ("spelling", "near"),
+    [("enn", "en"), ("zhh", "zh"), ("deutsch", "deu"), ("", ""), ("-", ""), ("qqq", "")],
+)
+def test_unknown_codes_are_refused_with_near_ones(spelling: str, near: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        canonical_code(spelling)
+    message = str(caught.value)
+    assert message.startswith(f"unknown language code {spelling!r}")
+    assert message.endswith("; use an ISO 639 code such as zh, zh-Hant, en, de")
+    assert ("did you mean" in message) == bool(near)
+    assert near in message
+
+
+@pytest.mark.parametrize(
+    ("code", "unspaced", "chinese", "name"),
+    [
+        ("zh", True, True, "Chinese"),
+        ("zh-Hant", True, True, "Traditional Chinese"),
+        ("ja", True, False, "Japanese"),
+        ("th", True, False, "th"),
+        ("ko", False, False, "Korean"),
+        ("en", False, False, "English"),
+        ("de", False, False, "German"),
+    ],
+)
+def test_questions_about_a_code(code: str, unspaced: bool, chinese: bool, name: str) -> None:
+    assert is_unspaced(code) is unspaced
+    assert is_chinese(code) is chinese
+    assert language_name(code) == name

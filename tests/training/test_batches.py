@@ -1,0 +1,272 @@
+"""The plan of updates: complete, bounded, even, and a pure function of lengths, seed and epoch."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from places import ROOT
+
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide
+from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from transformer_mt.training import batches as batching
+from transformer_mt.training.batches import (
+    EpochPlan,
+    Indices,
+    collate,
+    deal,
+    padding_share,
+    plan_epoch,
+)
+
+REPOSITORY = ROOT
+
+
+def caption_lengths(n: int, seed: int = 0) -> tuple[Indices, Indices]:
+    """Like image captions: sources around 14 tokens, targets of similar but not equal length."""
+    random = np.random.default_rng(seed)
+    src = random.lognormal(2.6, 0.35, n).astype(np.int64) + 2
+    tgt = (src * random.normal(1.0, 0.15, n)).astype(np.int64).clip(min=1) + 1
+    return src, tgt
+
+
+def make_plan(src: Indices, tgt: Indices, **changes: Any) -> EpochPlan:
+    settings = {"max_tokens": 1000, "tokens_per_update": 3000, "seed": 1, "epoch": 0, **changes}
+    return plan_epoch(src, tgt, **settings)
+
+
+def encoded_side(rows: list[list[int]], dtype: type = np.uint16) -> EncodedSide:
+    flat = [token for row in rows for token in (*row, EOS_ID)]
+    return EncodedSide(np.array(flat, dtype=dtype), np.cumsum([0, *(len(row) + 1 for row in rows)]))
+
+
+@pytest.mark.parametrize("n", [1, 2, 17, 3000])
+@pytest.mark.parametrize("max_tokens", [1, 100, 1000, 10**6])
+def test_every_sentence_comes_exactly_once(n: int, max_tokens: int) -> None:
+    plan = make_plan(*caption_lengths(n), max_tokens=max_tokens)
+    batches = [batch.tolist() for u in range(len(plan)) for batch in plan.update(u)]
+    assert sorted(i for batch in batches for i in batch) == list(range(n))
+    assert all(batches), "no batch is empty"
+    assert all(plan.update(u) for u in range(len(plan))), "no update is empty"
+    assert [batch.tolist() for batch in plan.batches()] == batches
+
+
+@pytest.mark.parametrize("max_tokens", [100, 1000, 4096])
+def test_large_batches_have_few_sizes(max_tokens: int) -> None:
+    src, tgt = caption_lengths(30_000)
+    sizes = set(map(len, make_plan(src, tgt, max_tokens=max_tokens).batches()))
+    few = {digits << zeros for digits in range(8) for zeros in range(10)}
+    assert len(sizes - few) <= 1, "the last batch may have any size"
+    assert len(sizes) > 3
+
+
+@pytest.mark.parametrize("max_tokens", [1, 30, 200, 4096])
+def test_no_batch_exceeds_max_tokens(max_tokens: int) -> None:
+    """Padding counted; only a single sentence that is longer itself may."""
+    src, tgt = caption_lengths(2000)
+    src[5], tgt[6] = 150, 300
+    plan = make_plan(src, tgt, max_tokens=max_tokens)
+    n_alone = 0
+    for batch in plan.batches():
+        cells = len(batch) * max(src[batch].max(), tgt[batch].max())
+        if len(batch) == 1 and cells > max_tokens:
+            n_alone += 1
+        else:
+            assert cells <= max_tokens
+    assert (n_alone > 0) == (max_tokens < 300)
+
+
+def test_batches_are_as_large_as_they_may_be() -> None:
+    src, tgt = caption_lengths(3000)
+    plan = make_plan(src, tgt)
+    cells = [len(b) * max(src[b].max(), tgt[b].max()) for b in plan.batches()]
+    assert np.mean(cells) > 0.8 * 1000  # sizes are rounded down
+
+
+def test_tokens_per_update_hold_on_average() -> None:
+    src, tgt = caption_lengths(20_000)
+    for tokens_per_update, max_tokens in ((3000, 1000), (25_000, 4096), (900, 4096)):
+        plan = make_plan(src, tgt, max_tokens=max_tokens, tokens_per_update=tokens_per_update)
+        tokens = [sum(int(tgt[b].sum()) for b in plan.update(u)) for u in range(len(plan))]
+        assert sum(tokens) == tgt.sum()
+        assert np.mean(tokens) == pytest.approx(tokens_per_update, rel=0.1)
+        # A batch that straddles two updates goes to one of them, whole.
+        largest = max(int(tgt[b].sum()) for b in plan.batches())
+        assert all(abs(n - tokens_per_update) <= largest for n in tokens[:-1])
+
+
+def test_a_sentence_longer_than_an_update_is_an_update() -> None:
+    lengths = np.array([5000, 4, 4, 4, 4], dtype=np.int64)
+    plan = make_plan(lengths, lengths, tokens_per_update=100)
+    updates = [[batch.tolist() for batch in plan.update(u)] for u in range(len(plan))]
+    assert sorted(i for update in updates for batch in update for i in batch) == [0, 1, 2, 3, 4]
+    assert any([0] in update for update in updates)
+
+
+def test_a_plan_is_a_function_of_seed_and_epoch() -> None:
+    lengths = caption_lengths(2000)
+
+    def order(seed: int, epoch: int) -> list[list[int]]:
+        return [b.tolist() for b in make_plan(*lengths, seed=seed, epoch=epoch).batches()]
+
+    np.random.seed(3)
+    first = order(1, 4)
+    np.random.seed(4)
+    assert order(1, 4) == first
+    assert order(1, 5) != first
+    assert order(2, 4) != first
+    assert order(5, 1) != order(1, 5), "seed and epoch are not added up"
+
+
+def test_a_plan_of_some_rows_holds_them_as_often_as_they_are_named() -> None:
+    src, tgt = caption_lengths(2000)
+    rows = np.random.default_rng(3).integers(0, 2000, 3000)
+    plan = make_plan(src, tgt, rows=rows)
+    assert sorted(i for batch in plan.batches() for i in batch.tolist()) == sorted(rows.tolist())
+    for batch in plan.batches():
+        assert len(batch) * max(src[batch].max(), tgt[batch].max()) <= 1000
+    every = make_plan(src, tgt, rows=np.arange(2000))
+    for name, array in every.__dict__.items():
+        assert np.array_equal(array, getattr(make_plan(src, tgt), name)), name
+    assert len(make_plan(src, tgt, rows=rows[:0])) == 0
+
+
+def test_epochs_compose_batches_anew_and_in_another_order() -> None:
+    src, tgt = caption_lengths(5000)
+    first, second = (make_plan(src, tgt, epoch=epoch) for epoch in (0, 1))
+    sets = [{frozenset(b.tolist()) for b in plan.batches()} for plan in (first, second)]
+    assert len(sets[0] & sets[1]) < 0.1 * len(sets[0])
+    for plan in (first, second):
+        longest = np.array([tgt[b].max() for b in plan.batches()], dtype=float)
+        correlation = np.corrcoef(longest, np.arange(len(longest)))[0, 1]
+        assert abs(correlation) < 0.2, "short sentences must not come first"
+
+
+def test_little_padding_on_lengths_like_captions() -> None:
+    src, tgt = caption_lengths(29_000)
+    plan = make_plan(src, tgt, max_tokens=4096)
+    assert padding_share(plan, src) < 0.1
+    assert padding_share(plan, tgt) < 0.1
+
+
+def test_little_padding_on_multi30k() -> None:
+    """Words stand for tokens; `data/` is where configs/multi30k-en-de.yaml looks."""
+    folders = [REPOSITORY / "data", REPOSITORY.parent / "shared" / "data"]
+    found = [folder / "multi30k" for folder in folders if (folder / "multi30k").is_dir()]
+    if not found:
+        pytest.skip("Multi30k is not there: put it into data/multi30k")
+    src, tgt = (
+        np.array([len(line.split()) + 1 for line in path.read_text(encoding="utf-8").split("\n")])
+        for path in (found[0] / "train.en", found[0] / "train.de")
+    )
+    plan = make_plan(src, tgt, max_tokens=4096, tokens_per_update=4000)
+    assert padding_share(plan, src) < 0.1
+    assert padding_share(plan, tgt) < 0.1
+
+
+def test_padding_share_counts_cells() -> None:
+    lengths = np.array([3, 4, 1], dtype=np.int64)
+    plan = EpochPlan(np.array([2, 0, 1]), np.array([0, 2, 3]), np.array([0, 2]))
+    # Batches of lengths (1, 3) and (4): 2 of 10 cells are padding.
+    assert padding_share(plan, lengths) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32])
+def test_collate_equals_a_loop_over_rows(dtype: type) -> None:
+    random = np.random.default_rng(0)
+    high = 60_000 if dtype == np.uint16 else 900_000
+    sides = [
+        [random.integers(4, high, length).tolist() for length in random.integers(0, 12, 50)]
+        for _ in range(2)
+    ]
+    corpus = EncodedCorpus(encoded_side(sides[0], dtype), encoded_side(sides[1], dtype))
+    for indices in ([7], [3, 3], [49, 0, 12, 30], list(range(50))):
+        batch = collate(corpus, np.array(indices))
+        srcs = [[*sides[0][i], EOS_ID] for i in indices]
+        tgt_ins = [[BOS_ID, *sides[1][i]] for i in indices]
+        tgt_outs = [[*sides[1][i], EOS_ID] for i in indices]
+        for found, rows in ((batch.src, srcs), (batch.tgt_in, tgt_ins), (batch.tgt_out, tgt_outs)):
+            longest = max(map(len, rows))
+            assert found.tolist() == [row + [PAD_ID] * (longest - len(row)) for row in rows]
+            assert str(found.dtype) == "torch.int64"
+
+
+def test_a_batch_moves_as_a_whole() -> None:
+    side = encoded_side([[5, 6], [7]])
+    batch = collate(EncodedCorpus(side, side), np.array([0, 1]))
+    moved = batch.to(batch.src.device)
+    for name in ("src", "tgt_in", "tgt_out"):
+        assert getattr(moved, name).equal(getattr(batch, name))
+
+
+@pytest.mark.parametrize("even", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 64])
+def test_dealing_gives_every_sentence_to_one_process(size: int, even: bool) -> None:
+    random = np.random.default_rng(size)
+    for n_batches in (1, 2, 3, 5, 8, 13):
+        batches = [random.permutation(1000)[: random.integers(1, 40)] for _ in range(n_batches)]
+        dealt = [part for rank in range(size) for part in deal(batches, rank, size, even=even)]
+        for b, batch in enumerate(batches):
+            found = np.concatenate([part.indices for part in dealt if part.batch == b])
+            assert sorted(found) == sorted(batch), (n_batches, b)
+        assert len({(part.batch, part.part) for part in dealt}) == len(dealt)
+
+
+def test_dealing_to_one_process_changes_nothing() -> None:
+    batches = [np.arange(3), np.arange(5)]
+    dealt = deal(batches, 0, 1, even=True)
+    assert [(d.batch, d.part) for d in dealt] == [(0, 0), (1, 0)]
+    assert all(d.indices is batch for d, batch in zip(dealt, batches, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("n_batches", "size", "one_part", "even", "why"),
+    [
+        (4, 2, 20, 20, "two whole batches each"),
+        (3, 2, 15, 15, "one whole and half of the third"),
+        (1, 4, 3, 3, "a quarter of 10 sentences, rounded up"),
+        (5, 4, 13, 13, "one whole and a quarter of the fifth"),
+        (3, 4, 10, 8, "two batches whole for two, or three quarters of a batch for each"),
+        (3, 8, 5, 5, "eight for three batches: a half, or an eighth and a quarter, rounded up"),
+    ],
+)
+def test_no_process_has_much_more_to_do(
+    n_batches: int, size: int, one_part: int, even: int, why: str
+) -> None:
+    batches = [np.arange(10) + 10 * b for b in range(n_batches)]
+    for is_even, most in ((False, one_part), (True, even)):
+        dealt = [deal(batches, rank, size, even=is_even) for rank in range(size)]
+        assert max(sum(len(part.indices) for part in own) for own in dealt) == most, why
+        n_rounds = n_batches // size
+        assert max(len(own) for own in dealt) <= n_rounds + (2 if is_even else 1)
+
+
+def test_rounds_go_forth_and_back() -> None:
+    batches = [np.full(1, b) for b in range(9)]  # sorted by what there is to do, as in a plan
+    whole = [[part.batch for part in deal(batches, rank, 2, even=True)][:4] for rank in range(2)]
+    assert whole == [[0, 3, 4, 7], [1, 2, 5, 6]]
+
+
+def slowest(plan: EpochPlan, src: Indices, tgt: Indices, size: int, *, even: bool) -> float:
+    """What the process with most to do has to do, divided by the mean, over all updates."""
+    most = mean = 0.0
+    for u in range(len(plan)):
+        dealt = [deal(plan.update(u), rank, size, even=even) for rank in range(size)]
+        loads = [sum(len(i) * int(src[i].max() + tgt[i].max()) for _, _, i in own) for own in dealt]
+        most, mean = most + max(loads), mean + sum(loads) / size
+    return most / mean
+
+
+@pytest.mark.parametrize("tokens_per_update", [3000, 4096, 8192, 25_000])
+def test_processes_have_as_much_to_do_as_each_other(
+    tokens_per_update: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = caption_lengths(29_000)
+    sizes = {"max_tokens": 4096, "tokens_per_update": tokens_per_update}
+    plan = make_plan(*lengths, **sizes)
+    by_work = slowest(plan, *lengths, 2, even=True)
+    assert by_work < 1.025
+    assert slowest(plan, *lengths, 4, even=True) < 1.05
+    assert slowest(plan, *lengths, 8, even=True) < 1.08
+    monkeypatch.setattr(batching, "BATCHES_SORTED", 1)
+    at_random = slowest(make_plan(*lengths, **sizes), *lengths, 2, even=True)
+    assert by_work - 1 < 0.6 * (at_random - 1)

@@ -1,0 +1,241 @@
+"""Any document in any form: nothing is lost, lines stay, and only words are handed out."""
+
+import json
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+from transformer_mt.translation.documents.document import fold, wrap
+from transformer_mt.translation.documents.spans import has_words
+from transformer_mt.translation.documents.translate import (
+    FORMS,
+    Form,
+    form_of,
+    read_document,
+    translate_document,
+)
+
+WORDS = (
+    "It rains. We|are here.|Käse|你好，|我的朋友。|«oui»|مرحبا بك|שלום|😀👍🏽|e\u0301|no_1|3.14|"
+    "https://a.b/c_d?e=(f)|x@y.org|{name}|%s|$VAR|&amp;|&nbsp;|&#65;|&nosuch;|AT&T|2 < 3|a|B"
+).split("|")
+SPACES = [*" " * 9, *"\n" * 9, "\n\n", "\n\n", "\r\n", "  \n", "\t", "\u2028", "\x85", "\xa0", "\v"]
+ODD = ["\x00", "\ufeff", "\u200b", "\u202e", "\ud800", "\\", "\r", "'", '"', "=", "\x1c"]
+MARKUP: dict[Form, list[str]] = {
+    "text": [],
+    "markdown": [
+        *"#;# ;\n## ;> ;- ;* ;1. ;    ;```;\n```\n;~~~;`;``;*;**;_;~~;[;](u);](u 't');![".split(
+            ";"
+        ),
+        *"][r];[r]: u;[r];[^n];[^n]: ;===;---\n;<b>;</b>;<!-- ; -->;<pre>;</pre>;<http://u>".split(
+            ";"
+        ),
+        *"<;:::;[!NOTE];- [ ] ;|;\n| a | b |\n;|---|---|;\\|;\\*;+++\n".split(";"),
+    ],
+    "html": [
+        *"<p>;</p>;<b>;</b>;<br>;<br/>;<i class=x>;<a href='x > y'>;<a\n b=\"c\">;</a>;<li>".split(
+            ";"
+        ),
+        *"<a x=\";<a x=';>;<;</;<!-- ; -->;<!-->;<script>;</script>;<style>;</style>".split(";"),
+        *"<pre>;</pre>;<code>;</code>;<svg/>;<svg>;</svg>;<?php ;?>;<!DOCTYPE html>".split(";"),
+        *'<![CDATA[;]]>;<%;%>;</b;/>;<p translate="no">;<img translate=no>'.split(";"),
+    ],
+    "srt": [
+        "1\n00:00:01,000 --> 00:00:02,000\n",
+        "\n\n2\n00:00:03,5 --> 00:00:04,0 X1:1\n",
+        *"-->;- ;– ;<i>;</i>;{\\an8};<font color=red>;\n7\n;WEBVTT\n".split(";"),
+    ],
+    "jsonl": [],
+}
+
+
+def random_document(generator: random.Random, form: Form) -> str:
+    if form == "jsonl":
+        lines = []
+        for _ in range(generator.randint(0, 6)):
+            ascii_only = generator.random() < 0.5
+            value = json.dumps(random_text(generator, []), ensure_ascii=ascii_only)
+            lines.append(f'{{"id":{generator.random()} , "text" :{value}, "t":{{"text":"x"}}}}')
+        return generator.choice(["\n", "\r\n", "\n\n"]).join(lines)
+    # Without the marks that swallow the rest of a page, in half of the documents.
+    markup = [mark for mark in MARKUP[form] if generator.random() < 0.5]
+    return generator.choice(["", "", "\ufeff"]) + random_text(generator, markup * 2)
+
+
+def random_text(generator: random.Random, markup: list[str]) -> str:
+    pool = [*WORDS, *SPACES, *markup, *generator.sample(ODD, 2)]
+    return "".join(generator.choices(pool, k=generator.randint(0, 60)))
+
+
+TRANSLATIONS: list[Callable[[str], str]] = [
+    str.upper,
+    lambda text: "",
+    lambda text: f"\n{text}\r\nnew\u2028line\n",
+    lambda text: "字" * 100,
+    lambda text: '# <b>"&\\`*_|[x](y) --> {}',
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_any_document_survives(form: Form) -> None:
+    n_segments = 0
+    for seed in range(300):
+        text = random_document(random.Random(seed), form)
+        document = read_document(text, form)
+        segments = document.segments
+        n_segments += len(segments)
+        assert document.rebuild(segments) == text, seed
+        for segment in segments:
+            assert segment == segment.strip() and has_words(segment), seed
+            assert len(segment.splitlines()) == 1, "one line by whatever rule"
+        for translate in TRANSLATIONS:
+            translated = document.rebuild([translate(segment) for segment in segments])
+            assert translated.count("\n") == text.count("\n"), seed
+            assert segments or translated == text, seed
+    assert n_segments > 300, "the documents are no mere markup"
+
+
+# Translations that would be something else in a file, were they written as they are.
+NASTY = [
+    "# no heading", "- no item", "1. no number", "2) no number", "> no quote", "a | b", "| a | b |",
+    "*no* emphasis", "no _emphasis_", "a `code` b", "`", "``` x", "~~~ x", "~~a~~", "<b>bold</b>",
+    "a < b", "<!-- a", "a <c and d> e", "[a](b)", "![a](b)", "[a]: b", "[x] a", "[a] b", "[a][b]",
+    "a &amp; b", "&lt;", "AT&T", "--- a", "=== a", "::: a", "a\\", "\\a", "\\*a\\*", "snake_case",
+    "2 * a", "a *", "* a", 'say "a"', "it's", "a --> b", "<script>a</script>", "{a", "</p>",
+    "]]> a", "+ a", "[^1] a", "[!NOTE] a", "<http:a", "a\\|b", "- [ ] a", "a* b", "_a", "a_",
+]  # fmt: skip
+PAGES: dict[Form, str] = {
+    "text": "One\n\nTwo two\n",
+    "markdown": (
+        "# One\n\nTwo **three** four [five](u).\nSix six\n\n- seven\n  more\n- [ ] eight\n"
+        "  1. nine\n\n> ten\n> more\n\n| one | two |\n|---|---|\n| one *two* | three |\n\n"
+        "Two\n===\n"
+    ),
+    "html": "<title>One</title><p>Two <b>three</b> four<br>five\n  six</p>seven",
+    "srt": "1\n0:0:1 --> 0:0:2\nOne one\ntwo\n\n2\n0:0:3 --> 0:0:4\n<i>Three</i>\n\n",
+    "jsonl": '{"text": "One"}\n{"n": 1, "text": "Two\\nthree"}\n',
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("nasty", NASTY)
+def test_a_translation_is_read_as_what_it_says(form: Form, nasty: str) -> None:
+    """Whatever the model says is text in the document, and no markup."""
+    if form == "srt" and (nasty[0] == "-" or ("<" in nasty and ">" in nasty)):
+        nasty = "a --> b"  # SubRip has no way to write tags or dashes as text
+    document = read_document(PAGES[form], form)
+    translations = [f"{nasty} and so on" if i % 2 else nasty for i in range(len(document.segments))]
+    translations = [text if has_words(text) else f"{text} a" for text in translations]
+    again = read_document(document.rebuild(translations), form)
+    assert again.segments == translations
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh.md", "docs/data.md", "docs/results.md"])
+def test_pages_of_this_project(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    document = read_document(text, "markdown")
+    assert document.rebuild(document.segments) == text
+    assert len(document.segments) > 30
+    assert not [segment for segment in document.segments if "`" in segment or "](" in segment]
+    upper = document.rebuild([segment.upper() for segment in document.segments])
+    again = read_document(upper, "markdown")
+    assert again.segments == [segment.upper() for segment in document.segments]
+    for fenced in ("```bash\n", "make demo\n", "](docs/") if name == "README.md" else ():
+        assert upper.count(fenced) == text.count(fenced) > 0
+
+
+HOSTILE: dict[Form, list[str]] = {  # what comes first, and what is repeated
+    "text": ["", " ", "a", "\n", "\u2028"],
+    "markdown": [
+        *"[a]: u\n;a;`;` ``;*;_ ;[;](;[](;[a];](a 'x;\\;#;- ;> ;<;<a x='>'".split(";"),
+        *"<pre>;\n- ;\n>;```\n;    a\n;|;\n|;a\nb ".split(";"),
+    ],
+    "html": [
+        *"<a x=\";<;<a;<a x=';<a x='>';='x';<!--;</;<?;&;&#;&nbsp".split(";"),
+        *"<pre>;<svg>;<script>;<b>;\n".split(";"),
+    ],
+    "srt": "0:0 --> 0:1\n;a;<;<i>;{\\;{\\an8};- ;- \n;-->;1\n;a\nb ; ".split(";"),
+}
+
+
+@pytest.mark.parametrize("form", HOSTILE)
+def test_time_is_linear(form: Form) -> None:
+    """Quadratic time takes tens of seconds for each."""
+    first, *units = HOSTILE[form]
+    for unit in units:
+        before = time.process_time()
+        document = read_document(first + unit * (20_000 // len(unit)), form)
+        document.rebuild([f"{segment}_*" for segment in document.segments])
+        assert time.process_time() - before < 2, unit
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("a.md", "markdown"),
+        ("a.MARKDOWN", "markdown"),
+        ("a/b.html", "html"),
+        ("a.htm", "html"),
+        ("a.en.srt", "srt"),
+        ("a.jsonl", "jsonl"),
+        ("a.txt", "text"),
+        ("a.json", "text"),
+        ("md", "text"),
+    ],
+)
+def test_forms_by_name(name: str, form: Form) -> None:
+    assert form_of(Path(name)) == form
+
+
+def test_translating_a_document() -> None:
+    asked: list[list[str]] = []
+
+    def upper(texts: list[str]) -> list[str]:
+        asked.append(texts)
+        return [text.upper() for text in texts]
+
+    assert translate_document("\ufeff One \r\n\r\n2\r\ntwo", "text", upper) == (
+        "\ufeff ONE \r\n\r\n2\r\nTWO"
+    )
+    assert asked == [["One", "two"]]
+    assert translate_document("1\n2\n", "text", upper) == "1\n2\n"
+    assert len(asked) == 1, "nothing to translate, nothing asked"
+    with pytest.raises(ValueError, match="1 translations for 2 segments"):
+        translate_document("One\ntwo", "text", lambda texts: texts[:1])
+
+
+@pytest.mark.parametrize(
+    ("text", "n_lines", "lines", "why"),
+    [
+        ("one two three four", 2, ["one two", "three four"], "about equal"),
+        ("a incomprehensible b", 2, ["a incomprehensible", "b"], "or the first one longer"),
+        ("one", 3, ["one", "", ""], "no place to end a line"),
+        ("", 2, ["", ""], "nothing"),
+        ("一二三四五六", 3, ["一二", "三四", "五六"], "Chinese, anywhere"),
+        ("一，二", 2, ["一，", "二"], "but not before a comma"),
+        ("a b c", 3, ["a", "b", "c"], "as many words as lines"),
+        ("a b looooooooong", 3, ["a", "b", "looooooooong"], "each line has something"),
+        ("looooooooong a b", 3, ["looooooooong", "a", "b"], "also the last ones"),
+    ],
+)
+def test_laying_out(text: str, n_lines: int, lines: list[str], why: str) -> None:
+    assert wrap(text, n_lines) == lines, why
+    assert fold(lines) == text, why
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_what_is_laid_out_and_folded_is_the_same(seed: int) -> None:
+    generator = random.Random(seed)
+    words = ["字" * generator.randint(1, 9) + "，" if seed % 2 else "w" * generator.randint(1, 9)]
+    words = words * generator.randint(1, 30)
+    text = ("" if seed % 2 else " ").join(words)
+    for n_lines in (1, 2, 3, 7):
+        lines = wrap(text, n_lines)
+        assert len(lines) == n_lines
+        assert fold(lines) == text
+        filled = [line for line in lines if line]
+        assert len(filled) == min(n_lines, len(words)) or seed % 2

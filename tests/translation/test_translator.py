@@ -1,0 +1,361 @@
+"""Text in, text out, with a toy model: order, odd texts, scores, attention."""
+
+import copy
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from transformer_mt.errors import TmtError
+from transformer_mt.search.engine import Request, SearchEngine
+from transformer_mt.search.sampling import Sampling
+from transformer_mt.translation import translator as translator_module
+from transformer_mt.translation.translator import Alternative, Translator
+
+
+def configured(translator: Translator, **decode: Any) -> Translator:
+    cfg = translator.cfg
+    cfg = cfg.model_copy(update={"decode": cfg.decode.model_copy(update=decode)})
+    return Translator(translator.model, (translator.src_tokenizer, translator.tgt_tokenizer), cfg)
+
+
+def forced_log_prob(translator: Translator, src: list[int], tgt: list[int]) -> float:
+    """Teacher forcing without batches, one step after the other; `tgt` ends as it is given."""
+    model, total = translator.model, 0.0
+    with torch.no_grad():
+        for t, token in enumerate(tgt):
+            hidden = model(torch.tensor([[*src, EOS_ID]]), torch.tensor([[BOS_ID, *tgt[:t]]]))
+            total += model.project(hidden)[0, -1].double().log_softmax(-1)[token].item()
+    return total
+
+
+def ids_of(pieces: list[str], tokenizer: Tokenizer) -> list[int]:
+    names = tokenizer.pieces(range(tokenizer.vocab_size))
+    return [names.index(piece) for piece in pieces]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_batch_equals_each_text_alone_and_keeps_the_order(
+    translator: Translator, texts: list[str], beam: int
+) -> None:
+    together = translator.translate(texts, beam=beam)
+    assert [translation.source for translation in together] == texts
+    assert len({translation.text for translation in together}) > 15, "texts must differ"
+    for text, translation in zip(texts, together, strict=True):
+        (alone,) = translator.translate([text], beam=beam)
+        assert alone.text == translation.text
+        assert alone.score == pytest.approx(translation.score, abs=1e-4)
+        assert alone == replace(translation, score=alone.score, alternatives=alone.alternatives)
+    backwards = translator.translate(texts[::-1], beam=beam)[::-1]
+    assert [t.text for t in backwards] == [t.text for t in together]
+
+
+def test_the_size_of_batches_changes_nothing(
+    translator: Translator, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [translation.text for translation in translator.translate(texts)]
+    for batch_tokens in (1, 100):
+        monkeypatch.setattr(translator_module, "BATCH_TOKENS", batch_tokens)
+        assert [t.text for t in translator.translate(texts)] == expected
+
+
+def test_empty_texts_stay_empty_in_their_place(translator: Translator, texts: list[str]) -> None:
+    mixed = ["", texts[0], "  \t\u3000", texts[1], "\u200b\ufeff", "\n"]
+    found = translator.translate(mixed)
+    assert [t.source for t in found] == mixed
+    assert [bool(t.text) for t in found] == [False, True, False, True, False, False]
+    assert found[0].score == 0 and found[0].complete and found[0].alternatives == []
+    assert found[1].text == translator.translate([texts[0]])[0].text
+    assert translator.translate([]) == []
+    assert [t.text for t in translator.translate(["", ""])] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\x00\x01\x07\x1b[31m",
+        "猫\x00看见狗",
+        "😀👩‍👩‍👧‍👦🇨🇳",
+        "\ud800 lone",
+        "ﷺ ﷽",
+        "a" * 500,
+        "‮reversed",
+        "<pad> <s> </s> <unk> ▁▁",
+        "\u2028line\u2029paragraph\x85next",
+        "e\u0301" * 40,
+    ],
+)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_odd_texts_are_translated_like_others(
+    translator: Translator, texts: list[str], text: str, beam: int
+) -> None:
+    before, found, after = translator.translate([texts[0], text, texts[1]], beam=beam)
+    assert found.source == text.replace("\ud800", "\ufffd")
+    assert "\n" not in found.text
+    assert before.text == translator.translate([texts[0]], beam=beam)[0].text
+    assert after.text == translator.translate([texts[1]], beam=beam)[0].text
+
+
+def test_white_space_at_the_ends_changes_nothing(translator: Translator, texts: list[str]) -> None:
+    (plain,), (spaced,) = (translator.translate([t]) for t in (texts[0], f"\u3000{texts[0]} \n"))
+    assert spaced.text == plain.text
+
+
+def test_a_very_long_text_comes_back(
+    translator: Translator, toy_pairs: list[tuple[str, str]]
+) -> None:
+    generator = random.Random(1)
+    text = ""
+    while len(text) < 100_000:
+        text += generator.choice(toy_pairs)[0]
+    (found,) = configured(translator, max_length_ratio=0.01).translate([text], beam=1)
+    assert found.source == text
+    assert found.pieces > 1000
+    assert found.alternatives == []
+    assert len(found.text) > found.pieces
+
+
+def test_a_long_text_is_the_translations_of_its_pieces(
+    translator: Translator, texts: list[str]
+) -> None:
+    """No source character is left out, and each piece is what it is alone."""
+    text = "".join(texts[:8])
+    limit = translator.cfg.data.max_length
+    pieces, lengths = [""], []
+    for sentence in texts[:8]:
+        if len(translator.src_tokenizer.encode([pieces[-1] + sentence])[0]) > limit:
+            pieces.append("")
+        pieces[-1] += sentence
+    lengths = [len(ids) for ids in translator.src_tokenizer.encode(pieces)]
+    assert len(pieces) > 1 and max(lengths) <= limit
+    (found,) = translator.translate([text])
+    parts = translator.translate(pieces)
+    assert found.pieces == len(pieces)
+    assert found.text == " ".join(part.text for part in parts if part.text)
+    assert found.score == pytest.approx(sum(part.score for part in parts), abs=1e-3)
+    assert found.complete == all(part.complete for part in parts)
+
+
+def test_n_best(translator: Translator, texts: list[str]) -> None:
+    for best, translation in zip(
+        translator.translate(texts, beam=4),
+        translator.translate(texts, beam=4, n_best=4),
+        strict=True,
+    ):
+        alternatives = translation.alternatives
+        assert 1 <= len(alternatives) <= 4
+        assert alternatives[0] == Alternative(translation.text, translation.score)
+        scores = [alternative.score for alternative in alternatives]
+        assert scores == sorted(scores, reverse=True)
+        assert translation.score >= best.score - 1e-4
+    assert all(len(t.alternatives) == 1 for t in translator.translate(texts))
+
+
+def test_more_alternatives_than_beams_are_refused(translator: Translator) -> None:
+    with pytest.raises(TmtError) as caught:
+        translator.translate(["猫"], beam=2, n_best=3)
+    assert str(caught.value) == "n-best 3 needs a beam of at least 3, found 2"
+
+
+def test_settings_come_from_the_configuration_unless_given(
+    translator: Translator, texts: list[str]
+) -> None:
+    configured_ones = configured(translator, beam=4, length_penalty=1.5, max_length_ratio=0.5)
+    given = translator.translate(texts, beam=4, length_penalty=1.5, max_length_ratio=0.5)
+    assert configured_ones.translate(texts) == given
+    assert configured_ones.translate(texts) != translator.translate(texts)
+
+
+def biased(translator: Translator, ids: list[int], value: float) -> Translator:
+    """A copy whose output layer adds a number to the scores of these words."""
+    model = copy.deepcopy(translator.model)
+    model.output.bias = torch.nn.Parameter(torch.zeros(model.output.out_features))
+    model.output.bias.data[ids] = value
+    tokenizers = (translator.src_tokenizer, translator.tgt_tokenizer)
+    return Translator(model, tokenizers, translator.cfg)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("ratio", [0.5, 3.0])
+def test_the_length_limit_follows_the_source_and_is_told(
+    translator: Translator, texts: list[str], beam: int, ratio: float
+) -> None:
+    """A model that never ends a sentence is stopped, and the result marked."""
+    endless = configured(biased(translator, [EOS_ID], -1e4), beam=beam, max_length_ratio=ratio)
+    for text, translation in zip(texts, endless.translate(texts), strict=True):
+        n_source = len(translator.src_tokenizer.encode([text])[0])
+        n_target = len(endless.attention(text).tgt_out_pieces) - 1
+        assert n_target == math.ceil(ratio * n_source) + 10
+        assert not translation.complete
+
+
+def test_no_padding_and_no_second_beginning_is_ever_written(
+    translator: Translator, texts: list[str]
+) -> None:
+    """Even where a model finds them most probable, at every step."""
+    tempted = biased(translator, [PAD_ID, BOS_ID], 50.0)
+    plain, found = (t.translate(texts, beam=1) for t in (translator, tempted))
+    assert [t.text for t in found] == [t.text for t in plain]
+    for text in texts[:5]:
+        assert not {"<pad>", "<s>"} & set(tempted.attention(text).tgt_out_pieces)
+        assert tempted.attention(text).top_words[0][0][0] in ("<pad>", "<s>")
+
+
+def test_score_of_pairs_is_teacher_forcing_step_by_step(
+    translator: Translator, toy_pairs: list[tuple[str, str]]
+) -> None:
+    """In one batch with padding, against one step after the other."""
+    pairs = [*toy_pairs[:6], ("猫", ""), ("", "cat")]
+    srcs, tgts = [src for src, _ in pairs], [tgt for _, tgt in pairs]
+    for pair, found in zip(pairs, translator.score_pairs(srcs, tgts), strict=True):
+        src = translator.src_tokenizer.encode([pair[0]])[0]
+        tgt = translator.tgt_tokenizer.encode([pair[1]])[0]
+        assert found.n_tokens == len(tgt) + 1
+        expected = forced_log_prob(translator, src, [*tgt, EOS_ID])
+        assert found.log_prob == pytest.approx(expected, abs=1e-3)
+        assert found.log_prob < 0
+    assert translator.score_pairs([], []) == []
+
+
+def test_pairs_must_be_pairs(translator: Translator) -> None:
+    with pytest.raises(ValueError, match="zip"):
+        translator.score_pairs(["a", "b"], ["c"])
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_score_of_a_translation_is_its_log_probability(
+    translator: Translator, texts: list[str], beam: int
+) -> None:
+    """What search adds up is what teacher forcing says of the same tokens."""
+    plain = configured(translator, beam=beam, length_penalty=0.0)
+    n_complete = 0
+    for text, translation in zip(texts, plain.translate(texts), strict=True):
+        maps = plain.attention(text)
+        tgt = ids_of(maps.tgt_out_pieces, plain.tgt_tokenizer)
+        assert tgt[-1] == EOS_ID
+        if not translation.complete:
+            tgt.pop()
+        n_complete += translation.complete
+        src = plain.src_tokenizer.encode([text])[0]
+        expected = forced_log_prob(plain, src, tgt)
+        assert translation.score == pytest.approx(expected, rel=1e-4, abs=1e-3)
+    assert n_complete > 0
+
+
+def test_length_penalty_divides_the_log_probability(
+    translator: Translator, texts: list[str]
+) -> None:
+    for text in texts[:5]:
+        (raw,) = translator.translate([text], beam=1, length_penalty=0.0)
+        (scored,) = translator.translate([text], beam=1, length_penalty=0.6)
+        n_tokens = len(configured(translator, beam=1).attention(text).tgt_out_pieces)
+        n_tokens -= not raw.complete
+        assert scored.text == raw.text
+        assert scored.score == pytest.approx(raw.score / ((5 + n_tokens) / 6) ** 0.6, rel=1e-4)
+
+
+def test_attention_maps(translator: Translator, texts: list[str]) -> None:
+    maps = translator.attention(texts[0], top_k=4)
+    (translation,) = translator.translate([texts[0]])
+    assert (maps.source, maps.translation) == (texts[0], translation.text)
+    n_src, n_tgt = len(maps.src_pieces), len(maps.tgt_in_pieces)
+    assert maps.src_pieces[-1] == maps.tgt_out_pieces[-1] == "</s>"
+    assert maps.tgt_in_pieces[0] == "<s>"
+    assert maps.tgt_in_pieces[1:] == maps.tgt_out_pieces[:-1]
+    shapes = {"encoder": (n_src, n_src), "decoder": (n_tgt, n_tgt), "cross": (n_tgt, n_src)}
+    for kind, shape in shapes.items():
+        found = getattr(maps, kind)
+        assert found.dtype == np.float32
+        assert found.shape == (2, 4, *shape)
+        np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
+    assert (np.triu(maps.decoder, 1) == 0).all()
+    assert len(maps.top_words) == n_tgt
+    for words in maps.top_words:
+        probs = [prob for _, prob in words]
+        assert len(words) == 4
+        assert probs == sorted(probs, reverse=True) and 0 < sum(probs) <= 1 + 1e-6
+
+
+def test_attention_over_a_given_target(
+    translator: Translator, toy_pairs: list[tuple[str, str]]
+) -> None:
+    text, target = toy_pairs[0]
+    maps = translator.attention(text, target)
+    tgt = translator.tgt_tokenizer.encode([target])[0]
+    assert maps.tgt_out_pieces == [*translator.tgt_tokenizer.pieces(tgt), "</s>"]
+    assert maps.translation == target
+    log_prob = 0.0
+    for piece, words in zip(
+        maps.tgt_out_pieces, translator.attention(text, target, top_k=320).top_words, strict=True
+    ):
+        log_prob += math.log(dict(words)[piece])
+    (score,) = translator.score_pairs([text], [target])
+    assert log_prob == pytest.approx(score.log_prob, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the text is empty; give one sentence"),
+        (" \u200b", "the text is empty; give one sentence"),
+        ("猫看见狗。" * 30, "the text is too long to explain in one picture; give one sentence"),
+    ],
+)
+def test_what_cannot_be_explained(translator: Translator, text: str, message: str) -> None:
+    with pytest.raises(TmtError) as caught:
+        translator.attention(text)
+    assert str(caught.value) == message
+
+
+def test_a_translation_as_json(translator: Translator) -> None:
+    (translation,) = translator.translate(["猫看见狗"], n_best=2)
+    content = translation.to_json()
+    fields = {"source", "text", "score", "complete", "pieces", "alternatives", "faults", "retried"}
+    assert set(content) == fields
+    assert content["alternatives"][0] == {"text": translation.text, "score": translation.score}
+
+
+class Counting:
+    """An engine that knows what it was asked for."""
+
+    def __init__(self, engine: SearchEngine) -> None:
+        self.engine = engine
+        self.asked: list[Request] = []
+
+    def search(self, requests: Sequence[Request], *args: Any, **kwargs: Any) -> Any:
+        self.asked += requests
+        return self.engine.search(requests, *args, **kwargs)
+
+
+def test_a_text_that_stands_many_times_is_searched_once(
+    translator: Translator, texts: list[str]
+) -> None:
+    counting = Counting(translator.engine)
+    repeated = configured(translator)
+    repeated.engine = counting
+    found = repeated.translate([texts[0], texts[1], *[texts[0]] * 5])
+    assert len(counting.asked) == 2
+    alone = translator.translate(texts[:2])
+    assert [t.text for t in found] == [alone[0].text, alone[1].text, *[alone[0].text] * 5]
+    counting.asked.clear()
+    repeated.translate([texts[0]] * 3, sampling=Sampling(seed=1))
+    assert len(counting.asked) == 3, "draws differ"
+
+
+def test_a_pair_too_long_for_attention_is_not_scored(
+    translator: Translator, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = translator.score_pairs(texts[:2], texts[:2])
+    monkeypatch.setattr(translator_module, "MOST_SCORED", 400)
+    first, long, last = translator.score_pairs(
+        [texts[0], "猫" * 500, texts[1]], [texts[0], "dog", texts[1]]
+    )
+    for found, expected in zip((first, last), usual, strict=True):
+        assert found.log_prob == pytest.approx(expected.log_prob, abs=1e-3)
+    assert math.isnan(long.log_prob) and long.n_tokens > 1

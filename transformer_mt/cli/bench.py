@@ -1,0 +1,83 @@
+"""The commands `tmt bench …`: parse, call one function, print."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transformer_mt.cli.options import AsJson, find_model_path, show
+from transformer_mt.errors import TmtError
+
+bench_app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
+
+
+@bench_app.callback()
+def _bench() -> None:
+    """Measure this machine."""
+
+
+@bench_app.command("train")
+def bench_train(
+    size: Annotated[str, typer.Option(help="tiny, small, base or big")] = "tiny",
+    src_path: Annotated[
+        Path | None, typer.Option("--src", help="source text, e.g. train.en")
+    ] = None,
+    tgt_path: Annotated[
+        Path | None, typer.Option("--tgt", help="its translation, e.g. train.de")
+    ] = None,
+    updates: Annotated[int, typer.Option(min=1, help="that count, after some to warm up")] = 30,
+    max_tokens: Annotated[int, typer.Option(min=1, help="of a micro-batch, with padding")] = 4096,
+    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16")] = "auto",
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="that share the work; default: as many as tmt train starts"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure training: tokens/s, where the time goes, share of the peak, memory, cold start."""
+    from transformer_mt.profiling.bench_train import bench_configuration, bench_training, parse_size
+    from transformer_mt.system.processes.launch import count_processes
+
+    chosen = parse_size(size)
+    cfg = bench_configuration(
+        chosen, src_path, tgt_path, max_tokens=max_tokens, precision=precision
+    )
+    report = bench_training(
+        cfg, chosen, n_updates=updates, processes=processes or count_processes()
+    )
+    show(json.dumps(report.to_json(), indent=2) if as_json else report.render())
+
+
+@bench_app.command("decode")
+def bench_decode(
+    size: Annotated[
+        str, typer.Option(help="tiny, small, base or big, with random weights")
+    ] = "tiny",
+    model: Annotated[
+        Path | None, typer.Option("-m", "--model", help="a trained model instead of a size")
+    ] = None,
+    src_path: Annotated[
+        Path | None, typer.Option("--src", help="with a model: what it translates")
+    ] = None,
+    sentences: Annotated[int, typer.Option(min=1, help="at most so many")] = 256,
+    rounds: Annotated[int, typer.Option(min=1, help="each rate is their median")] = 3,
+    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Measure translating: sentences/s one by one and in batches, greedily and with a beam of 5."""
+    from transformer_mt.config.experiment import ModelConfig
+    from transformer_mt.model.transformer import resolve_tying
+    from transformer_mt.profiling.bench_decode import bench_model, bench_size
+    from transformer_mt.profiling.bench_train import SIZES, parse_size
+
+    if (model is None) != (src_path is None):
+        raise TmtError("-m MODEL and --src FILE go together")
+    if model is not None and src_path is not None:
+        path = find_model_path(model)
+        report = bench_model(path, src_path, n_sentences=sentences, rounds=rounds)
+    else:
+        chosen = parse_size(size)
+        cfg = resolve_tying(ModelConfig.model_validate(SIZES[chosen]), joint=True)
+        report = bench_size(chosen, cfg, precision=precision, n_sentences=sentences, rounds=rounds)
+    show(json.dumps(report.to_json(), indent=2) if as_json else report.render())

@@ -1,0 +1,288 @@
+"""The commands `tmt data …` and `tmt tokenizer …`: parse, load, call one function, print."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transformer_mt.cli.options import (
+    AsJson,
+    ConfigPath,
+    ModelPath,
+    Offline,
+    Overrides,
+    Reverse,
+    RunDir,
+    find_model_path,
+    input_lines,
+    load_experiment,
+    say,
+    show,
+)
+from transformer_mt.errors import DataError, TmtError
+
+if TYPE_CHECKING:
+    from transformer_mt.config.experiment import Config
+    from transformer_mt.pipeline.prepare import Prepared
+
+Explain = Annotated[
+    bool, typer.Option(help="for each rule the pairs on both sides of its threshold")
+]
+MonoPath = Annotated[Path, typer.Option("--mono", help="text of one language, line by line")]
+PrefixPath = Annotated[Path, typer.Option("-o", "--out", help="writes PREFIX.zh, PREFIX.en …")]
+To = Annotated[str | None, typer.Option(help="language to translate into; for two-way models")]
+
+data_app = typer.Typer(
+    help="Look at and clean corpora; write the bundled one.", no_args_is_help=True
+)
+tokenizer_app = typer.Typer(help="SentencePiece, on its own.", no_args_is_help=True)
+
+
+@data_app.command("check")
+def data_check(
+    src_path: Annotated[Path, typer.Argument(metavar="SOURCE")],
+    tgt_path: Annotated[Path, typer.Argument(metavar="TARGET")],
+    src: Annotated[str, typer.Option(help="source language")],
+    tgt: Annotated[str, typer.Option(help="target language")],
+    test: Annotated[
+        list[str] | None,
+        typer.Option(help="a test set (prefix or file) that must not be in it; repeatable"),
+    ] = None,
+    page: Annotated[Path | None, typer.Option(help="write the report as one HTML page")] = None,
+    explain: Explain = False,
+    as_json: AsJson = False,
+) -> None:
+    """Report what cleaning would do to two files, and what is wrong with them; exit 1 if any."""
+    from transformer_mt.config.data import Languages, Source
+    from transformer_mt.corpus.check import check_files
+    from transformer_mt.corpus.report.page import write_page
+    from transformer_mt.system.output import check_file_target
+    from transformer_mt.text.languages import canonical_code
+
+    if page is not None:
+        check_file_target(page)
+    languages = Languages(src=canonical_code(src), tgt=canonical_code(tgt))
+    tests = [Source(path=path) for path in test or ()]
+    report = check_files(src_path, tgt_path, languages, tests=tests, say=say)
+    if page is not None:
+        write_page(report, page)
+    if as_json:
+        show(report.to_json())
+    else:
+        show("\n".join(report.explain() if explain else report.summary()))
+    if report.problems:
+        raise typer.Exit(1)
+
+
+@data_app.command("download")
+def data_download(
+    config: ConfigPath, overrides: Overrides = None, reverse: Reverse = False
+) -> None:
+    """Get every source of a configuration that is named and not in the cache yet."""
+    from transformer_mt.corpus.sources.obtain import obtain_datasets, obtain_sources
+
+    cfg = load_experiment(config, overrides, reverse=reverse)
+    local = obtain_sources(cfg, say)
+    obtain_datasets(cfg)
+    for name, origins in zip(local.names, local.origins, strict=True):
+        for origin in origins:
+            show(f"{name}\t{origin.size}\t{origin.sha256}\t{origin.url}")
+
+
+@data_app.command("clean")
+def data_clean(
+    config: ConfigPath,
+    out_dir: Annotated[Path, typer.Argument(help="where the clean text and the reports go")],
+    overrides: Overrides = None,
+    reverse: Reverse = False,
+    offline: Offline = False,
+    explain: Explain = False,
+) -> None:
+    """Run the cleaning of a configuration alone."""
+    from transformer_mt.corpus.sources.obtain import obtain_sources
+    from transformer_mt.pipeline.prepare import clean_stage, fingerprints, read_report
+
+    cfg = load_experiment(config, overrides, reverse=reverse, offline=offline)
+    out_dir = out_dir.absolute()
+    work_dir = out_dir.with_name(f"{out_dir.name}.work")
+    local = obtain_sources(cfg, say)
+    clean_stage(local, fingerprints(local), out_dir, work_dir, say)
+    report = read_report(out_dir)
+    show("\n".join(report.explain() if explain else report.summary()))
+    say(f"page: {out_dir / 'report.html'}")
+    say(f"{work_dir} keeps the scores; delete it when the thresholds are settled")
+
+
+@data_app.command("prepare")
+def data_prepare(
+    config: ConfigPath,
+    overrides: Overrides = None,
+    reverse: Reverse = False,
+    run_dir: RunDir = None,
+    offline: Offline = False,
+) -> None:
+    """Do all that `train` does before training: download, clean, tokenizer, encode."""
+    _prepare(load_experiment(config, overrides, reverse=reverse, offline=offline), run_dir)
+
+
+@data_app.command("sample")
+def data_sample(
+    config: ConfigPath,
+    overrides: Overrides = None,
+    reverse: Reverse = False,
+    run_dir: RunDir = None,
+    epoch: Annotated[int, typer.Option(min=0, help="counted from 0")] = 0,
+    examples: Annotated[int, typer.Option("-n", min=0, help="pairs to show")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show what an epoch of training holds: how much of each source, and some pairs."""
+    from transformer_mt.encoding.mixing import describe_epoch, sample_epoch
+
+    cfg = load_experiment(config, overrides, reverse=reverse)
+    prepared = _prepare(cfg, run_dir)
+    shares = describe_epoch(cfg, prepared.train, epoch)
+    pairs = sample_epoch(cfg, prepared.train, prepared.tokenizers, epoch, examples)
+    if as_json:
+        content = {
+            "sources": [s.to_json() for s in shares],
+            "examples": [p.to_json() for p in pairs],
+        }
+        show(json.dumps(content, ensure_ascii=False, indent=1))
+        return
+    for share in shares:
+        show(
+            f"{share.rows_in_epoch:>10,} of {share.rows:>10,} pairs, {share.tokens_in_epoch:>12,} "
+            f"target tokens, weight {share.weight:g}: {share.source}"
+        )
+    for pair in pairs:
+        show(f"{pair.source}\n  {pair.tags}{pair.src}\n  {pair.tgt}")
+
+
+@data_app.command("backtranslate")
+def data_backtranslate(
+    mono: MonoPath,
+    prefix: PrefixPath,
+    model: ModelPath = None,
+    to: To = None,
+    beam: Annotated[int, typer.Option(min=1, help="1 is greedy search")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Translate text of the language that is to be translated into; the corpus gets a tag."""
+    _translate_corpus(mono, prefix, model, to, beam, "bt", as_json)
+
+
+@data_app.command("distill")
+def data_distill(
+    mono: MonoPath,
+    prefix: PrefixPath,
+    model: ModelPath = None,
+    to: To = None,
+    beam: Annotated[int, typer.Option(min=1, help="1 is greedy search")] = 4,
+    as_json: AsJson = False,
+) -> None:
+    """Translate source text by a teacher, for a smaller or faster model to learn from."""
+    _translate_corpus(mono, prefix, model, to, beam, None, as_json)
+
+
+def _prepare(cfg: "Config", run_dir: Path | None) -> "Prepared":
+    """Everything before training that is not done yet."""
+    from transformer_mt.corpus.sources.obtain import obtain_sources
+    from transformer_mt.pipeline.prepare import fingerprints, prepare
+    from transformer_mt.pipeline.run_dir import Run
+
+    run = Run(run_dir or Path("runs") / cfg.name)
+    run.claim()
+    local = obtain_sources(cfg, say)
+    return prepare(local, fingerprints(local), run, say)
+
+
+def _translate_corpus(
+    mono: Path,
+    prefix: Path,
+    model: Path | None,
+    to: str | None,
+    beam: int,
+    tag: str | None,
+    as_json: bool,
+) -> None:
+    from transformer_mt.translation.backtranslate import translate_corpus
+
+    model_dir = find_model_path(model)
+    corpus = translate_corpus(model_dir, mono, prefix, to=to, beam=beam, say=say)
+    if as_json:
+        show(json.dumps(corpus.to_json(), indent=1))
+        return
+    say(f"{corpus.pairs:,} pairs; left out: {corpus.empty:,} empty, {corpus.cut:,} cut")
+    say("under data.train of the next configuration:")
+    show(corpus.source_line(tag))
+
+
+@data_app.command("demo")
+def data_demo(
+    out_dir: Annotated[Path, typer.Argument(help="where train, dev, test and contrast go")],
+) -> None:
+    """Write the bundled Chinese-English corpus."""
+    from transformer_mt.corpus.demo.demo import write_demo
+
+    for path in write_demo(out_dir):
+        show(str(path))
+
+
+@tokenizer_app.command("train")
+def tokenizer_train(
+    input_path: Annotated[Path, typer.Argument(help="text, one sentence per line")],
+    out_path: Annotated[Path, typer.Argument(help="the .model file to write")],
+    lang: Annotated[list[str], typer.Option(help="language of the text; repeat for a joint one")],
+    vocab_size: Annotated[int, typer.Option(min=16)] = 8000,
+    model_type: Annotated[str, typer.Option("--type", help="bpe or unigram")] = "bpe",
+    seed: int = 1,
+) -> None:
+    """Train a SentencePiece model."""
+    from transformer_mt.config.experiment import TokenizerConfig
+    from transformer_mt.corpus.readers.pairs import split_lines
+    from transformer_mt.encoding.tokenizer import train_tokenizer
+    from transformer_mt.system.output import check_file_target
+    from transformer_mt.text.languages import canonical_code
+
+    if model_type not in ("bpe", "unigram"):
+        raise TmtError(f"--type {model_type}: use bpe or unigram")
+    cfg = TokenizerConfig.model_validate({"type": model_type, "vocab_size": vocab_size})
+    check_file_target(out_path)
+    codes = [canonical_code(code) for code in lang]
+    tokenizer = train_tokenizer(split_lines(input_path), out_path, cfg, codes, seed=seed)
+    say(f"{out_path}: {tokenizer.vocab_size} pieces")
+
+
+@tokenizer_app.command("encode")
+def tokenizer_encode(
+    model_path: Annotated[Path, typer.Argument(help="a .model file")],
+    text: Annotated[list[str] | None, typer.Argument(help="default: standard input")] = None,
+    ids: Annotated[bool, typer.Option(help="numbers instead of pieces")] = False,
+) -> None:
+    """Print the pieces of each line, separated by spaces."""
+    from transformer_mt.encoding.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.load(model_path)
+    for line in input_lines(text, None):
+        row = tokenizer.encode([line])[0]
+        show(" ".join(map(str, row if ids else tokenizer.pieces(row))))
+
+
+@tokenizer_app.command("decode")
+def tokenizer_decode(
+    model_path: Annotated[Path, typer.Argument(help="a .model file")],
+    text: Annotated[list[str] | None, typer.Argument(help="lines of ids")] = None,
+) -> None:
+    """Print the text of each line of ids."""
+    from transformer_mt.encoding.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.load(model_path)
+    for line in input_lines(text, None):
+        try:
+            row = [int(number) for number in line.split()]
+        except ValueError as error:
+            raise DataError(f"{line[:40]!r}: expected ids, whole numbers with spaces") from error
+        if any(not 0 <= number < tokenizer.vocab_size for number in row):
+            raise DataError(f"{line[:40]!r}: ids run from 0 to {tokenizer.vocab_size - 1}")
+        show(tokenizer.decode([row])[0])

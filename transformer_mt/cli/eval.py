@@ -1,0 +1,235 @@
+"""The command `tmt eval`: parse, call, print."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transformer_mt.cli.options import AsJson, Into, find_model_path, say, show
+from transformer_mt.errors import TmtError
+
+if TYPE_CHECKING:
+    from transformer_mt.config.data import Languages
+    from transformer_mt.evaluation.systems import Evaluation, System
+    from transformer_mt.evaluation.test_sets import EvaluationSet
+
+
+def evaluate(
+    context: typer.Context,
+    models: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-m",
+            "--model",
+            help="model or run directory; repeat to compare; default: the newest finished run",
+        ),
+    ] = None,
+    hyps: Annotated[
+        list[Path] | None,
+        typer.Option("--hyp", help="a file of translations, as one more system; repeat to compare"),
+    ] = None,
+    src: Annotated[Path | None, typer.Option("--src", help="source texts")] = None,
+    ref: Annotated[Path | None, typer.Option("--ref", help="their references")] = None,
+    testset: Annotated[
+        str | None, typer.Option(help="a test set of sacreBLEU by name, such as wmt17")
+    ] = None,
+    bleu: Annotated[bool, typer.Option("--bleu")] = False,
+    chrf: Annotated[bool, typer.Option("--chrf")] = False,
+    chrf_words: Annotated[bool, typer.Option("--chrf++", help="chrF with word bigrams")] = False,
+    ter: Annotated[bool, typer.Option("--ter")] = False,
+    spbleu: Annotated[
+        bool, typer.Option("--spbleu", help="BLEU over the sub-words of FLORES-200")
+    ] = False,
+    comet: Annotated[
+        Path | None,
+        typer.Option(metavar="PYTHON", help="also COMET, by a Python that has unbabel-comet"),
+    ] = None,
+    contrast: Annotated[
+        list[Path] | None,
+        typer.Option(help="also accuracy on a TSV of source, right, wrong; may be repeated"),
+    ] = None,
+    robustness: Annotated[
+        bool,
+        typer.Option("--robustness", help="also lower-cased, without final marks, single words"),
+    ] = False,
+    lang: Annotated[
+        str | None, typer.Option(help="target language, with --hyp and without a model")
+    ] = None,
+    from_language: Annotated[
+        str | None, typer.Option("--from", help="source language, where --lang is given")
+    ] = None,
+    to: Into = None,
+    beam: Annotated[int | None, typer.Option(min=1)] = None,
+    confidence: Annotated[
+        bool, typer.Option(help="95 % interval from 1000 bootstrap samples")
+    ] = False,
+    min_bleu: Annotated[float | None, typer.Option(help="exit 1 if BLEU is lower")] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="write report.html and report.json: errors, sentences"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score models and translations with sacreBLEU, by default with BLEU and chrF.
+
+    The default test sets are those of the run of the first model. With several systems, the first
+    named is the baseline, and the difference of each other one is tested by paired bootstrap.
+    """
+    chosen = {"bleu": bleu, "chrf": chrf, "chrf++": chrf_words, "ter": ter, "spbleu": spbleu}
+    metrics = [name for name, on in chosen.items() if on]
+    if min_bleu is not None and not 0 <= min_bleu <= 100:
+        raise TmtError(f"--min-bleu {min_bleu}: expected a number from 0 to 100")
+    if min_bleu is not None and not bleu:
+        metrics.insert(0, "bleu")
+    from transformer_mt.evaluation.systems import evaluate_systems
+    from transformer_mt.system.output import check_folder_target
+
+    if report:
+        check_folder_target(report)
+    systems = _systems(context, models or [], hyps or [])
+    tests = _test_sets(systems, (src, ref), testset, (from_language, lang), to)
+    if report and not all(test.src for test in tests):
+        raise TmtError("--report shows the sources, too: give --src FILE, and --from CODE")
+    found = evaluate_systems(
+        systems,
+        tests,
+        metrics or ["bleu", "chrf"],
+        contrast_paths=contrast or [],
+        to=to,
+        beam=beam,
+        confidence=confidence,
+        robustness=robustness,
+    )
+    if comet:
+        _add_comet(found, comet)
+    _print(found, as_json=as_json)
+    _tell_faults(found)
+    if report:
+        _write_report(found, systems, report)
+    _insist(found, min_bleu)
+
+
+def _systems(context: typer.Context, models: list[Path], hyps: list[Path]) -> "list[System]":
+    """The systems; those of the option that was named first stand first."""
+    from transformer_mt.evaluation.systems import name_systems
+
+    if not models and not hyps:
+        return name_systems([(find_model_path(None), True)])
+    both = {
+        "models": [(find_model_path(path), True) for path in models],
+        "hyps": [(path, False) for path in hyps],
+    }
+    # Parameters are processed, and stored, in the order of the command line.
+    order = sorted(both, key=list(context.params).index)
+    return name_systems([entry for option in order for entry in both[option]])
+
+
+def _test_sets(
+    systems: "list[System]",
+    files: tuple[Path | None, Path | None],
+    testset: str | None,
+    codes: tuple[str | None, str | None],
+    to: str | None,
+) -> "list[EvaluationSet]":
+    """The test sets that the options mean: files, a name, or those of the first model's run."""
+    from transformer_mt.evaluation import test_sets as evaluation
+    from transformer_mt.text.languages import canonical_code
+
+    src, ref = files
+    if testset and (src or ref):
+        raise TmtError("give --testset NAME, or --src FILE and --ref FILE, not both")
+    model = next((system.path for system in systems if system.is_model), None)
+    if model is None and codes[1] and ref and not src:
+        # Called as ever by the translations alone, if there is one file of them.
+        name = systems[0].name if len(systems) == 1 else ref.name
+        return [evaluation.references_only(ref, canonical_code(codes[1]), name)]
+    languages = _languages(model, codes, has_references=bool(testset or ref))
+    if testset:
+        return evaluation.named_test_sets(testset, languages, to, say)
+    if src and ref:
+        return [evaluation.files_test_set(src, ref, languages, to)]
+    if model is None or src or ref:
+        raise TmtError("--src and --ref go together")
+    return evaluation.run_test_sets(model, languages, to)
+
+
+def _languages(
+    model: Path | None, codes: tuple[str | None, str | None], *, has_references: bool
+) -> "Languages":
+    """Of the model; without one, what --from and --lang say."""
+    from transformer_mt.config.data import Languages
+    from transformer_mt.config.experiment import load_config
+    from transformer_mt.text.languages import canonical_code
+
+    src, tgt = codes
+    if model is not None:
+        if src or tgt:
+            raise TmtError("--lang and --from go with --hyp alone: a model knows its languages")
+        return load_config(model / "config.yaml").languages
+    if not tgt or not has_references:
+        raise TmtError("--hyp needs --ref FILE and --lang CODE, or a model beside it (-m)")
+    if not src:
+        raise TmtError("sources without a model: say their language, too, --from CODE")
+    return Languages(src=canonical_code(src), tgt=canonical_code(tgt))
+
+
+def _add_comet(found: "Evaluation", python: Path) -> None:
+    from transformer_mt.evaluation.comet import score_comet
+
+    for test in found.tests:
+        for system, score in score_comet(python, test, found.outputs[test.name]).items():
+            found.scores[test.name][system]["comet"] = score
+
+
+def _print(found: "Evaluation", *, as_json: bool) -> None:
+    from transformer_mt.evaluation.metrics import format_table
+    from transformer_mt.evaluation.significance import format_comparison
+
+    if as_json:
+        show(json.dumps(found.to_json()))
+    elif len(found.systems) == 1:
+        show(format_table(found.only_scores()))
+    else:
+        show(format_comparison(found.scores))
+
+
+def _tell_faults(found: "Evaluation") -> None:
+    """How many translations of each model have faults, see `guards`."""
+    for test in found.tests:
+        for system, counts in found.faults[test.name].items():
+            if counts["any"]:
+                kinds = ", ".join(f"{fault} {n}" for fault, n in counts.items() if fault != "any")
+                n_texts = len(test.refs)
+                say(f"{test.name}: {counts['any']} of {n_texts} by {system} have faults: {kinds}")
+
+
+def _write_report(found: "Evaluation", systems: "list[System]", directory: Path) -> None:
+    from transformer_mt.evaluation.page import write_page
+    from transformer_mt.evaluation.report import describe_evaluation
+    from transformer_mt.evaluation.test_sets import training_text
+    from transformer_mt.system.output import write_json, writing_files
+
+    model = next((system.path for system in systems if system.is_model), None)
+    training = {test.tgt: model and training_text(model, test.tgt) for test in found.tests}
+    content = describe_evaluation(found, training)
+    with writing_files(directory) as folder:
+        write_json(folder / "report.json", content.to_json())
+        write_page(content, folder / "report.html")
+    say(f"report: {directory / 'report.html'}")
+
+
+def _insist(found: "Evaluation", min_bleu: float | None) -> None:
+    """Exit with 1 where a BLEU is too low."""
+    if min_bleu is None:
+        return
+    one = len(found.systems) == 1
+    low = [
+        test.name if one else f"{test.name} ({system})"
+        for test in found.tests
+        for system, scores in found.scores[test.name].items()
+        if scores["bleu"].score < min_bleu
+    ]
+    if low:
+        say(f"tmt: BLEU is below {min_bleu} on {', '.join(low)}")
+        raise typer.Exit(1)

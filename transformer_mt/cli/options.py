@@ -1,0 +1,101 @@
+"""What the commands share: options, where input lines come from and output lines go to.
+
+Results go to standard output, everything else to standard error.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transformer_mt.config.experiment import Config, load_config
+from transformer_mt.errors import TmtError
+from transformer_mt.system.terminal import say, show
+
+__all__ = ["say", "show"]
+
+if TYPE_CHECKING:
+    from transformer_mt.translation.translator import Translator
+
+ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="a YAML file of configs/")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="A.B=C", help="change one setting; may be given repeatedly"),
+]
+ModelPath = Annotated[
+    Path | None,
+    typer.Option("-m", "--model", help="model or run directory; default: the newest finished run"),
+]
+Into = Annotated[
+    str | None,
+    typer.Option("--to", help="language to translate into, for a model of both directions"),
+]
+Processes = Annotated[
+    int | None,
+    typer.Option(min=1, help="that share the work; default: one per GPU, or per core of a CPU"),
+]
+Reverse = Annotated[
+    bool, typer.Option("--reverse", help="the same experiment in the other direction")
+]
+Offline = Annotated[
+    bool, typer.Option("--offline", help="use what the cache holds, and never the network")
+]
+RunDir = Annotated[Path | None, typer.Option(help="where everything goes; default: runs/<name>")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+def load_experiment(
+    path: Path, overrides: list[str] | None, *, reverse: bool = False, offline: bool = False
+) -> Config:
+    """The configuration that a command line means."""
+    settings = [*(overrides or ()), *(["data.offline=true"] if offline else [])]
+    cfg = load_config(path, settings)
+    return cfg.reversed() if reverse else cfg
+
+
+def find_model_path(model: Path | None) -> Path:
+    from transformer_mt.pipeline.run_dir import find_model
+
+    return find_model(model)
+
+
+def load_translator(model: Path | None, *, precision: str = "auto") -> "Translator":
+    from transformer_mt.translation.translator import Translator
+
+    return Translator.load(find_model_path(model), precision=precision)
+
+
+def input_lines(texts: list[str] | None, path: Path | None) -> Iterator[str]:
+    """Arguments, or a file's lines, or those of standard input."""
+    if texts and path:
+        raise TmtError("give texts or --input FILE, not both")
+    if texts:
+        return (line for text in texts for line in text.split("\n"))
+    from transformer_mt.corpus.readers.pairs import split_lines, split_stream
+
+    return split_lines(path) if path else split_stream(sys.stdin.buffer, "standard input")
+
+
+def chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
+    chunk: list[str] = []
+    for line in lines:
+        chunk.append(line)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def write_lines(lines: Iterator[str], path: Path | None) -> None:
+    """Print lines as they come, or put all of them into a file at once, at the end."""
+    if path is None:
+        for line in lines:
+            show(line)
+        return
+    from transformer_mt.system.output import writing
+
+    with writing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)

@@ -1,0 +1,1 @@
+"""One YAML file per experiment: names, types, ranges and messages of its settings."""

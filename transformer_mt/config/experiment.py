@@ -1,0 +1,329 @@
+"""One YAML file per experiment → one frozen `Config`; every problem of a file in one report.
+
+Comes in: a YAML file and `--set a.b=c` texts. Goes out: a `Config`. This file knows the names,
+types and ranges of all settings and the relations between them; nothing of their use, of how YAML
+is spelled, or of how pydantic words its errors.
+"""
+
+import re
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from transformer_mt.config.data import (
+    DataConfig,
+    Languages,
+    NonNegative,
+    Positive,
+    Section,
+    Share,
+    VocabSize,
+)
+from transformer_mt.config.problems import describe_problems, kind_of
+from transformer_mt.config.yaml_text import dump_yaml, parse_yaml
+from transformer_mt.errors import ConfigError
+
+
+class TokenizerConfig(Section):
+    type: Literal["bpe", "unigram"] = "bpe"
+    vocab_size: VocabSize | Annotated[list[VocabSize], Field(min_length=2, max_length=2)] = 32000
+    joint: bool = False
+    byte_fallback: bool = True
+    character_coverage: Annotated[float, Field(ge=0.98, le=1)] | Literal["auto"] = "auto"
+    # Source and target are cut anew each epoch: the share of merges left out (BPE), or the
+    # smoothing of the distribution that a segmentation is drawn from (unigram). 0: always the best.
+    sampling: Share = 0.0
+
+    @model_validator(mode="after")
+    def _one_size_for_one_vocabulary(self) -> "TokenizerConfig":
+        if self.joint and isinstance(self.vocab_size, list):
+            raise ValueError(
+                f"joint is one vocabulary, but vocab_size names two: {self.vocab_size}"
+            )
+        return self
+
+    @property
+    def vocab_sizes(self) -> tuple[int, int]:
+        """Of source and target; the same one twice if only one is given."""
+        if isinstance(self.vocab_size, list):
+            return self.vocab_size[0], self.vocab_size[1]
+        return self.vocab_size, self.vocab_size
+
+
+Width = Annotated[int, Field(gt=0, le=1 << 16)]
+Layers = Annotated[int, Field(gt=0, le=1000)]
+_MOST_PARAMETERS = 10**11  # of the layers alone
+
+
+class ModelConfig(Section):
+    d_model: Width = 512
+    heads: Width = 8
+    ffn: Annotated[int, Field(gt=0, le=1 << 20)] = 2048
+    encoder_layers: Layers = 6
+    decoder_layers: Layers = 6
+    dropout: Share = 0.1
+    # modern: rotary positions, SwiGLU, RMSNorm, no biases; see model/modern.py.
+    architecture: Literal["paper", "modern"] = "paper"
+    norm: Literal["post", "pre"] = "post"  # modern: "pre", and nothing else
+    tie_embeddings: Literal["auto", "all", "decoder", "none"] = "auto"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _modern_is_pre_norm_unless_told(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("architecture") == "modern":
+            return {"norm": "pre", **values}
+        return values
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> "ModelConfig":
+        if self.d_model % self.heads:
+            near = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
+            near = sorted(sorted(near, key=lambda h: abs(h - self.heads))[:3])
+            raise ValueError(
+                f"d_model {self.d_model} is not divisible by heads {self.heads}; "
+                f"heads could be {', '.join(map(str, near))}"
+            )
+        if self.d_model % 2:
+            raise ValueError(
+                f"d_model {self.d_model} must be even: positions are sine and cosine pairs"
+            )
+        return self
+
+    @property
+    def matrix_parameters(self) -> int:
+        """Numbers in the matrices of the layers, without embeddings, biases and norms."""
+        attention, ffn = 4 * self.d_model**2, 2 * self.d_model * self.ffn
+        n_parameters = self.encoder_layers * (attention + ffn)
+        return n_parameters + self.decoder_layers * (2 * attention + ffn)
+
+    @model_validator(mode="after")
+    def _not_absurd(self) -> "ModelConfig":
+        n_parameters = self.matrix_parameters
+        if n_parameters > _MOST_PARAMETERS:
+            raise ValueError(
+                f"the layers would have {n_parameters:,} parameters, more than "
+                f"{_MOST_PARAMETERS:,}: make d_model, ffn or the number of layers smaller"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _modern_parts_fit(self) -> "ModelConfig":
+        if self.modern and self.norm != "pre":
+            raise ValueError(
+                f"architecture: modern normalises before each sub-layer, but norm is {self.norm}; "
+                "set norm: pre, or leave norm out"
+            )
+        if self.modern and self.d_model // self.heads % 2:
+            raise ValueError(
+                "architecture: modern turns pairs of features, so that d_model / heads must be "
+                f"even, found {self.d_model} / {self.heads} = {self.d_model // self.heads}"
+            )
+        return self
+
+    @property
+    def modern(self) -> bool:
+        return self.architecture == "modern"
+
+
+class TrainConfig(Section):
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    # Of one micro-batch: sentences × longest side, padding counted; auto: the most that is of use
+    # and fits into memory, chosen when training begins.
+    max_tokens: Positive | Literal["auto"] = 4096
+    tokens_per_update: Positive = 25000  # real target tokens of one update
+    max_updates: Positive = 100000
+    max_minutes: Annotated[float, Field(gt=0, le=10**8)] | None = None
+    # The peak; see optim.learning_rate.
+    lr: Annotated[float, Field(gt=0, le=1000)] | Literal["paper"] = "paper"
+    warmup_updates: NonNegative = 4000
+    cooldown_updates: NonNegative = 0  # the last of max_updates, in which lr falls to 0
+    adam_betas: Annotated[list[Share], Field(min_length=2, max_length=2)] = Field(
+        default=[0.9, 0.98]
+    )
+    adam_eps: Annotated[float, Field(gt=0, le=1)] = 1e-9
+    # Of the whole gradient; 0 switches it off.
+    clip_norm: Annotated[float, Field(ge=0, le=10**9)] = 1.0
+    label_smoothing: Share = 0.1
+    validate_every: Positive = 1000
+    metric: Literal["bleu", "chrf", "loss"] = "bleu"  # what "best" and patience look at, on dev
+    patience: Positive | None = 10  # validations without a better metric before training ends
+    log_every: Positive = 100
+    keep_last: Positive = 5
+    average: NonNegative = 5  # the last n checkpoints; 0 switches averaging off
+    # With several processes: each keeps a part of Adam's state; what they send each other.
+    shard_optimizer: bool = False
+    reduce_dtype: Literal["fp32", "bf16"] = "fp32"
+    tensorboard: bool = False  # needs the extra: pip install 'transformer-mt[track]'
+
+    @model_validator(mode="after")
+    def _enough_checkpoints(self) -> "TrainConfig":
+        if self.average > self.keep_last:
+            raise ValueError(
+                f"average {self.average} checkpoints needs keep_last ≥ {self.average}, "
+                f"found {self.keep_last}"
+            )
+        if self.cooldown_updates > self.max_updates:
+            raise ValueError(
+                f"cooldown_updates {self.cooldown_updates} are the last of max_updates, "
+                f"which are {self.max_updates}"
+            )
+        return self
+
+    @property
+    def batch_tokens(self) -> int:
+        """`max_tokens` as a number, which whoever begins a training has put in place of `auto`."""
+        assert self.max_tokens != "auto", "not resolved"
+        return self.max_tokens
+
+    def peak_lr(self, d_model: int) -> float:
+        """The highest learning rate of the schedule, reached after `warmup_updates`.
+
+        Source: Vaswani et al. 2017, section 5.3, formula 3, at step = warmup_steps.
+        """
+        if self.lr == "paper":
+            return d_model**-0.5 * max(1, self.warmup_updates) ** -0.5
+        return self.lr
+
+
+# Also of the options of a command; see search/options.py.
+MOST_BEAM, MOST_LENGTH_PENALTY, MOST_LENGTH_RATIO = 1000, 10.0, 1000.0
+
+
+class DecodeConfig(Section):
+    beam: Annotated[int, Field(gt=0, le=MOST_BEAM)] = 4
+    penalty: Literal["gnmt", "average"] = "gnmt"  # of length n: ((5 + n) / 6)^α, or n^α
+    # Its exponent α.
+    length_penalty: Annotated[float, Field(ge=0, le=MOST_LENGTH_PENALTY)] = 0.6
+    # Output tokens per source token.
+    max_length_ratio: Annotated[float, Field(gt=0, le=MOST_LENGTH_RATIO)] = 2.0
+
+
+class Config(Section):
+    name: str
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
+    languages: Languages
+    data: DataConfig
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    decode: DecodeConfig = DecodeConfig()
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_a_folder(cls, name: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+            raise ValueError(f"{name!r}: use letters, digits, '.', '_' and '-' only")
+        return name
+
+    @model_validator(mode="after")
+    def _sections_fit(self) -> "Config":
+        if self.languages.src == self.languages.tgt:
+            raise ValueError(f"languages: src and tgt are both {self.languages.src!r}")
+        if self.languages.bidirectional and not self.tokenizer.joint:
+            raise ValueError(
+                "languages.bidirectional needs one vocabulary, since each language is on both "
+                "sides: set tokenizer.joint: true"
+            )
+        if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
+            raise ValueError(
+                "model.tie_embeddings: all needs one vocabulary (tokenizer.joint: true); "
+                "allowed here: auto, decoder, none"
+            )
+        return self
+
+    def reversed(self) -> "Config":
+        """The same experiment in the other direction, with a name of its own.
+
+        Sources whose text does not name its languages are told which side comes first. A test set
+        of sacreBLEU is the one for the new direction.
+        """
+        tree = self.model_dump()
+        src, tgt = self.languages.src, self.languages.tgt
+        tree["languages"] |= {"src": tgt, "tgt": src}
+        swapped = self.name.replace(f"{src}-{tgt}", f"{tgt}-{src}")
+        tree["name"] = swapped if swapped != self.name else f"{self.name}-reversed"
+        if isinstance(self.tokenizer.vocab_size, list):
+            tree["tokenizer"]["vocab_size"] = self.tokenizer.vocab_size[::-1]
+        data = tree["data"]
+        for source in (*data["train"], *data["dev"], *data["test"].values()):
+            if "sacrebleu" not in source:
+                source.setdefault("direction", f"{src}-{tgt}")
+        return build_config(tree, self.name)
+
+    def to_yaml(self) -> str:
+        """The resolved configuration, every key written out; `load_config` reads it back."""
+        return dump_yaml(self.model_dump())
+
+
+_LARGEST = 4 << 20  # bytes of a file
+_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # of --set
+
+
+def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
+    """Read an experiment.
+
+    Args:
+        path: a YAML file.
+        overrides: `a.b=c` texts; `c` is read as YAML, so `data.dev=[x]` gives a list.
+    Raises:
+        ConfigError: everything that is wrong with the file and the overrides, one line each.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+            raise ConfigError(f"{path}: is a pipe or a device; write it to a file, and give that")
+        with path.open("rb") as file:
+            text = str(file.read(_LARGEST), "utf-8-sig")
+            if file.read(1):
+                raise ConfigError(f"{path}: more than {_LARGEST >> 20} MiB; is it the right file?")
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file; tmt comes with {_bundled_configs()}") from error
+    except OSError as error:
+        name = str(path) if len(str(path)) < 1000 else f"{str(path)[:60]}…"
+        raise ConfigError(f"{name}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path}: not UTF-8 text (byte {error.start + 1}); save it as UTF-8"
+        ) from error
+    tree = parse_yaml(text, str(path))
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path}: expected keys and values, found {kind_of(tree)}")
+    for override in overrides:
+        _apply_override(tree, override)
+    return build_config(tree, str(path))
+
+
+def build_config(tree: dict[str, Any], where: str) -> Config:
+    """Validate a tree of plain values; see `load_config` for the errors."""
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        lines = describe_problems(error, where=where, root=Config)
+        raise ConfigError("\n".join(lines)) from error
+
+
+def _bundled_configs() -> str:
+    configs = sorted(Path("configs").glob("*.yaml"))
+    return ", ".join(map(str, configs)) if configs else "configs/tiny.yaml, configs/base.yaml, …"
+
+
+def _apply_override(tree: dict[str, Any], override: str) -> None:
+    key, equals, value = override.partition("=")
+    shown = override if len(override) <= 200 else f"{override[:200]}…"
+    if not equals or not _KEY.fullmatch(key):
+        raise ConfigError(f"--set {shown}: expected section.key=value, e.g. train.max_updates=500")
+    *parents, leaf = key.split(".")
+    for parent in parents:
+        if tree.get(parent) is None:
+            tree[parent] = {}
+        tree = tree[parent]
+        if not isinstance(tree, dict):
+            raise ConfigError(f"--set {shown}: {parent} is {kind_of(tree)}, not a section")
+    tree[leaf] = parse_yaml(value, f"--set {shown}")

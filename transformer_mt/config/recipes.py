@@ -1,0 +1,216 @@
+"""Settings that suit a corpus of a given size: where to start, and why.
+
+Comes in: counts of a corpus, its languages, the kind of device. Goes out: pieces of `Advice`, and
+which of them a configuration does not follow. A table of few rows; the score on dev has the last
+word. This file opens no corpus and measures nothing.
+
+Sources: Vaswani et al. 2017; Popel and Bojar 2018, "Training Tips for the Transformer Model";
+Sennrich and Zhang 2019, "Revisiting Low-Resource Neural Machine Translation"; Ding et al. 2019, "A
+Call for Prudent Choice of Subword Merge Operations"; Araabi and Monz 2020, "Optimizing Transformer
+for Low-Resource Neural Machine Translation"; Provilkov et al. 2020, "BPE-Dropout"; Wu et al. 2021,
+"Good for Misconceived Reasons"; docs/results.md of this project.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from transformer_mt.config.data import Languages
+from transformer_mt.config.experiment import Config, build_config
+from transformer_mt.text.languages import is_unspaced
+
+UPDATES_PER_EPOCH = 50  # at least, so that a small corpus is not a handful of updates
+MIN_TOKENS_PER_UPDATE = 500
+_SHARES = ("model.dropout", "tokenizer.sampling")
+_SPACED_NOT_LATIN = frozenset(
+    "ar be bg bn el fa gu he hi hy ka ko mk ml mr my ne pa ru si ta te uk ur".split()
+)
+
+
+@dataclass(frozen=True)
+class Advice:
+    key: str  # of the configuration, e.g. "model.dropout"
+    value: object
+    why: str  # one line, with the source
+
+
+class _Size(NamedTuple):
+    d_model: int
+    heads: int
+    ffn: int
+    layers: int  # of encoder and decoder each
+    why: str
+
+
+_TINY = _Size(128, 4, 256, 4, '"Transformer-tiny", best on 29,000 pairs: Wu et al. 2021')
+_SMALL = _Size(256, 4, 1024, 6, "less than base suits less text: Araabi and Monz 2020")
+_BASE = _Size(512, 8, 2048, 6, "the paper's base model: Vaswani et al. 2017, table 3")
+_BIG = _Size(1024, 16, 4096, 6, "with enough text and time big beats base: Popel and Bojar 2018")
+_FOR_CPU = _Size(256, 4, 1024, 6, "base takes days without a GPU: docs/performance.md")
+
+
+class _Recipe(NamedTuple):
+    """One row: what suits a corpus of fewer than `below` pairs."""
+
+    below: float
+    size: _Size
+    vocab_size: int  # of each language, or of a joint vocabulary of spaced languages
+    dropout: float
+    tokens_per_update: int
+    lr: float | Literal["paper"]
+    warmup_updates: int
+    sampling: float
+
+
+_RECIPES = (
+    _Recipe(20_000, _TINY, 3_000, 0.4, 1_500, 3e-3, 1_000, 0.1),
+    _Recipe(100_000, _TINY, 7_000, 0.3, 3_000, 5e-3, 1_000, 0.1),
+    _Recipe(1_000_000, _SMALL, 16_000, 0.2, 12_000, "paper", 4_000, 0.1),
+    _Recipe(10_000_000, _BASE, 32_000, 0.1, 25_000, "paper", 4_000, 0.0),
+    _Recipe(float("inf"), _BIG, 32_000, 0.1, 25_000, "paper", 4_000, 0.0),
+)
+_CPU_VOCAB_SIZE = 16_000
+
+
+def recommend(n_pairs: int, tgt_tokens: int, *, languages: Languages, device: str) -> list[Advice]:
+    """Settings to start from.
+
+    Args:
+        n_pairs: of the clean training corpus.
+        tgt_tokens: of an epoch, EOS included.
+        device: "cpu" or "cuda".
+    """
+    recipe = next(recipe for recipe in _RECIPES if n_pairs < recipe.below)
+    size, vocab_size = recipe.size, recipe.vocab_size
+    if device == "cpu" and size.d_model > _FOR_CPU.d_model:
+        size, vocab_size = _FOR_CPU, _CPU_VOCAB_SIZE
+    return [
+        *_vocabulary(vocab_size, languages),
+        _sampling(recipe, device),
+        Advice("model.d_model", size.d_model, size.why),
+        Advice("model.heads", size.heads, size.why),
+        Advice("model.ffn", size.ffn, size.why),
+        Advice("model.encoder_layers", size.layers, size.why),
+        Advice("model.decoder_layers", size.layers, size.why),
+        Advice("model.dropout", recipe.dropout, _why_dropout(recipe.dropout)),
+        _norm(size),
+        _tokens_per_update(recipe, tgt_tokens),
+        *_learning_rate(recipe),
+    ]
+
+
+def compare(cfg: Config, advice: list[Advice]) -> list[Advice]:
+    """The advice that a configuration does not follow, small differences left out."""
+    advised = apply_advice(cfg, advice)
+    return [a for a in advice if _differs(a.key, _setting(cfg, a.key), _setting(advised, a.key))]
+
+
+def apply_advice(cfg: Config, advice: list[Advice]) -> Config:
+    """A configuration with advised settings; tokenizer, model and train are otherwise defaults."""
+    tree = cfg.model_dump()
+    for section in ("tokenizer", "model", "train"):
+        tree[section] = {}
+    for a in advice:
+        section, name = a.key.split(".")
+        tree[section][name] = a.value
+    return build_config(tree, "recipe")
+
+
+def _vocabulary(size: int, languages: Languages) -> list[Advice]:
+    joint, why_joint = _joint(languages)
+    why = "a small corpus needs a small vocabulary: Ding et al. 2019, Sennrich and Zhang 2019"
+    if size > 7_000:
+        why = "frequent words stay whole: Vaswani et al. 2017, Ding et al. 2019"
+    if is_unspaced(languages.src) or is_unspaced(languages.tgt):
+        why += "; with room for characters"
+        size = max(size, 5_000)
+        if joint:
+            size = size * 3 // 2
+    return [
+        Advice("tokenizer.vocab_size", size, why),
+        Advice("tokenizer.joint", joint, why_joint),
+    ]
+
+
+def _sampling(recipe: _Recipe, device: str) -> Advice:
+    sampling, why = recipe.sampling, "enough text shows words in many forms already"
+    if sampling and device == "cpu":
+        sampling = 0.0
+        why = "other sub-words each epoch cost 14 BLEU in 600 updates of Tatoeba: docs/results.md"
+    elif sampling:
+        why = "other sub-words each epoch help small corpora in long trainings"
+    return Advice("tokenizer.sampling", sampling, f"{why}; Provilkov et al. 2020")
+
+
+def _joint(languages: Languages) -> tuple[bool, str]:
+    if languages.bidirectional:
+        return True, "each language is on both sides"
+    if _script(languages.src) == _script(languages.tgt):
+        return True, "one script: names and words are shared (Vaswani et al. 2017, section 5.1)"
+    return False, "two scripts share next to nothing"
+
+
+def _script(language: str) -> str:
+    """A name for what a language is written in, fine enough to tell whether two share words."""
+    if language in ("zh", "zh-Hant", "ja"):
+        return "han"
+    if language in ("be", "bg", "mk", "ru", "uk"):
+        return "cyrillic"
+    return language if is_unspaced(language) or language in _SPACED_NOT_LATIN else "latin"
+
+
+def _why_dropout(dropout: float) -> str:
+    if dropout >= 0.4:
+        return "each pair is seen very often: Sennrich and Zhang 2019, Araabi and Monz 2020"
+    if dropout >= 0.2:
+        return "each pair is seen often: Wu et al. 2021, Araabi and Monz 2020; docs/results.md"
+    return "as in the paper; each pair is seen a few times only"
+
+
+def _norm(size: _Size) -> Advice:
+    if size.d_model < _BASE.d_model:
+        return Advice("model.norm", "pre", "post stalled here at high rates: docs/results.md")
+    return Advice("model.norm", "post", "as in the paper, with its slow warm-up")
+
+
+def _tokens_per_update(recipe: _Recipe, tgt_tokens: int) -> Advice:
+    affordable = max(MIN_TOKENS_PER_UPDATE, tgt_tokens // UPDATES_PER_EPOCH)
+    if affordable < recipe.tokens_per_update:
+        why = f"leaves {UPDATES_PER_EPOCH} updates in an epoch: Sennrich and Zhang 2019"
+        return Advice("train.tokens_per_update", affordable // 100 * 100, why)
+    why = "small updates for a small corpus: Sennrich and Zhang 2019; docs/results.md"
+    if recipe.tokens_per_update > 3_000:
+        why = "larger updates end better: Vaswani et al. 2017, Popel and Bojar 2018"
+    return Advice("train.tokens_per_update", recipe.tokens_per_update, why)
+
+
+def _learning_rate(recipe: _Recipe) -> list[Advice]:
+    why_lr = "d_model^-0.5 · warmup^-0.5: Vaswani et al. 2017, section 5.3"
+    why_warmup = "as in the paper; a shorter one can diverge: Popel and Bojar 2018"
+    if recipe.lr != "paper":
+        why_lr = "a small pre-norm model takes a high one: Wu et al. 2021; docs/results.md"
+        why_warmup = "short, because training is: docs/results.md"
+    return [
+        Advice("train.lr", recipe.lr, why_lr),
+        Advice("train.warmup_updates", recipe.warmup_updates, why_warmup),
+    ]
+
+
+def _setting(cfg: Config, key: str) -> object:
+    if key == "train.lr":
+        return cfg.train.peak_lr(cfg.model.d_model)
+    if key == "tokenizer.vocab_size":
+        return cfg.tokenizer.vocab_sizes
+    section, name = key.split(".")
+    return getattr(getattr(cfg, section), name)
+
+
+def _differs(key: str, found: object, advised: object) -> bool:
+    """Shares by 0.1, other numbers by a factor of 1.6, anything else at all."""
+    if isinstance(found, tuple) and isinstance(advised, tuple):
+        return any(_differs(key, a, b) for a, b in zip(found, advised, strict=True))
+    if isinstance(found, bool | str) or not isinstance(found, int | float):
+        return found != advised
+    assert isinstance(advised, int | float)
+    if key in _SHARES:
+        return abs(found - advised) > 0.099
+    return max(found, advised) > 1.6 * min(found, advised)

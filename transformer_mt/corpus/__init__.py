@@ -1,0 +1,1 @@
+"""Names and files → clean pairs of sentences, and a report on them."""

@@ -1,0 +1,1 @@
+"""The bundled Chinese–English corpus."""

@@ -1,0 +1,1 @@
+"""Faults of a source as a whole: swapped sides, shifted lines, mixed scripts."""

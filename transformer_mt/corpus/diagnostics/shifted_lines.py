@@ -1,0 +1,248 @@
+"""Lines in their order → runs of them where each source fits the target of a neighbouring line.
+
+Comes in: the units of both sides, block by block. Goes out: where a shifted line would fit better,
+and in which direction. What fits is learned from the first lines of the source itself: which
+frequent characters and beginnings of words stand across from each other, rare words on both sides,
+and lengths. This file does not know any language, and keeps no text.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_mt.corpus.diagnostics.line_units import (
+    FIRST_CHARACTER,
+    FIRST_WORD,
+    N_UNITS,
+    LineUnits,
+)
+
+_TRACKED, _RARE = 128, 63  # columns of frequent units, and of the words among the others
+_WIDTH = _TRACKED + _RARE + 1  # the last one is for what does not count
+_RANK = 24  # directions in which both sides agree most
+# Log-odds of a run against none: by chance, a corpus of a million lines has some e^-4 such runs.
+_THRESHOLD = 18.0
+
+Floats = NDArray[np.float32]
+Block = tuple[LineUnits, LineUnits]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Lines `first` to `last`, from 1: the source of each fits the target `shift` lines on."""
+
+    first: int
+    last: int
+    shift: int  # 1 or -1
+
+
+class ShiftFinder:
+    """Looks at a source block by block, and finds the runs of shifted lines."""
+
+    def __init__(self, blocks: list[Block]) -> None:
+        """Learn from the first blocks what fits, and look at them."""
+        self._fit = _Fit(blocks)
+        self._last: _Described | None = None  # of the line before the next block
+        self._searches = _Search(1), _Search(-1)
+        self._runs: list[Run] = []
+        for block in blocks:
+            self.look(block)
+
+    def look(self, block: Block) -> None:
+        """The next lines."""
+        new = self._fit.describe(block)
+        rows = _joined([self._last, new]) if self._last else new
+        straight, onward, back = (self._fit.log_odds(rows, shift) for shift in (0, 1, -1))
+        straight = (straight[:-1] + straight[1:]) * np.float32(0.5)
+        # Inside a run of the other direction, the lines as they stand are an easy rival.
+        for search, crossed, other in zip(
+            self._searches, (onward, back), (back, onward), strict=True
+        ):
+            self._runs += search.go_on(crossed - np.maximum(straight, other))
+        self._last = tuple([part[-1:] for part in side] for side in new)
+
+    def finish(self) -> list[Run]:
+        """All runs, in order, after the last line."""
+        for search in self._searches:
+            self._runs += search.finish()
+        return sorted(self._runs, key=lambda run: run.first)
+
+
+# For each side (n, R) directions, (n,) their size, (n, 63) rare words, (n,) log lengths.
+_Described = tuple[list[Floats], ...]
+
+
+def _joined(described: Sequence[_Described]) -> _Described:
+    return tuple(
+        [np.concatenate(parts) for parts in zip(*sides, strict=True)]
+        for sides in zip(*described, strict=True)
+    )
+
+
+def _shifted(src: Floats, tgt: Floats, shift: int) -> tuple[Floats, Floats]:
+    """The rows of both sides that meet when the target is `shift` lines on."""
+    if shift == 0:
+        return src, tgt
+    return (src[:-1], tgt[1:]) if shift > 0 else (src[1:], tgt[:-1])
+
+
+class _Search:
+    """Stretches of gaps between lines whose evidence for one shift adds up to the threshold.
+
+    Source: Page 1954, the cumulative sum test.
+    """
+
+    def __init__(self, shift: int) -> None:
+        self.shift = shift
+        self.n_gaps, self.start = 0, 0  # the gap where the stretch that is open begins
+        self.total = self.peak = 0.0  # its evidence, and the most that it ever had
+        self.peak_at = 0
+
+    def go_on(self, evidence: Floats) -> list[Run]:
+        """The runs that end in the next gaps."""
+        sums = np.concatenate([[self.total], self.total + np.cumsum(evidence, dtype=np.float64)])
+        excess = sums - np.minimum.accumulate(sums.clip(max=0))
+        if max(self.peak, excess.max()) < _THRESHOLD:  # the usual case, without a loop
+            return self._pass(excess)
+        found = []
+        for gap, value in enumerate(evidence.tolist(), self.n_gaps):
+            self.total += value
+            if self.total > self.peak:
+                self.peak, self.peak_at = self.total, gap
+            elif self.total <= 0 or self.total < self.peak - _THRESHOLD:
+                found += self.finish()
+                self.total = self.peak = 0.0
+                self.start = gap + 1
+        self.n_gaps += len(evidence)
+        return found
+
+    def _pass(self, excess: NDArray[np.float64]) -> list[Run]:
+        """Go to the end of gaps without a run, given the evidence before and after each."""
+        empty = np.flatnonzero(excess <= 0)
+        if len(empty):
+            self.start, self.peak = self.n_gaps + int(empty[-1]), 0.0
+        begin = int(empty[-1]) if len(empty) else 0
+        best = begin + int(np.argmax(excess[begin:]))
+        if excess[best] > self.peak:
+            self.peak, self.peak_at = float(excess[best]), self.n_gaps + best - 1
+        self.total = float(excess[-1])
+        self.n_gaps += len(excess) - 1
+        return []
+
+    def finish(self) -> list[Run]:
+        """The run that is open, if there is one."""
+        enough = self.peak >= _THRESHOLD
+        return [Run(self.start + 1, self.peak_at + 2, self.shift)] if enough else []
+
+
+class _Fit:
+    """How well a source and a target belong together, as log-odds.
+
+    Source: Hotelling 1936 for the directions in which both sides agree (canonical correlation).
+    """
+
+    def __init__(self, blocks: list[Block]) -> None:
+        sides = list(zip(*blocks, strict=True))
+        self.columns = [_choose_columns(side) for side in sides]
+        src, tgt = (
+            np.concatenate([_table(part, columns)[:, :_TRACKED] for part in side])
+            for side, columns in zip(sides, self.columns, strict=True)
+        )
+        best = _Agreement(src, tgt, 0)
+        for shift in (1, -1):  # most lines may be shifted, if one is missing near the start
+            other = _Agreement(src, tgt, shift)
+            if other.total > 1.5 * best.total:
+                best = other
+        scale = np.sqrt(best.rho / (1 - best.rho**2))
+        self.bases = [basis * scale for basis in best.bases]
+        self.offsets = [mean @ basis for mean, basis in zip(best.means, self.bases, strict=True)]
+        self.damping = best.rho / 2  # of what is large on one side, whatever the other says
+        means = [np.mean(np.concatenate([part.lengths for part in side])) + 1 for side in sides]
+        self.usual = np.float32(np.log(means[1] / means[0]))
+        self._calibrate(_joined([self.describe(block) for block in blocks]), best.shift)
+
+    def describe(self, block: Block) -> _Described:
+        described = []
+        for units, columns, basis, offset in zip(
+            block, self.columns, self.bases, self.offsets, strict=True
+        ):
+            table = _table(units, columns)
+            directions = table[:, :_TRACKED] @ basis - offset
+            size = (directions * directions) @ self.damping
+            lengths = np.log(units.lengths.astype(np.float32) + 5)
+            described.append([directions, size, table[:, _TRACKED:-1], lengths])
+        return tuple(described)
+
+    def log_odds(self, described: _Described, shift: int) -> Floats:
+        """(n,) or (n - 1,) that lines `shift` apart belong together, against their neighbours."""
+        return self._features(described, shift) @ self.weights
+
+    def _features(self, described: _Described, shift: int) -> Floats:
+        """(n, 4) one, log-likelihood ratio of the directions, shared rare words, lengths."""
+        directions, size, rare, length = (
+            _shifted(one, other, shift) for one, other in zip(*described, strict=True)
+        )
+        features = np.ones((len(size[0]), 4), dtype=np.float32)
+        features[:, 1] = np.einsum("ij,ij->i", *directions) - size[0] - size[1]
+        features[:, 2] = np.einsum("ij,ij->i", *rare)
+        features[:, 3] = np.abs(length[1] - length[0] - self.usual)
+        return features
+
+    def _calibrate(self, described: _Described, right: int) -> None:
+        """Logistic regression of lines that belong together against neighbours: Newton's method."""
+        features = [self._features(described, shift).astype(np.float64) for shift in (0, 1, -1)]
+        every = np.concatenate(features)
+        truth = np.repeat([shift == right for shift in (0, 1, -1)], list(map(len, features)))
+        importance = np.where(truth, 1.0, 0.5)
+        weights = np.zeros(every.shape[1])
+        for _ in range(8):
+            guess = 1 / (1 + np.exp(-(every @ weights).clip(-30, 30)))
+            slope = every.T @ (importance * (truth - guess)) - 1e-3 * weights
+            curve = importance * guess * (1 - guess)
+            bend = (every * curve[:, None]).T @ every + 1e-3 * np.eye(len(weights))
+            weights += np.linalg.solve(bend, slope)
+        self.weights = weights.astype(np.float32)
+
+
+class _Agreement:
+    """The directions in which the units of both sides agree, if lines `shift` apart belong."""
+
+    def __init__(self, src: Floats, tgt: Floats, shift: int) -> None:
+        x, y = _shifted(src, tgt, shift)
+        self.means = [x.mean(axis=0), y.mean(axis=0)]
+        roots = [_inverse_root(part, mean) for part, mean in zip((x, y), self.means, strict=True)]
+        across = x.T @ y / len(x) - np.outer(*self.means)
+        u, correlation, v = np.linalg.svd(roots[0] @ across @ roots[1])
+        self.rho = correlation[:_RANK].clip(1e-6, 0.99).astype(np.float32)
+        self.bases = [roots[0] @ u[:, :_RANK], roots[1] @ v[:_RANK].T]
+        self.total = float((self.rho**2).sum())
+        self.shift = shift
+
+
+def _inverse_root(rows: Floats, mean: Floats) -> Floats:
+    """(D, D) that makes the covariance of the rows the identity; the fewer rows, the less so."""
+    covariance = rows.T @ rows / len(rows) - np.outer(mean, mean)
+    ridge = 1e-3 + 20 / len(rows)
+    values, vectors = np.linalg.eigh(covariance + ridge * np.eye(len(covariance)))
+    return ((vectors / np.sqrt(values)) @ vectors.T).astype(np.float32)
+
+
+def _choose_columns(parts: Sequence[LineUnits]) -> NDArray[np.int64]:
+    """(N_UNITS,) for each unit its column: one of its own, one shared by hash, or the last."""
+    running = sum(np.bincount(part.units, minlength=N_UNITS) for part in parts)
+    frequency = 1 - np.exp(-running / sum(len(part.lengths) for part in parts))
+    tracked = np.argsort(-frequency * (1 - frequency), kind="stable")[:_TRACKED]
+    units = np.arange(N_UNITS)
+    is_word = (units >= FIRST_WORD) & (units < FIRST_CHARACTER)
+    columns = np.where(is_word, _TRACKED + (units * 40503 >> 7) % _RARE, _WIDTH - 1)
+    columns[tracked] = np.arange(_TRACKED)
+    return columns
+
+
+def _table(lines: LineUnits, columns: NDArray[np.int64]) -> Floats:
+    """(n, _WIDTH) whether a line has a unit of each column."""
+    table = np.zeros((len(lines.lengths), _WIDTH), dtype=np.float32)
+    table.ravel()[lines.owners * _WIDTH + columns[lines.units]] = 1
+    return table

@@ -1,0 +1,1 @@
+"""Text in any common form → pairs."""

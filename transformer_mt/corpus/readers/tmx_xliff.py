@@ -1,0 +1,289 @@
+"""XML → pairs: TMX, XLIFF 1.2 and 2, and the test sets of WMT.
+
+Comes in: a file. Goes out: (source, target) texts without inline codes, one by one, in constant
+memory. No entity of a document is expanded and nothing outside of it is read. This file does not
+know where files lie.
+
+A translation that is missing is an empty text, so that the rules of the cleaning count the pair.
+"""
+
+import html
+import re
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from xml.parsers import expat
+
+from transformer_mt.config.data import Languages
+from transformer_mt.corpus.readers.lines import LONGEST, blocks_of, open_bytes
+from transformer_mt.corpus.readers.tables import Pair, excerpt, find_keys, language_of
+from transformer_mt.errors import DataError
+
+# ("start", name, attributes), ("end", name, {}) or ("text", text, {})
+Event = tuple[str, str, Mapping[str, str]]
+Unit = dict[str, str]  # language → text
+
+# Elements whose content is formatting of another program, in TMX and in XLIFF.
+_CODES = {"bpt", "ept", "ph", "it", "ut"}
+_WITH_TEXT = {"seg", "source", "target"}
+_UNITS = {"tu", "trans-unit", "segment", "doc"}  # that are in memory as a whole
+_PER_ELEMENT = 64  # bytes that an element counts for, beside its text and attributes
+_MOST_DEFAULTS = 10_000  # characters of all defaults that a document declares for attributes
+_SPELLING = 100  # characters of a name of a language
+_SHOWN = 500  # characters of the languages found, in a message
+_UNTRANSLATED = {"new", "needs-translation", "initial"}
+_NONE: dict[str, str] = {}
+_ROOT = re.compile(rb"<([\w-]+:)?(tmx|xliff|dataset)[\s>]")
+
+
+def read_markup(path: Path, languages: Languages) -> Iterator[Pair]:
+    """The pairs of a TMX, XLIFF or WMT XML file; its languages may stand in any order.
+
+    Units without a text in one of the two languages are passed over.
+
+    Raises:
+        DataError: it is not well-formed, is of none of these forms, declares entities, or has no
+            unit in both languages.
+    """
+    events = _events(path)
+    root = next(events)
+    events = chain([root], events)
+    if root[1] == "tmx":
+        units = _tmx(events)
+    elif root[1] == "xliff":
+        units = _xliff(events)
+    elif root[1] == "dataset":
+        units = _wmt(events, path)
+    else:
+        raise DataError(f"{path}: found <{root[1]}>; expected <tmx>, <xliff> or <dataset> (of WMT)")
+    fits = False
+    others: set[str] = set()
+    for unit in units:
+        keys = find_keys(tuple(unit), languages.src, languages.tgt, False)
+        if keys is None:
+            others.update(unit)
+        else:
+            fits = True
+            yield unit[keys[0]], unit[keys[1]]
+    if not fits:
+        found = ", ".join(sorted(name or "one without a name" for name in others)) or "none"
+        raise DataError(
+            f"{path}: no text in both {languages.src} and {languages.tgt}; languages found: "
+            f"{excerpt(found, _SHOWN)}"
+        )
+
+
+def looks_parallel(path: Path) -> bool:
+    """Whether an XML file is of a form that `read_markup` reads, by its first element."""
+    with open_bytes(path) as stream:
+        return bool(_ROOT.search(stream.read(4096)))
+
+
+def _tmx(events: Iterator[Event]) -> Iterator[Unit]:
+    unit: Unit = {}
+    language = ""
+    for kind, name, attributes in events:
+        if kind == "end" and name == "tu":
+            yield unit
+        elif kind != "start":
+            continue
+        elif name == "tu":
+            unit = {}
+        elif name == "tuv":
+            spelling = (attributes.get("xml:lang") or attributes.get("lang") or "")[:_SPELLING]
+            language = language_of(spelling) or spelling
+        elif name == "seg":
+            text = _text(events)
+            unit.setdefault(language, text)  # the first of several in one language
+
+
+def _xliff(events: Iterator[Event]) -> Iterator[Unit]:
+    """A `trans-unit` of version 1, or a `segment` of version 2, is a unit."""
+    languages = ["", ""]
+    texts = ["", ""]
+    state = ""
+    for kind, name, attributes in events:
+        if kind == "end" and name in ("trans-unit", "segment"):
+            yield dict(zip(languages, texts, strict=True))
+        elif kind != "start":
+            continue
+        elif name in ("xliff", "file"):
+            for side, keys in enumerate((("srcLang", "source-language"),
+                                         ("trgLang", "target-language"))):  # fmt: skip
+                own = (attributes[key] for key in keys if key in attributes)
+                languages[side] = next(own, languages[side])
+        elif name in ("trans-unit", "segment"):
+            texts, state = ["", ""], attributes.get("state", "")
+        elif name == "alt-trans":
+            _text(events)  # proposals
+        elif name == "source":
+            texts[0] = _text(events)
+        elif name == "target":
+            text = _text(events)
+            texts[1] = "" if attributes.get("state", state) in _UNTRANSLATED else text
+            languages[1] = languages[1] or attributes.get("xml:lang", "")
+
+
+def _wmt(events: Iterator[Event], path: Path) -> Iterator[Unit]:
+    for kind, name, attributes in events:
+        if kind == "start" and name == "doc":
+            yield from _document(events, f"{path}: doc {attributes.get('id', '')}")
+
+
+def _document(events: Iterator[Event], where: str) -> Iterator[Unit]:
+    """Of several references in a language the one by translator A is taken, or else the first."""
+    src_language, src = "", Unit()
+    refs: dict[str, Unit] = {}
+    for kind, name, attributes in events:
+        if kind == "end" and name == "doc":
+            break
+        if kind != "start" or name not in ("src", "ref"):
+            continue
+        language, texts = attributes.get("lang", ""), _segments(events, name)
+        if name == "src":
+            src_language, src = language, texts
+        elif language not in refs or attributes.get("translator") == "A":
+            refs[language] = texts
+    if not refs:
+        raise DataError(f"{where}: there is no reference; expected <ref lang=…> beside <src>")
+    for language, ref in refs.items():
+        for side, missing in (("reference", src.keys() - ref), ("source", ref.keys() - src)):
+            if missing:
+                found = f"seg {min(missing)} is missing in the {side}"
+                raise DataError(f"{where}: {found} ({src_language} → {language})")
+    for identity, text in src.items():
+        yield {src_language: text} | {language: ref[identity] for language, ref in refs.items()}
+
+
+def _segments(events: Iterator[Event], end: str) -> Unit:
+    """Text by identity, up to the end of an element."""
+    texts: dict[str, str] = {}
+    for kind, name, attributes in events:
+        if kind == "end" and name == end:
+            break
+        if kind == "start" and name == "seg":
+            texts[attributes.get("id", str(len(texts) + 1))] = _text(events)
+    return texts
+
+
+def _text(events: Iterator[Event]) -> str:
+    """The text up to the end of the element that has just started, without codes, on one line."""
+    parts: list[str] = []
+    depth, inside_code = 1, 0
+    for kind, value, _ in events:
+        if kind == "text":
+            if not inside_code:
+                parts.append(value)
+        elif kind == "start":
+            depth += 1
+            if inside_code or value in _CODES:
+                inside_code += 1
+        else:
+            depth -= 1
+            if depth == 0:
+                break
+            if inside_code:
+                inside_code -= 1
+    return one_line("".join(parts))
+
+
+def one_line(text: str) -> str:
+    """The text with a space for each line end, and for the indentation around it."""
+    return " ".join(filter(None, map(str.strip, text.split("\n")))) if "\n" in text else text
+
+
+def _events(path: Path) -> Iterator[Event]:
+    """The elements of an XML document, without namespaces, and the text of those that hold it.
+
+    The root element comes first.
+    """
+    reader = _Reader(path)
+    with open_bytes(path) as stream:
+        for block in chain(blocks_of(stream), [b""]):
+            yield from reader.read(block)
+
+
+class _Reader:
+    """expat, kept from all that makes a small document large."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._found: list[Event] = []
+        self._n_read = 0  # bytes
+        self._held = 0  # bytes of the unit that is being read
+        self._defaults = 0  # characters
+        parser = self._parser = expat.ParserCreate()
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.SkippedEntityHandler = self._skipped_entity
+        parser.EntityDeclHandler = self._refuse_entity
+        parser.AttlistDeclHandler = self._count_default
+
+    def read(self, block: bytes) -> list[Event]:
+        """The events that end in the next block; an empty block ends the document."""
+        self._found = []
+        _parse(self._parser, block, self._path)
+        self._n_read += len(block)
+        if self._n_read - max(self._parser.CurrentByteIndex, 0) > LONGEST and block:
+            raise self._error(f"one tag, comment or the like is longer than {LONGEST >> 20} MiB")
+        return self._found
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        name = name.rpartition(":")[2] if ":" in name else name
+        if name in _WITH_TEXT:
+            self._parser.CharacterDataHandler = self._text
+        self._hold(_PER_ELEMENT + (sum(map(len, attributes.values())) if attributes else 0))
+        self._found.append(("start", name, attributes))
+
+    def _end(self, name: str) -> None:
+        name = name.rpartition(":")[2] if ":" in name else name
+        if name in _WITH_TEXT:
+            self._parser.CharacterDataHandler = None  # indentation, mostly
+        elif name in _UNITS:
+            self._held = 0
+        self._found.append(("end", name, _NONE))
+
+    def _text(self, text: str) -> None:
+        self._hold(len(text))
+        self._found.append(("text", text, _NONE))
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        if self._held > LONGEST:
+            raise self._error(f"one unit of text is longer than {LONGEST >> 20} MiB: divide it")
+
+    def _skipped_entity(self, name: str, is_parameter: bool) -> None:
+        if not is_parameter:  # declared outside of the document, as those of HTML are
+            self._text(html.unescape(f"&{name};"))
+
+    def _refuse_entity(self, name: str, *_: object) -> None:
+        raise self._error(
+            f"declares the entity {excerpt(name)}, and entities are not expanded: write the text "
+            "itself in its place"
+        )
+
+    def _count_default(
+        self, element: str, name: str, kind: str, default: str | None, _: int
+    ) -> None:
+        self._defaults += len(default or "")
+        if self._defaults > _MOST_DEFAULTS:
+            raise self._error(
+                f"the defaults of attributes have more than {_MOST_DEFAULTS} characters"
+            )
+
+    def _error(self, problem: str) -> DataError:
+        return DataError(f"{self._path}: line {self._parser.CurrentLineNumber}: {problem}")
+
+
+def _parse(parser: expat.XMLParserType, block: bytes, path: Path) -> None:
+    try:
+        parser.Parse(block, not block)
+    except expat.ExpatError as error:
+        raise DataError(
+            f"{path}: line {error.lineno}: not well-formed XML: {expat.ErrorString(error.code)}"
+        ) from error
+    except (ValueError, LookupError) as error:  # of the encoding that the document declares
+        raise DataError(
+            f"{path}: cannot be decoded: {error}; convert it to UTF-8, also in its first line"
+        ) from error

@@ -1,0 +1,190 @@
+"""What happened to a corpus, as numbers and samples: for programs, and for people.
+
+Comes in: what the stages counted. Goes out: JSON and back, or aligned lines; `page.py` makes
+a page of it. This file does not know how pairs are judged. Programs read `report.json`: the names
+of the fields stay as they are.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from pydantic import TypeAdapter
+from rich.cells import cell_len, set_cell_size
+
+from transformer_mt.config.data import Languages
+from transformer_mt.corpus.report.profile import ProfileReport, VocabularyReport
+
+_MAX_LINES = 8  # of notes, and of problems, in the summary
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One pair, where it came from (source and line), and what a rule gave it."""
+
+    where: str
+    src: str
+    tgt: str
+    score: float | None = None
+
+
+@dataclass(frozen=True)
+class RuleReport:
+    """What one rule did: pairs whose score is above the threshold were dropped."""
+
+    threshold: int | float | str | None  # None: the rule has none
+    meaning: str  # of the score, in words
+    dropped: int
+    nearest_dropped: list[Sample] = field(default_factory=list)  # nearest the threshold first
+    nearest_kept: list[Sample] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SourceReport:
+    """One source of the training text, and where that came from."""
+
+    name: str
+    read: int
+    kept: int
+    weight: float = 1.0  # times seen in an epoch
+    tag: str | None = None
+    origins: list[dict[str, Any]] = field(default_factory=list)  # name, url, sha256, size, licence
+
+
+@dataclass(frozen=True)
+class PartReport:
+    """Counts of one part; `read` = `kept` + everything dropped (+ held out, for train)."""
+
+    read: int
+    kept: int
+    rules: dict[str, RuleReport] = field(default_factory=dict)  # in the order they were applied
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Pairs by rule, of the rules that dropped any."""
+        return {name: rule.dropped for name, rule in self.rules.items() if rule.dropped}
+
+
+@dataclass(frozen=True)
+class CorpusReport:
+    """What happened to a corpus, by part: `train`, `dev`, `test.NAME`."""
+
+    parts: dict[str, PartReport]
+    held_out: dict[str, int] = field(default_factory=dict)  # pairs taken from train, by role
+    problems: list[str] = field(default_factory=list)  # to be looked at by a person
+    notes: list[str] = field(default_factory=list)
+    fingerprint: str = ""  # of the clean text
+    languages: Languages | None = None
+    sources: list[SourceReport] = field(default_factory=list)
+    profile: ProfileReport | None = None  # of what was kept for training
+    vocabulary: dict[str, VocabularyReport] = field(default_factory=dict)  # by side, once learned
+    random_kept: list[Sample] = field(default_factory=list)
+    worst_kept: list[Sample] = field(default_factory=list)  # nearest to being dropped, worst first
+    seconds: dict[str, float] = field(default_factory=dict)  # by stage
+
+    def to_json(self) -> str:
+        return _adapter().dump_json(self, indent=1).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> "CorpusReport":
+        return _adapter().validate_json(text)
+
+    def summary(self) -> list[str]:
+        """Aligned lines for people: parts, rules with one sample each, notes, problems."""
+        lines = []
+        for name, part in self.parts.items():
+            lines.append(f"{name:<16} {part.read:>10,} read {part.kept:>10,} kept")
+            for rule, count in part.dropped.items():
+                lines.append(f"  {rule:<14} {count:>10,} dropped" + _example(part.rules[rule]))
+        if self.held_out:
+            parts = ", ".join(f"{count:,} for {role}" for role, count in self.held_out.items())
+            lines.append(f"held out of train: {parts}")
+        if len(self.sources) > 1:
+            width = max(cell_len(source.name) for source in self.sources)
+            for source in self.sources:
+                name = set_cell_size(source.name, width)
+                lines.append(f"from {name} {source.read:>10,} read {source.kept:>10,} kept")
+        if self.fingerprint:
+            lines.append(f"fingerprint: {self.fingerprint}")
+        lines += _at_most(_MAX_LINES, [f"note: {note}" for note in self.notes])
+        lines += _at_most(_MAX_LINES, [f"problem: {problem}" for problem in self.problems])
+        return lines
+
+    def explain(self, width: int = 140) -> list[str]:
+        """For each rule its meaning, threshold and count, and the pairs on both sides of it.
+
+        Args:
+            width: of the lines, in columns of the terminal; texts are cut to fit.
+        """
+        lines: list[str] = []
+        for name, part in self.parts.items():
+            for rule_name, rule in part.rules.items():
+                if lines:
+                    lines.append("")
+                meaning = f": {rule.meaning}" if rule.meaning else ""
+                lines.append(f"{name} · {rule_name}{meaning}")
+                threshold = "" if rule.threshold is None else f"threshold {short(rule.threshold)}; "
+                lines.append(f"  {threshold}{rule.dropped:,} of {part.read:,} pairs dropped")
+                lines += _explained("dropped", rule.nearest_dropped, width)
+                lines += _explained("kept", rule.nearest_kept, width)
+        return lines
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[CorpusReport]:
+    return TypeAdapter(CorpusReport)
+
+
+def visible(text: str) -> str:
+    """Text for a terminal: no control character acts, no invisible one hides."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def clip(text: str, width: int) -> str:
+    """At most `width` columns of the terminal; … stands for what was cut."""
+    text = visible(text[: 4 * width])
+    return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def _example(rule: RuleReport) -> str:
+    if not rule.nearest_dropped:
+        return ""
+    sample = rule.nearest_dropped[0]
+    return f", e.g. {sample.where}  {clip(sample.src, 40)} | {clip(sample.tgt, 60)}"
+
+
+def _explained(fate: str, samples: list[Sample], width: int) -> Iterator[str]:
+    """Samples as columns: score, place, source, target."""
+    if not samples:
+        return
+    yield f"  {fate}, nearest the threshold first:"
+    where = [clip(sample.where, width // 4) for sample in samples]
+    where_width = max(map(cell_len, where))
+    room = max(20, width - 4 - 9 - 2 - where_width - 2 - 3)  # for both texts
+    src_width = min(max(cell_len(clip(sample.src, room // 2)) for sample in samples), room // 2)
+    for sample, place in zip(samples, where, strict=True):
+        src = set_cell_size(clip(sample.src, src_width), src_width)
+        score = "" if sample.score is None else short(sample.score)
+        columns = f"{score:>9}  {set_cell_size(place, where_width)}  {src} | "
+        yield "    " + columns + clip(sample.tgt, room - src_width)
+
+
+def short(value: float | str) -> str:
+    """A score or a threshold in few characters."""
+    return (
+        value
+        if isinstance(value, str)
+        else f"{value:,.4g}"
+        if abs(value) < 1e4
+        else f"{value:,.0f}"
+    )
+
+
+def _at_most(n: int, lines: list[str]) -> list[str]:
+    more = len(lines) - n
+    return (
+        lines
+        if more <= 0
+        else [*lines[: n - 1], f"{lines[0].split(':')[0]}: … and {more + 1} more"]
+    )

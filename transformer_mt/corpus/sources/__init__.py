@@ -1,0 +1,1 @@
+"""Corpora by name: downloads, archives, test sets; what is fetched lies in a cache."""

@@ -1,0 +1,135 @@
+"""An identifier of the mtdata index → local files, fetched by us.
+
+Comes in: the identifier. Goes out: files that `readers.pairs` opens. The index is asked
+in a process of its own, `mtdata_program.py`: it takes half a gigabyte, and mtdata sets up logging
+for the whole process. Entries that only mtdata's own parsers can read are refused.
+"""
+
+import json
+import subprocess
+import tempfile
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.config.data import Languages, Source
+from transformer_mt.corpus.sources.archives import is_archive
+from transformer_mt.corpus.sources.cache import default_cache, fetch
+from transformer_mt.corpus.sources.http import Say
+from transformer_mt.corpus.sources.provenance import (
+    Obtained,
+    in_order,
+    licence_in,
+    local,
+    origin,
+    unpacked,
+)
+from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.system.processes.child_python import child_environment, python_command
+from transformer_mt.text.languages import canonical_code
+
+_PROGRAM = Path(__file__).with_name("mtdata_program.py")
+_ONE_SIDE = ("txt", "raw", "sgm")  # a file for each language
+_BOTH_SIDES = ("tmx", "xml", "wmt21xml")  # one file that says which language is which
+_COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
+
+
+def obtain_mtdata(
+    source: Source, languages: Languages, *, cache_dir: Path, offline: bool, say: Say | None
+) -> Obtained:
+    """
+    Raises:
+        DataError: mtdata is missing; unknown; other languages; of a form that we do not read.
+    """
+    entry = _look_up(source, languages)
+    codes = _codes(source, entry, languages)
+    form = _form(source, entry)
+    origins, paths = [], []
+    for url in entry["urls"]:
+        download = fetch(url, cache_dir, offline=offline, say=say)
+        licence = None
+        if is_archive(download.path):
+            directory = unpacked(download, cache_dir, say)
+            licence = licence_in(directory)
+            paths += [_member(source, directory, pattern) for pattern in entry["in_paths"]]
+        else:
+            paths.append(download.path)
+        origins.append(origin(str(source), download, licence))
+    if form in _ONE_SIDE:
+        sides = dict(zip(codes, paths, strict=True))
+        return Obtained(local(source, files=in_order(sides, source, languages)), origins)
+    if form == "tsv":
+        return Obtained(local(source, tsv=str(paths[0]), direction="-".join(codes)), origins)
+    return Obtained(local(source, path=str(paths[0])), origins)
+
+
+def _look_up(source: Source, languages: Languages) -> dict[str, Any]:
+    """What the index says: `langs`, `urls`, `in_paths`, `form` and `cols`."""
+    # Not in the cache that a configuration may name: mtdata keeps its index there as a pickle,
+    # which is a program.
+    home = default_cache().absolute() / "mtdata"
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    command = python_command(_PROGRAM, str(source.mtdata), languages.src, languages.tgt)
+    # In a new folder, since mtdata runs every mtdata*.py of the current one.
+    with tempfile.TemporaryDirectory() as folder:
+        asked = subprocess.run(
+            command,
+            cwd=folder,
+            env=child_environment(MTDATA=str(home)),
+            capture_output=True,
+            text=True,
+        )
+    if asked.returncode != 0:
+        reason = asked.stderr.strip().rpartition("\n")[2]
+        raise DataError(f"{source}: mtdata cannot be asked: {reason}")
+    # Its last line: mtdata may have logged before.
+    entry: dict[str, Any] = json.loads(asked.stdout.strip().rpartition("\n")[2])
+    if "error" in entry:
+        raise DataError(f"{source}: {entry['error']}")
+    return entry
+
+
+def _codes(source: Source, entry: dict[str, Any], languages: Languages) -> list[str]:
+    try:
+        codes = [canonical_code(code) for code in entry["langs"]]
+    except ConfigError:
+        codes = []
+    if sorted(codes) != sorted((languages.src, languages.tgt)):
+        found = "-".join(entry["langs"])
+        raise DataError(f"{source}: is {found}; languages are {languages.src} → {languages.tgt}")
+    return codes
+
+
+def _form(source: Source, entry: dict[str, Any]) -> str:
+    form: str = entry["form"]
+    for ending in _COMPRESSIONS:
+        form = form.removesuffix(ending)
+    n_files = len(entry["in_paths"]) or len(entry["urls"])
+    plain = entry["cols"] in (None, [0, 1])
+    if (
+        (form in _ONE_SIDE and n_files == 2)
+        or (form in _BOTH_SIDES and n_files == 1)
+        or (form == "tsv" and n_files == 1 and plain)
+    ):
+        return form
+    columns = "" if plain else f", columns {entry['cols']}"
+    raise DataError(
+        f"{source}: mtdata has a parser of its own for this entry ({form}, {n_files} "
+        f"file{'s' * (n_files != 1)}{columns}, {entry['urls'][0]}); let it write text files: "
+        f"mtdata get -l {'-'.join(entry['langs'])} -tr {source.mtdata} -o DIRECTORY"
+    )
+
+
+def _member(source: Source, directory: Path, pattern: str) -> Path:
+    names = {
+        path.relative_to(directory).as_posix(): path
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+    found = [path for name, path in names.items() if fnmatch(name, pattern)]
+    if len(found) != 1:
+        raise DataError(
+            f"{source}: expected one file {pattern!r} in {directory}, found {len(found)} of: "
+            f"{', '.join(names)}"
+        )
+    return found[0]

@@ -1,0 +1,96 @@
+"""A test set that sacreBLEU knows by name → two aligned text files, as sacreBLEU scores them.
+
+Comes in: the name. Goes out: source and first reference, extracted by sacreBLEU itself from
+archives that are fetched like everything else. This file does not know the formats of the sets.
+"""
+
+import copy
+import difflib
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.config.data import Languages, Source, split_direction
+from transformer_mt.corpus.sources.cache import Download, alone, fetch
+from transformer_mt.corpus.sources.http import Say
+from transformer_mt.corpus.sources.provenance import Obtained, local, origin, source_order
+from transformer_mt.errors import DataError
+from transformer_mt.system.output import remove, writing_folder
+from transformer_mt.system.state import fingerprint
+
+_SIDES = ("source.txt", "reference.txt")
+
+
+def obtain_test_set(
+    source: Source, languages: Languages, *, cache_dir: Path, offline: bool, say: Say | None
+) -> Obtained:
+    """The set for the direction of the source, or else of the model.
+
+    Raises:
+        DataError: unknown, not for these languages, or not to be had.
+    """
+    dataset = _dataset(source)
+    order = source_order(source, languages)
+    pair = _their_pair(source, dataset, order)
+    downloads = [fetch(url, cache_dir, offline=offline, say=say) for url in dataset.data]
+    # Another release of sacreBLEU may mean other bytes, or other files of them, by the same name.
+    version = fingerprint([download.sha256 for download in downloads], dataset.langpairs[pair])
+    name = f"{dataset.name.replace('/', '_')}.{pair}.{version}"
+    directory = cache_dir / "sacrebleu" / name
+    waiting = f"waiting for another process that is extracting {source}"
+    with alone(directory.with_name(f"{name}.lock"), waiting, say):
+        if not directory.is_dir():
+            _extract(source, dataset, pair, downloads, directory)
+    files = [str(directory / name) for name in _SIDES]
+    return Obtained(local(source, files=files), [origin(str(source), d) for d in downloads])
+
+
+def _dataset(source: Source) -> Any:
+    from sacrebleu import DATASETS
+
+    assert source.sacrebleu is not None
+    if source.sacrebleu not in DATASETS:
+        near = difflib.get_close_matches(source.sacrebleu, list(DATASETS), n=4, cutoff=0.4)
+        raise DataError(
+            f"{source}: sacreBLEU knows no such set; near names: {', '.join(near) or 'none'} "
+            "(all: sacrebleu --list)"
+        )
+    return DATASETS[source.sacrebleu]
+
+
+def _their_pair(source: Source, dataset: Any, order: tuple[str, str]) -> str:
+    for pair in dataset.langpairs:
+        try:
+            if split_direction(pair) == order:
+                return str(pair)
+        except ValueError:
+            continue  # a language that this program has no code for
+    known = ", ".join(dataset.langpairs)
+    back = "-".join(reversed(order))
+    hint = f"; to use a set backwards write {{sacrebleu: {source.sacrebleu}, direction: {back}}}"
+    raise DataError(
+        f"{source}: has no {'-'.join(order)}, only {known}" + hint * (back in dataset.langpairs)
+    )
+
+
+def _extract(
+    source: Source, dataset: Any, pair: str, downloads: list[Download], directory: Path
+) -> None:
+    """Let sacreBLEU extract from our files, in a place that goes away with all it leaves."""
+    with writing_folder(directory, None) as temporary:
+        work = temporary / "work"
+        work.mkdir()
+        dataset = copy.copy(dataset)
+        dataset.data = [download.path.absolute().as_uri() for download in downloads]
+        dataset._outdir, dataset._rawdir = str(work), str(work / "raw")
+        try:
+            paths = [dataset.get_source_file(pair), dataset.get_reference_files(pair)[0]]
+        except (Exception, SystemExit) as error:  # it has no errors of its own, and exits
+            files = ", ".join(str(download.path) for download in downloads)
+            raise DataError(
+                f"{source}: sacreBLEU cannot read {pair} from what was fetched "
+                f"({type(error).__name__}: {error}); it may be damaged: delete {files} and try "
+                "again"
+            ) from error
+        for path, name in zip(paths, _SIDES, strict=True):
+            Path(path).rename(temporary / name)
+        remove(work)

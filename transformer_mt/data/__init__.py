@@ -1,1 +1,0 @@
-"""Text: sources, cleaning, tokenizer, encoded corpus, batches."""

@@ -1,1 +1,0 @@
-"""Which pairs are good enough to train on, and in which form."""

@@ -1,1 +1,0 @@
-"""What a person should look at in a source as a whole."""

@@ -1,1 +1,0 @@
-"""Text in any common form, as pairs."""

@@ -1,1 +1,0 @@
-"""Where text comes from: corpora by name, downloads, archives, the Hugging Face hub."""

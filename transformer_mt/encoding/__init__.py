@@ -1,0 +1,1 @@
+"""Clean pairs → token ids on disk."""

@@ -1,0 +1,1 @@
+"""Scores of translations, differences between systems, and their significance."""

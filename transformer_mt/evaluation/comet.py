@@ -1,0 +1,131 @@
+"""Sources, translations, references → COMET, computed by another Python that has unbabel-comet.
+
+Comes in: an interpreter and texts. Goes out: a `Score` of each system, in hundredths. What COMET
+needs fits beside neither our versions nor our size, so it is never imported here: a short
+script runs in its own environment and talks JSON over standard input and output.
+"""
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.evaluation.metrics import Score
+from transformer_mt.evaluation.test_sets import EvaluationSet
+from transformer_mt.system.processes.child_python import child_environment
+
+MODEL = "Unbabel/wmt22-comet-da"
+_N_SAMPLES, _SEED = 1000, 12345
+# Runs where tmt is not installed. What the libraries print must not mix with the answer. Its path
+# has no current folder: Pythons before 3.11 do not know PYTHONSAFEPATH.
+_SCRIPT = """
+import sys
+sys.path[:] = [place for place in sys.path if place]
+import contextlib, json
+request, answer = json.load(sys.stdin), sys.stdout
+with contextlib.redirect_stdout(sys.stderr):
+    import comet
+    import torch
+    model = comet.load_from_checkpoint(comet.download_model(request["model"]))
+    gpus = 1 if torch.cuda.is_available() else 0
+    found = [model.predict(rows, batch_size=16, gpus=gpus) for rows in request["systems"]]
+version = getattr(comet, "__version__", "unknown")
+json.dump({"version": version, "scores": [list(map(float, one.scores)) for one in found]}, answer)
+"""
+
+
+def score_comet(
+    python: Path, test: EvaluationSet, outputs: Mapping[str, Sequence[str]]
+) -> dict[str, Score]:
+    """COMET of each system, times 100, compared with the first by paired bootstrap.
+
+    Args:
+        python: the interpreter of an environment with unbabel-comet.
+        outputs: translations by system.
+    Raises:
+        ConfigError: the interpreter cannot be started, or has no COMET.
+        TmtError: the test set has no sources; COMET failed, or answered something else.
+    """
+    if not test.src:
+        raise TmtError(f"--comet reads the sources, too, but {test.name} has none: give --src")
+    systems = [
+        [{"src": src, "mt": hyp, "ref": ref} for src, hyp, ref in rows]
+        for rows in (zip(test.srcs, hyps, test.refs, strict=True) for hyps in outputs.values())
+    ]
+    answer = _ask(python, {"model": MODEL, "systems": systems})
+    try:
+        version = str(answer["version"])
+        values = 100 * np.array(answer["scores"], dtype=np.float64)  # (systems, sentences)
+    except (KeyError, TypeError, ValueError) as error:
+        raise TmtError(f"--comet {python}: an answer of another form: {error!r}") from error
+    if values.shape != (len(systems), len(test.refs)):
+        raise TmtError(
+            f"--comet {python}: scored {values.shape}, expected {len(systems)} systems of "
+            f"{len(test.refs)} sentences"
+        )
+    signature = f"model:{MODEL}|version:{version}|scale:100|bs:{_N_SAMPLES}|seed:{_SEED}"
+    return dict(zip(outputs, _compare(values, signature), strict=True))
+
+
+def _ask(python: Path, request: dict[str, Any]) -> dict[str, Any]:
+    command = [str(python), "-c", _SCRIPT]
+    try:
+        result = subprocess.run(
+            command,
+            env=child_environment(),
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+        )
+    except OSError as error:
+        raise ConfigError(
+            f"--comet {python}: cannot be started: {error.strerror}; name the Python of an "
+            "environment with unbabel-comet, such as comet/bin/python"
+        ) from error
+    if "No module named 'comet'" in result.stderr:
+        raise ConfigError(
+            f"--comet {python}: has no COMET; {python} -m pip install unbabel-comet, or name the "
+            "Python of an environment that has it"
+        )
+    if result.returncode != 0:
+        last = "\n".join(result.stderr.strip().split("\n")[-5:])
+        raise TmtError(f"--comet {python}: failed with status {result.returncode}:\n{last}")
+    try:
+        answer: dict[str, Any] = json.loads(result.stdout)
+    except ValueError as error:
+        raise TmtError(f"--comet {python}: expected JSON, found {result.stdout[:100]!r}") from error
+    return answer
+
+
+def _compare(values: NDArray[np.float64], signature: str) -> list[Score]:
+    """Means with interval, difference and p-value, as sacreBLEU computes those of its metrics.
+
+    Args:
+        values: (systems, sentences); the first system is the baseline.
+    """
+    n = values.shape[1]
+    drawn = np.random.default_rng(_SEED).choice(n, size=(_N_SAMPLES, n), replace=True)
+    means = np.stack([row[drawn].mean(axis=1) for row in values])  # (systems, samples)
+    scores: list[Score] = []
+    for row, samples in zip(values, means, strict=True):
+        cut = _N_SAMPLES // 40
+        low, high = np.sort(samples)[[cut, -1 - cut]]
+        half = (high - low) / 2
+        interval = float(samples.mean() - half), float(samples.mean() + half)
+        score = Score("COMET", float(row.mean()), signature, *interval)
+        if scores:
+            difference = float(row.mean() - values[0].mean())
+            apart = np.abs(samples - means[0])
+            n_larger = int((apart - apart.mean() > abs(difference)).sum())
+            same = bool((row == values[0]).all())
+            p_value = 1.0 if same else (n_larger + 1) / (_N_SAMPLES + 1)
+            score = replace(score, difference=difference, p_value=p_value)
+        scores.append(score)
+    return scores

@@ -1,0 +1,220 @@
+"""Models and files of finished translations → what each says of every test set, and its scores.
+
+Comes in: systems, test sets, contrast files. Goes out: an `Evaluation`. This file does not know how
+scores are computed or shown.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.corpus.readers.pairs import split_lines
+from transformer_mt.errors import DataError, TmtError
+from transformer_mt.evaluation.contrast import evaluate_contrast, read_contrast
+from transformer_mt.evaluation.metrics import Score, Scorer, share_score
+from transformer_mt.evaluation.robustness import careless_variants, frequent_words, score_words
+from transformer_mt.evaluation.significance import SystemScores, compare_systems
+from transformer_mt.evaluation.test_sets import EvaluationSet
+from transformer_mt.translation.direction import both_directions
+from transformer_mt.translation.request import Translation
+from transformer_mt.translation.translator import Translator
+
+N_SAMPLES = 1000  # of every bootstrap
+Outputs = dict[str, dict[str, list[str]]]  # test set → system → translations
+
+
+@dataclass(frozen=True)
+class System:
+    """A model directory, or a file with one translation per line."""
+
+    name: str
+    path: Path
+    is_model: bool
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Attributes:
+    tests: in order; their names differ.
+    outputs: by test set and system, the baseline first.
+    scores: by test set, its single words, or contrast file; then system, then metric.
+    faults: by test set and model: how many translations have a fault (`any`), and which.
+    """
+
+    tests: list[EvaluationSet]
+    outputs: Outputs
+    scores: dict[str, SystemScores]
+    faults: dict[str, dict[str, Counter[str]]]
+
+    @property
+    def systems(self) -> list[str]:
+        return list(next(iter(self.outputs.values())))
+
+    def to_json(self) -> dict[str, Any]:
+        """{test set: {metric: …}} of a single system, {test set: {system: {metric: …}}} of more."""
+        plain = {
+            test: {
+                system: {metric: score.to_json() for metric, score in scores.items()}
+                for system, scores in systems.items()
+            }
+            for test, systems in self.scores.items()
+        }
+        if len(self.systems) > 1:
+            return plain
+        return {test: only for test, systems in plain.items() for only in systems.values()}
+
+    def only_scores(self) -> dict[str, dict[str, Score]]:
+        """The scores of a single system, by test set and metric."""
+        return {test: only for test, systems in self.scores.items() for only in systems.values()}
+
+
+def name_systems(paths: Sequence[tuple[Path, bool]]) -> list[System]:
+    """Short names that differ: of the run or the file, or else what differs in the paths.
+
+    Args:
+        paths: of each system, and whether it is a model directory.
+    """
+    short = [_short_name(path) for path, _ in paths]
+    seen: Counter[str] = Counter()
+    systems = []
+    for i, (path, is_model) in enumerate(paths):
+        alike = [other for (other, _), name in zip(paths, short, strict=True) if name == short[i]]
+        name = short[i] if len(alike) == 1 else _difference(path, alike) or short[i]
+        seen[name] += 1
+        if seen[name] > 1:
+            name = f"{name} #{seen[name]}"
+        systems.append(System(name, path, is_model))
+    return systems
+
+
+def _short_name(path: Path) -> str:
+    return path.absolute().parent.name if path.name == "model" else path.name
+
+
+def _difference(path: Path, others: Sequence[Path]) -> str:
+    """The parts of a path between those that all paths begin and end with."""
+    every = [other.absolute().parts for other in others]
+    same = [len(set(level)) == 1 for level in zip(*every, strict=False)]
+    same_behind = [len(set(level)) == 1 for level in zip(*map(reversed, every), strict=False)]
+    first, last = (
+        next((i for i, is_same in enumerate(levels) if not is_same), len(levels))
+        for levels in (same, same_behind)
+    )
+    parts = path.absolute().parts
+    return "/".join(parts[first : len(parts) - last])
+
+
+def evaluate_systems(
+    systems: Sequence[System],
+    tests: Sequence[EvaluationSet],
+    metrics: Sequence[str],
+    *,
+    contrast_paths: Sequence[Path] = (),
+    to: str | None = None,
+    beam: int | None = None,
+    confidence: bool = False,
+    robustness: bool = False,
+) -> Evaluation:
+    """Translate with each model, one at a time, and score; with several systems, compare.
+
+    Args:
+        systems: at least one; the first is the baseline of the others.
+        to: the direction of the contrast files, for models of both directions.
+        confidence: a 95 % interval also for a single system; compared ones always have it.
+        robustness: also the variants of each test set and its single words, see `robustness.py`.
+    Raises:
+        DataError: nothing to translate; a file that does not fit its test set; a contrast file
+            that cannot be read, or no model to ask.
+        TmtError: a model that does not translate in the direction of a test set.
+    """
+    if contrast_paths and not any(system.is_model for system in systems):
+        raise TmtError("--contrast needs a model: finished translations have no preferences")
+    if robustness and not all(system.is_model for system in systems):
+        raise TmtError("--robustness needs models: finished translations are of one text only")
+    contrasts = {str(path): read_contrast(path) for path in contrast_paths}
+    words = {test.name: frequent_words(test) for test in tests} if robustness else {}
+    if robustness:
+        tests = [*tests, *(variant for test in tests for variant in careless_variants(test))]
+    outputs: Outputs = {test.name: {} for test in tests}
+    faults: dict[str, dict[str, Counter[str]]] = {test.name: {} for test in tests}
+    others: dict[str, SystemScores] = defaultdict(dict)
+    for system in systems:
+        if not system.is_model:
+            for test in tests:
+                outputs[test.name][system.name] = _read_output(system, test, len(tests))
+            continue
+        translator = Translator.load(system.path)
+        for test in tests:
+            found = _translate(translator, system, test, beam)
+            outputs[test.name][system.name] = [translation.text for translation in found]
+            faults[test.name][system.name] = _count_faults(found)
+        for test in tests:
+            if alone := words.get(test.name):
+                found = translator.translate(alone, to=test.tgt, beam=beam)
+                others[f"{test.name}.words"][system.name] = {"words": score_words(found, test.tgt)}
+        for name, items in contrasts.items():
+            others[name][system.name] = {"contrast": _prefer(translator, items, to)}
+    scores = {test.name: _score(test, outputs[test.name], metrics, confidence) for test in tests}
+    return Evaluation(list(tests), outputs, {**scores, **others}, faults)
+
+
+def _read_output(system: System, test: EvaluationSet, n_tests: int) -> list[str]:
+    if n_tests != 1:
+        raise DataError(
+            f"{system.path} belongs to one test set, but there are {n_tests}: name its own with "
+            "--src and --ref, or --testset"
+        )
+    hyps = list(split_lines(system.path))
+    if len(hyps) != len(test.refs):
+        raise DataError(
+            f"{system.path} has {len(hyps)} lines but the test set {test.name} has "
+            f"{len(test.refs)}: the files must be line-aligned"
+        )
+    return hyps
+
+
+def _translate(
+    translator: Translator, system: System, test: EvaluationSet, beam: int | None
+) -> list[Translation]:
+    directions = [
+        (direction.src, direction.tgt) for direction in both_directions(translator.cfg.languages)
+    ]
+    if (test.src, test.tgt) not in directions:
+        own = " and ".join(f"{src} → {tgt}" for src, tgt in directions)
+        raise TmtError(
+            f"{system.path} translates {own}; the test set {test.name} is "
+            f"{test.src or 'without sources'} → {test.tgt}"
+        )
+    return translator.translate(test.srcs, to=test.tgt, beam=beam)
+
+
+def _count_faults(translations: Sequence[Translation]) -> Counter[str]:
+    counts = Counter(fault for translation in translations for fault in translation.faults)
+    counts["any"] = sum(bool(translation.faults) for translation in translations)
+    return counts
+
+
+def _prefer(translator: Translator, items: list[tuple[str, str, str]], to: str | None) -> Score:
+    """How often a model prefers right translations to wrong ones."""
+
+    def log_probs(srcs: list[str], tgts: list[str]) -> list[float]:
+        return [pair.log_prob for pair in translator.score_pairs(srcs, tgts, to=to)]
+
+    result = evaluate_contrast(log_probs, items)
+    return share_score("accuracy", round(result.accuracy * result.n), result.n)
+
+
+def _score(
+    test: EvaluationSet,
+    outputs: Mapping[str, Sequence[str]],
+    metrics: Sequence[str],
+    confidence: bool,
+) -> SystemScores:
+    scorer = Scorer(test.tgt)
+    if len(outputs) > 1:
+        return compare_systems(scorer, outputs, test.refs, metrics, n=N_SAMPLES)
+    ((name, hyps),) = outputs.items()
+    n_samples = N_SAMPLES if confidence else 0
+    return {name: scorer.score(hyps, test.refs, metrics, confidence=n_samples)}

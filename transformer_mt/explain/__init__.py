@@ -1,0 +1,1 @@
+"""Attention of a translation: terminal, pictures, page, numbers."""

@@ -1,0 +1,112 @@
+"""What `tmt explain` prints and writes, put together from maps, numbers, examples and contrasts.
+
+Comes in: a translator, a sentence and a view. Goes out: text, pictures, a page. Knows nothing of
+how each of them is drawn.
+"""
+
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformer_mt.encoding.tokenizer import BOS_ID
+from transformer_mt.errors import ConfigError
+from transformer_mt.evaluation.contrast import evaluate_contrast, read_contrast
+from transformer_mt.explain.figures import write_pngs
+from transformer_mt.explain.head_numbers import head_numbers, render_numbers
+from transformer_mt.explain.page import write_html
+from transformer_mt.explain.terminal import render_terminal, render_top_words
+from transformer_mt.explain.worked_examples import EXAMPLES, render_example, render_scaling
+from transformer_mt.system.output import writing_files
+from transformer_mt.translation.attention_maps import Choice, Kind, parse_choice, parse_kind
+from transformer_mt.translation.translator import Translator
+
+
+@dataclass(frozen=True)
+class View:
+    """Which attention to look at; layers and heads count from 1."""
+
+    kind: Kind
+    layer: Choice
+    head: Choice
+
+    @classmethod
+    def parse(cls, kind: str, layer: str, head: str) -> "View":
+        """Read command-line texts; see `parse_kind` and `parse_choice` for the errors."""
+        return cls(parse_kind(kind), parse_choice(layer, "--layer"), parse_choice(head, "--head"))
+
+
+def attention_text(
+    translator: Translator,
+    text: str,
+    target: str | None,
+    view: View,
+    out_dir: Path | None,
+    *,
+    to: str | None = None,
+) -> str:
+    """One map and the best next words; with `out_dir`, also all pictures and the page."""
+    maps = translator.attention(text, target, to=to)
+    if out_dir is not None:
+        model_cfg = translator.cfg.model
+        d_model = None if model_cfg.modern else model_cfg.d_model
+        with writing_files(out_dir) as folder:
+            write_pngs(maps, folder)
+            write_html(maps, folder / "attention.html", d_model=d_model)
+    heatmap = render_terminal(
+        maps,
+        view.kind,
+        view.layer,
+        view.head,
+        color=sys.stdout.isatty(),
+        width=shutil.get_terminal_size().columns,
+    )
+    return f"{maps.source}\n{maps.translation}\n\n{heatmap}\n\n{render_top_words(maps)}"
+
+
+def numbers_text(
+    translator: Translator, text: str, target: str | None, view: View, *, to: str | None = None
+) -> str:
+    """Q, K, scores, scaled scores, weights and output of one head; the means stand for head 1."""
+    layer, head = (1 if choice == "mean" else choice for choice in (view.layer, view.head))
+    src_ids, tgt_ids = translator.forced_ids(text, target, to=to)
+    tgt_in_ids = [BOS_ID, *tgt_ids]
+    numbers = head_numbers(
+        translator.model,
+        translator.pad([src_ids]),
+        translator.pad([tgt_in_ids]),
+        view.kind,
+        layer,
+        head,
+    )
+    src_pieces = translator.src_tokenizer.pieces(src_ids)
+    tgt_pieces = translator.tgt_tokenizer.pieces(tgt_in_ids)
+    rows = src_pieces if view.kind == "encoder" else tgt_pieces
+    columns = tgt_pieces if view.kind == "decoder" else src_pieces
+    return render_numbers(numbers, rows, columns, width=shutil.get_terminal_size().columns)
+
+
+def example_text(name: str) -> str:
+    """A worked example, or the demonstration of why scores are divided by √d_k."""
+    if name == "scaling":
+        return render_scaling()
+    if name not in EXAMPLES:
+        raise ConfigError(f"--example {name}: use {', '.join([*EXAMPLES, 'scaling'])}")
+    return render_example(name)
+
+
+def contrast_text(
+    translator: Translator, path: Path, *, to: str | None = None, n_failures: int = 5
+) -> str:
+    """Accuracy on a contrast set, and some of the sentences that the model gets wrong."""
+
+    def log_probs(srcs: list[str], tgts: list[str]) -> list[float]:
+        return [pair.log_prob for pair in translator.score_pairs(srcs, tgts, to=to)]
+
+    result = evaluate_contrast(log_probs, read_contrast(path))
+    lines = [f"{100 * result.accuracy:.1f} % of {result.n} sentences prefer the right translation"]
+    for failure in result.failures[:n_failures]:
+        lines.append(f"  {failure.source}")
+        lines.append(f"    {failure.log_prob_right:8.2f}  {failure.right}")
+        lines.append(f"    {failure.log_prob_wrong:8.2f}  {failure.wrong}")
+    return "\n".join(lines)

@@ -1,0 +1,225 @@
+"""Attention maps as PNG figures.
+
+Comes in: `AttentionMaps`. Goes out: one picture per kind of attention: a large map, all heads of
+one layer beside it, all layers below it. This file knows nothing of models. Lengths are in inches.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_mt.explain.terminal import WORD_START, pad, printable, text_width
+from transformer_mt.rendering.figures import INK, MUTED, figure_style, new_figure, save_figure
+from transformer_mt.translation.attention_maps import (
+    KINDS,
+    TITLES,
+    AttentionMaps,
+    Choice,
+    Kind,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+
+COLORS = "Blues"
+MASKED_COLOR = "#e6e8eb"
+MAX_LABEL = 16  # widths of a Latin letter
+LETTER, HEADING_LETTER = 0.078, 0.09  # average width of one in labels, in the heading
+CELL, MIN_MAP, MAX_MAP = 0.25, 2.6, 15.0
+SMALL_MAP, GAP, MARGIN, HEADING, CAPTION, FOOT = 1.75, 0.3, 0.35, 1.05, 0.18, 0.55
+
+Weights = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+
+def write_pngs(
+    maps: AttentionMaps, out_dir: Path, *, layer: Choice | None = None, head: Choice = "mean"
+) -> list[Path]:
+    """Write encoder.png, decoder.png and cross.png; see `write_png`."""
+    paths = []
+    for kind in KINDS:
+        paths.append(out_dir / f"{kind}.png")
+        write_png(maps, paths[-1], kind, layer=layer, head=head)
+    return paths
+
+
+def write_png(
+    maps: AttentionMaps,
+    path: Path,
+    kind: Kind = "cross",
+    *,
+    layer: Choice | None = None,
+    head: Choice = "mean",
+) -> None:
+    """Write one figure.
+
+    Args:
+        layer: of the large map and the heads, from 1; None: the last one.
+        head: of the large map, from 1, or "mean".
+    Raises:
+        ConfigError: there is no such layer or head.
+    """
+    n_layers, n_heads = maps.weights(kind).shape[:2]
+    chosen = n_layers if layer is None else layer
+    large = maps.pick(kind, chosen, head)
+    heads = {f"head {i}": maps.pick(kind, chosen, i) for i in range(1, n_heads + 1)}
+    layers = {f"layer {i}": maps.pick(kind, i, "mean") for i in range(1, n_layers + 1)}
+    sheet = _Sheet.plan(maps, kind, n_heads, n_layers)
+    masked = maps.masked(kind)
+    with figure_style():
+        figure = new_figure(sheet.width, sheet.height)
+        _draw_heading(figure, sheet, maps, kind)
+        caption = f"{_name('layer', chosen)}, {_name('head', head)}"
+        _draw_large(figure, sheet, maps, kind, large, caption)
+        caption = f"heads of {_name('layer', chosen)}"
+        _draw_small(figure, sheet, heads, masked, sheet.heads, caption)
+        _draw_small(figure, sheet, layers, masked, sheet.layers, "layers, mean of all heads")
+        save_figure(figure, path)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Where a group of small maps stands."""
+
+    left: float
+    top: float
+    per_row: int
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """Where everything stands, in inches from the left and from the top."""
+
+    width: float
+    height: float
+    map_left: float
+    map_top: float
+    map_width: float
+    map_height: float
+    small_height: float
+    heads: _Grid
+    layers: _Grid
+
+    @classmethod
+    def plan(cls, maps: AttentionMaps, kind: Kind, n_heads: int, n_layers: int) -> "_Sheet":
+        """The heads stand beside the large map, in as many columns as its height asks for."""
+        rows, columns = maps.masked(kind).shape
+        map_width = min(MAX_MAP, max(MIN_MAP, CELL * columns))
+        map_height = min(MAX_MAP, max(MIN_MAP, CELL * rows))
+        map_left = MARGIN + _label_length(maps.row_pieces(kind)) + 0.1
+        map_top = HEADING + 0.35 + _label_length(maps.column_pieces(kind))
+        bottom = map_top + map_height + FOOT
+        written = maps.written_pieces(kind)
+        right = map_left + map_width + (_label_length(written) + 0.1 if written else 0)
+        small_height = min(1.5, max(0.6, rows / columns)) * SMALL_MAP
+        below = small_height + GAP
+        fitting = max(1, int((bottom - HEADING - CAPTION) // below))
+        heads = _Grid(right + 2 * GAP, HEADING, -(-n_heads // fitting))
+        heads_bottom = HEADING + CAPTION + -(-n_heads // heads.per_row) * below
+        heads_width = max(heads.per_row * (SMALL_MAP + GAP) - GAP, MIN_MAP)
+        width = heads.left + heads_width + MARGIN
+        layers_top = max(bottom, heads_bottom) + GAP
+        fitting = int((width - 2 * MARGIN + GAP) // (SMALL_MAP + GAP))
+        layers = _Grid(MARGIN, layers_top, fitting)
+        height = layers_top + CAPTION + -(-n_layers // fitting) * below + MARGIN / 2
+        return cls(width, height, map_left, map_top, map_width, map_height, small_height,
+                   heads, layers)  # fmt: skip
+
+    def axes(
+        self, figure: "Figure", left: float, top: float, width: float, height: float
+    ) -> "Axes":
+        """Axes with this corner and size, in inches."""
+        bottom = self.height - top - height
+        box = (left / self.width, bottom / self.height, width / self.width, height / self.height)
+        return figure.add_axes(box)
+
+
+def _name(what: str, choice: Choice) -> str:
+    return f"mean of all {what}s" if choice == "mean" else f"{what} {choice}"
+
+
+def _label(piece: str) -> str:
+    """The piece, not too long; its mark of a word start as a thin line, not as a block."""
+    text = printable(piece).replace(WORD_START, "_")
+    return pad(text, min(MAX_LABEL, text_width(text)))
+
+
+def _label_length(pieces: list[str]) -> float:
+    return LETTER * max(text_width(_label(piece)) for piece in pieces)
+
+
+def _text(figure: "Figure", sheet: _Sheet, left: float, top: float, text: str, *,
+          size: float = 10, color: str = INK) -> None:  # fmt: skip
+    """Write text whose baseline is `top` inches below the upper edge."""
+    figure.text(left / sheet.width, 1 - top / sheet.height, text, size=size, color=color)
+
+
+def _draw_heading(figure: "Figure", sheet: _Sheet, maps: AttentionMaps, kind: Kind) -> None:
+    _text(figure, sheet, MARGIN, 0.4, TITLES[kind], size=15)
+    text = printable(f"{maps.source} → {maps.translation}")
+    fitting = int((sheet.width - 2 * MARGIN) / HEADING_LETTER)
+    _text(figure, sheet, MARGIN, 0.66, pad(text, fitting).rstrip())
+
+
+def _image(axes: "Axes", weights: Weights, masked: Mask, top: float) -> "AxesImage":
+    """Draw weights from 0 to `top`, and the masked ones grey."""
+    shown = np.ma.masked_array(weights, masked)
+    axes.set_facecolor(MASKED_COLOR)
+    for spine in axes.spines.values():
+        spine.set_visible(True)
+    return axes.imshow(shown, cmap=COLORS, vmin=0, vmax=top, aspect="auto", interpolation="none")
+
+
+def _draw_large(figure: "Figure", sheet: _Sheet, maps: AttentionMaps, kind: Kind,
+                weights: Weights, caption: str) -> None:  # fmt: skip
+    """The map with labels on all sides, and its colour scale below."""
+    _text(figure, sheet, MARGIN, HEADING, caption[0].upper() + caption[1:])
+    axes = sheet.axes(figure, sheet.map_left, sheet.map_top, sheet.map_width, sheet.map_height)
+    image = _image(axes, weights, maps.masked(kind), float(weights.max()))
+    axes.tick_params(length=0, colors=INK, top=True, labeltop=True, bottom=False, labelbottom=False)
+    _label_columns(axes, maps.column_pieces(kind))
+    axes.set_yticks(range(len(weights)), [_label(piece) for piece in maps.row_pieces(kind)])
+    written = maps.written_pieces(kind)
+    if written is not None:
+        right = axes.secondary_yaxis("right")
+        right.set_yticks(range(len(written)), [_label(piece) for piece in written])
+        right.tick_params(length=0, colors=MUTED)
+        right.spines["right"].set_visible(False)
+        axes.text(0, 1, "reads ", transform=axes.transAxes, ha="right", va="bottom", color=MUTED)
+        axes.text(1, 1, " writes", transform=axes.transAxes, ha="left", va="bottom", color=MUTED)
+    bottom = sheet.map_top + sheet.map_height
+    scale = sheet.axes(figure, sheet.map_left, bottom + 0.15, min(2.5, sheet.map_width), 0.09)
+    figure.colorbar(image, cax=scale, orientation="horizontal").outline.set_visible(False)
+    scale.tick_params(length=0, labelsize=8)
+
+
+def _label_columns(axes: "Axes", pieces: list[str]) -> None:
+    """Latin labels turned upwards; Chinese ones upright, one character below the other."""
+    labels = [_label(piece) for piece in pieces]
+    upright = [text_width(label) == 2 * len(label) for label in labels]
+    texts = ["\n".join(a) if stay else a for a, stay in zip(labels, upright, strict=True)]
+    for tick, stay in zip(axes.set_xticks(range(len(texts)), texts), upright, strict=True):
+        tick.label2.set_rotation(0 if stay else 90)
+        tick.label2.set_linespacing(0.95)
+
+
+def _draw_small(figure: "Figure", sheet: _Sheet, maps: dict[str, Weights], masked: Mask,
+                grid: _Grid, caption: str) -> None:  # fmt: skip
+    """Maps without labels, all on one scale, so that they can be compared."""
+    top = max(float(weights.max()) for weights in maps.values())
+    caption = f"{caption[0].upper()}{caption[1:]} (largest weight {top:.2f})"
+    _text(figure, sheet, grid.left, grid.top, caption)
+    for i, (name, weights) in enumerate(maps.items()):
+        row, column = divmod(i, grid.per_row)
+        left = grid.left + column * (SMALL_MAP + GAP)
+        above = grid.top + CAPTION + row * (sheet.small_height + GAP)
+        axes = sheet.axes(figure, left, above, SMALL_MAP, sheet.small_height)
+        _image(axes, weights, masked, top)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_xlabel(name, size=8, labelpad=2)

@@ -1,1 +1,0 @@
-"""Everything that reads a model directory: search, translation, scores, explanations."""

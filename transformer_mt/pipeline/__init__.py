@@ -1,0 +1,1 @@
+"""`tmt train`: the stages in order, from raw text to a scored model directory."""

@@ -1,0 +1,156 @@
+"""The end of a training: which weights are kept, how good they are, and the model directory.
+
+Comes in: a trained run with its checkpoints. Goes out: a model directory. Several processes read,
+translate and score together, and the first one writes. This file knows nothing of data or updates.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import torch
+
+from transformer_mt.config.experiment import Config, load_config
+from transformer_mt.errors import CheckpointError, ModelDirError, TmtError
+from transformer_mt.evaluation.test_sets import read_test_sets
+from transformer_mt.model_dir import load_weights, read_metadata, save_model_dir
+from transformer_mt.pipeline.prepare import Prepared, Say
+from transformer_mt.pipeline.run_dir import Run
+from transformer_mt.pipeline.validate import score_test
+from transformer_mt.system.device import peak_memory_mib
+from transformer_mt.system.output import refuse_foreign
+from transformer_mt.system.processes.distributed import Ranks
+from transformer_mt.system.state import fingerprint
+from transformer_mt.training.checkpoint import CheckpointStore
+from transformer_mt.training.trainer import Outcome, Trainer
+from transformer_mt.translation.direction import both_directions
+from transformer_mt.translation.translator import Translator
+
+T = TypeVar("T")
+
+
+def finish(
+    cfg: Config, run: Run, prepared: Prepared, trainer: Trainer, outcome: Outcome, say: Say
+) -> dict[str, Any]:
+    """Choose the weights, score them on every test set, write the model directory."""
+    progress, ranks = outcome.progress, trainer.ranks
+    finished = fingerprint(
+        trainer.store.identity, progress.update, cfg.decode.model_dump(), cfg.train.average
+    )
+    metadata = _metadata_if(finished, run) if ranks.is_main else None
+    if (metadata := ranks.told_by_main(metadata)) is not None:
+        return metadata
+    weights, chosen = _choose_weights(cfg, trainer, say)
+    load_weights(trainer.model, weights)
+    translator = Translator(trainer.model.eval(), prepared.tokenizers, cfg)
+    scores = {
+        test.name: score_test(translator, run, test, ranks)
+        for test in read_test_sets(run.clean_dir, cfg.languages)
+    }
+    metadata = {
+        "name": cfg.name,
+        "finished": finished,
+        "trained": {
+            "updates": progress.update,
+            "epochs": progress.epoch,
+            "minutes": round(progress.seconds / 60, 2),
+            "stopped_by": outcome.stopped_by,
+            "skipped_updates": progress.skipped,
+            "split_batches": progress.split,
+            "processes": ranks.size,
+            "peak_memory_mib": round(peak_memory_mib()),
+            "weights": chosen,
+        },
+        "data": {
+            "fingerprint": prepared.fingerprint,
+            "train": [str(source) for source in cfg.data.train],
+            "train_pairs": len(prepared.train) // len(both_directions(cfg.languages)),
+        },
+        "decode": cfg.decode.model_dump(),
+        "scores": {
+            name: {metric: score.to_json() for metric, score in by_metric.items()}
+            for name, by_metric in scores.items()
+        },
+    }
+    if ranks.is_main:
+        save_model_dir(run.model_dir, cfg, weights, run.tokenizer_dir, metadata, ours=True)
+        metadata = read_metadata(run.model_dir)
+    return metadata
+
+
+def _metadata_if(finished: str, run: Run) -> dict[str, Any] | None:
+    """What the model directory says, if it was made by this very training."""
+    try:
+        metadata = read_metadata(run.model_dir)
+    except ModelDirError:  # absent, or damaged and made anew
+        return None
+    return metadata if metadata.get("finished") == finished else None
+
+
+def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[dict[str, torch.Tensor], str]:
+    """Of the best checkpoint and the mean of the last ones, what is better on dev."""
+    progress, store, metric = trainer.progress, trainer.store, cfg.train.metric
+    ranks = trainer.ranks
+    best = f"best on dev, update {progress.best_update}"
+    shown = abs(progress.best_metric)
+    if cfg.train.average < 2 or ranks.told_by_main(len(store.validated_updates())) < 2:
+        say(f"[choose] dev {metric} {shown:.2f}: {best}")
+        return _of_main(ranks, lambda: _best_weights(store, progress.best_update, say))
+    weights, updates = _of_main(ranks, lambda: store.average(cfg.train.average, say))
+    load_weights(trainer.model, weights)
+    trainer.model.eval()
+    averaged = trainer.validate()[metric]
+    average = f"mean of the {len(updates)} checkpoints {updates[0]} … {updates[-1]}"
+    value = -averaged if metric == "loss" else averaged
+    better = value >= progress.best_metric
+    say(
+        f"[choose] dev {metric}: {averaged:.2f} {average}; {shown:.2f} {best}. "
+        f"Taking the {'mean' if better else 'best'}"
+    )
+    if better:
+        return weights, average
+    return _of_main(ranks, lambda: _best_weights(store, progress.best_update, say))
+
+
+def _best_weights(
+    store: CheckpointStore, update: int, say: Say
+) -> tuple[dict[str, torch.Tensor], str]:
+    """The weights of the best checkpoint, or, if they are damaged, of the newest intact one."""
+    try:
+        return store.weights(update), f"best on dev, update {update}"
+    except CheckpointError as error:
+        say(f"{error}; taking the newest intact checkpoint in its place")
+        weights, (newest,) = store.average(1, say)
+        return weights, f"newest, update {newest}"
+
+
+def _of_main(ranks: Ranks, read: Callable[[], T]) -> T:
+    """What rank 0 reads from its disk, for all. Whole weights go once through the wire."""
+    return ranks.told_by_main(read() if ranks.is_main else cast(T, None))
+
+
+def average_run(run: Run, out_dir: Path, n_last: int, say: Say) -> list[int]:
+    """Write a model directory with the mean of a run's last validated checkpoints.
+
+    Returns:
+        The updates of the checkpoints that were averaged.
+    Raises:
+        TmtError: the run has none that is intact, or `out_dir` exists.
+    """
+    refuse_foreign(out_dir, None)
+    cfg = load_config(run.config_path)
+    store = CheckpointStore(run.checkpoints_dir, {})
+    if not store.validated_updates():
+        raise TmtError(f"{run.directory}: no validated checkpoint to average")
+    weights, updates = store.average(n_last, say)
+    chosen = f"mean of the {len(updates)} checkpoints {updates[0]} … {updates[-1]}"
+    metadata = {
+        "name": cfg.name,
+        "finished": "",
+        "trained": {"updates": updates[-1], "weights": chosen},
+        "data": {"train": [str(source) for source in cfg.data.train]},
+        "decode": cfg.decode.model_dump(),
+        "scores": {},
+    }
+    save_model_dir(out_dir, cfg, weights, run.tokenizer_dir, metadata)
+    return updates

@@ -1,0 +1,270 @@
+"""From raw text to an encoded corpus, stage by stage.
+
+Comes in: a configuration and a run directory. Goes out: tokenizers and encoded corpora. Each stage
+writes one directory and knows the fingerprint of what it was made from, so that the same command
+again does only what is missing: changing the learning rate redoes no tokenizer, changing the corpus
+redoes everything after it. This file knows nothing of models.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from transformer_mt import __version__
+from transformer_mt.config.experiment import Config
+from transformer_mt.corpus.clean import prepare_corpus, read_clean
+from transformer_mt.corpus.readers.pairs import source_files, split_lines
+from transformer_mt.corpus.report.page import write_page
+from transformer_mt.corpus.report.report import CorpusReport
+from transformer_mt.corpus.sources.obtain import Local
+from transformer_mt.encoding.coverage import vocabulary_report
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, encode_corpus, open_corpus
+from transformer_mt.encoding.tags import tag_pieces, tagging
+from transformer_mt.encoding.tokenizer import Tokenizer, TokenizerTask, train_on_files
+from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
+from transformer_mt.pipeline.run_dir import Run
+from transformer_mt.system.locks import locked
+from transformer_mt.system.output import refuse_foreign, remove, write_text, writing_folder
+from transformer_mt.system.processes.parallel import count_workers, run_apart
+from transformer_mt.system.staging import remove_all_left_over
+from transformer_mt.system.state import (
+    Damaged,
+    damages,
+    fingerprint,
+    read_manifest,
+    sha256,
+    write_manifest,
+)
+
+Say = Callable[[str], None]
+
+_MUCH_TEXT = 20_000_000  # bytes; learning a vocabulary of more takes a gigabyte
+_N_LINES_COVERED = 200_000  # of train, spread over it: which words dev has in common with it
+_MARKER = "stage.json"  # in the directory of a finished stage: what it was made from
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The corpus, ready for training, and the fingerprint of all that it was made from."""
+
+    tokenizers: tuple[Tokenizer, Tokenizer]
+    train: EncodedCorpus
+    dev: EncodedCorpus
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """Of all that each stage is made from; see `fingerprints`."""
+
+    clean: str
+    tokenizer: str
+    encoded: str
+
+
+def prepare(
+    local: Local, prints: Fingerprints, run: Run, say: Say, *, check: bool = True
+) -> Prepared:
+    """Clean text, tokenizers, encoded corpus.
+
+    Args:
+        local: from `obtain_sources`.
+        prints: from `fingerprints`.
+        check: compare the contents of finished stages with their digests, not sizes alone.
+    """
+    cfg = local.original
+
+    def learn(out_dir: Path) -> None:
+        _train_tokenizers(cfg, run, out_dir, say)
+        _report_vocabularies(cfg, run, load_tokenizers(out_dir, joint=cfg.tokenizer.joint))
+        say(f"  report: {run.report_path}")
+
+    with _alone(run.clean_dir.parent, say):
+        if clean_stage(local, prints, run.clean_dir, run.work_dir, say, check=check):
+            for line in read_report(run.clean_dir).summary():
+                say(f"  {line}")
+        _stage(run.tokenizer_dir, prints.tokenizer, say, "tokenizer", learn, check=check)
+        tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
+
+        def encode(out_dir: Path) -> None:
+            _encode(cfg, run, tokenizers, prints.encoded, out_dir, say)
+
+        _stage(run.encoded_dir, prints.encoded, say, "encode", encode, check=check)
+    return Prepared(
+        tokenizers,
+        open_corpus(run.encoded_dir / "train"),
+        open_corpus(run.encoded_dir / "dev"),
+        prints.encoded,
+    )
+
+
+def clean_stage(
+    local: Local,
+    prints: Fingerprints,
+    out_dir: Path,
+    work_dir: Path,
+    say: Say,
+    *,
+    check: bool = True,
+) -> bool:
+    """Fill `out_dir` with the clean corpus and its reports, unless it is there.
+
+    A second process that wants the same waits for the first, and takes what that one made.
+
+    Args:
+        work_dir: keeps scores between calls, so that a changed threshold scores nothing anew.
+    Returns:
+        Whether there was anything to do.
+    Raises:
+        TmtError: see `prepare_corpus`; or `out_dir` holds something else.
+    """
+    refuse_foreign(out_dir, _MARKER)
+
+    def make(temporary: Path) -> None:
+        prepare_corpus(local, temporary, work_dir=work_dir, say=say)
+
+    with _alone(work_dir, say):
+        return _stage(out_dir, prints.clean, say, "data", make, check=check)
+
+
+@contextmanager
+def _alone(directory: Path, say: Say) -> Iterator[None]:
+    """Wait until no other process works in `directory`, and remove what killed ones left there."""
+
+    def wait() -> None:
+        say(f"[data] another process is at work in {directory}; waiting for it")
+
+    with locked(directory.with_name(f".{directory.name}.lock"), wait):
+        remove_all_left_over(directory)
+        yield
+
+
+def read_report(clean_dir: Path) -> CorpusReport:
+    """What the cleaning that filled `clean_dir` found."""
+    return CorpusReport.from_json((clean_dir / "report.json").read_text(encoding="utf-8"))
+
+
+def fingerprints(local: Local) -> Fingerprints:
+    """Of the clean corpus, the tokenizers and the encoded corpus. All local sources are read."""
+    cfg = local.original
+    root = Path(cfg.data.root).expanduser()
+    data = local.cfg.data
+    sources = [*data.train, *data.dev, *data.test.values()]
+    files = [path for source in sources for path in source_files(source, cfg.languages, root)]
+    # How many processes work where, and how the pairs are used later, changes no clean text.
+    elsewhere = {"root", "max_length", "workers", "cache", "offline"}
+    settings = cfg.data.model_dump(exclude=elsewhere)
+    for source in settings["train"]:
+        source.pop("weight", None)
+        source.pop("tag", None)
+    digests = [sha256(path) for path in files]
+    tags = [source.tag for source in cfg.data.train]
+    clean = fingerprint(__version__, cfg.languages.model_dump(), cfg.seed, settings, digests)
+    tokenizer = fingerprint(clean, cfg.tokenizer.model_dump(exclude={"sampling"}), tags)
+    return Fingerprints(clean, tokenizer, fingerprint(tokenizer, cfg.data.max_length))
+
+
+def _stage(
+    directory: Path,
+    made_from: str,
+    say: Say,
+    name: str,
+    make: Callable[[Path], None],
+    *,
+    check: bool,
+) -> bool:
+    """Make `directory` unless it was made from the same inputs before; whether it had to be.
+
+    A directory with a file that is missing or altered is made anew.
+    """
+    try:
+        manifest = read_manifest(directory, _MARKER)
+        problems = damages(directory, manifest or {}, digests=check)
+    except Damaged as error:
+        manifest, problems = {}, [str(error)]
+    if manifest and manifest.get("made_from") == made_from and not problems:
+        say(f"[{name}] up to date: {directory}")
+        return False
+    for problem in problems:
+        say(f"[{name}] {problem}")
+    say(f"[{name}] making {directory}")
+    with writing_folder(directory, _MARKER, ours=True) as temporary:
+        make(temporary)
+        write_manifest(temporary, _MARKER, {"made_from": made_from})
+    return True
+
+
+def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
+    paths = tokenizer_paths(out_dir, joint=cfg.tokenizer.joint)
+    codes = [cfg.languages.src, cfg.languages.tgt]
+    texts = [run.clean_dir / f"train.{side}" for side in ("src", "tgt")]
+    dev = read_clean(run.clean_dir, "dev")
+    tags = tag_pieces(cfg)
+    if cfg.tokenizer.joint:
+        jobs = [(0, texts, [*dev[0], *dev[1]], codes, tags)]
+    else:
+        jobs = [(i, [texts[i]], dev[i], [codes[i]], [] if i else tags) for i in (0, 1)]
+    for side, files, dev_texts, languages, side_tags in jobs:
+        task = TokenizerTask(
+            files, paths[side], cfg.tokenizer, languages, cfg.seed, side, side_tags
+        )
+        if sum(path.stat().st_size for path in files) > _MUCH_TEXT:
+            run_apart(train_on_files, task)
+        else:
+            train_on_files(task)
+        tokenizer = Tokenizer.load(paths[side])
+        say(
+            f"  {' + '.join(languages)}: {tokenizer.vocab_size} pieces; on dev "
+            f"{100 * tokenizer.unknown_rate(dev_texts):.3f} % unknown, "
+            f"{100 * tokenizer.byte_rate(dev_texts):.3f} % bytes"
+        )
+
+
+def _report_vocabularies(cfg: Config, run: Run, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+    """Write the report of the corpus again, now with how the vocabularies cover it."""
+    report = read_report(run.clean_dir)
+    step = max(1, report.parts["train"].kept // _N_LINES_COVERED)
+    dev = read_clean(run.clean_dir, "dev")
+    codes = (cfg.languages.src, cfg.languages.tgt)
+    vocabulary = {}
+    for side, name, code in zip((0, 1), ("src", "tgt"), codes, strict=True):
+        lines = islice(split_lines(run.clean_dir / f"train.{name}"), 0, None, step)
+        vocabulary[name] = vocabulary_report(tokenizers[side], list(lines), dev[side], code)
+    report = replace(report, vocabulary=vocabulary)
+    write_text(run.report_path.with_suffix(".json"), report.to_json())
+    write_page(report, run.report_path)
+
+
+def _encode(
+    cfg: Config,
+    run: Run,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    made_from: str,
+    out_dir: Path,
+    say: Say,
+) -> None:
+    # Shards outlive a process that is killed, and are good for this corpus and tokenizer only.
+    remove(run.encoded_dir / "epochs")  # drawn from what is replaced
+    shards_dir = run.work_dir / "encode" / made_from
+    for part, max_length in (("train", cfg.data.max_length), ("dev", None)):
+        files = [run.clean_dir / f"{part}.{side}" for side in ("src", "tgt")]
+        report = encode_corpus(
+            zip(*map(split_lines, files), strict=True),
+            tokenizers,
+            out_dir / part,
+            max_length=max_length,
+            tagging=tagging(cfg, tokenizers[0]),
+            sources=np.load(run.clean_dir / "train.sources.npy") if part == "train" else None,
+            workers=count_workers(cfg.data.workers),
+            shards_dir=shards_dir / part,
+        )
+        too_long = f", {report.too_long} pairs too long" if report.too_long else ""
+        say(
+            f"  {part}: {report.kept} pairs{too_long}; {report.src_tokens} source and "
+            f"{report.tgt_tokens} target tokens"
+        )
+    remove(shards_dir.parent)

@@ -1,0 +1,255 @@
+"""An experiment: from raw text to a scored model directory.
+
+Comes in: a configuration and a run directory. Goes out: the model directory and its scores. What is
+there already is not made again: prepared data is kept (`prepare.py`), training goes on after
+the newest checkpoint, a finished model is left alone.
+
+Several processes do all of this side by side. Whoever comes first prepares, all train, translate
+and score their share, and the first one writes.
+"""
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from transformer_mt.config.experiment import Config
+from transformer_mt.corpus.sources.obtain import obtain_sources
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus
+from transformer_mt.encoding.epochs import Sampling, epoch_corpora
+from transformer_mt.errors import TrainingError
+from transformer_mt.evaluation.metrics import Scorer
+from transformer_mt.model.transformer import Transformer
+from transformer_mt.model_dir import build_model
+from transformer_mt.pipeline.finish import finish
+from transformer_mt.pipeline.prepare import Fingerprints, Prepared, Say, fingerprints, prepare
+from transformer_mt.pipeline.run_dir import Run
+from transformer_mt.pipeline.validate import dev_validation
+from transformer_mt.rendering.figures import write_curves
+from transformer_mt.system.device import (
+    choose_device,
+    choose_precision,
+    keep_memory,
+    seed_all,
+    stop_on_signals,
+)
+from transformer_mt.system.output import write_json, write_text
+from transformer_mt.system.processes.distributed import ALONE, Ranks
+from transformer_mt.system.processes.parallel import count_workers
+from transformer_mt.system.state import Damaged, fingerprint, read_json
+from transformer_mt.training.checkpoint import CheckpointStore
+from transformer_mt.training.log import SilentLog, TrainingLog
+from transformer_mt.training.memory import choose_max_tokens
+from transformer_mt.training.trainer import Outcome, Trainer
+from transformer_mt.translation.direction import both_directions
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `train_experiment` leaves behind; `metadata` is None if a signal stopped it."""
+
+    run: Run
+    outcome: Outcome
+    metadata: dict[str, Any] | None
+
+
+def train_experiment(
+    cfg: Config, run: Run, *, fresh: bool, say: Say, ranks: Ranks = ALONE
+) -> Result:
+    """Do everything that is missing, in order; see the module's docstring.
+
+    Args:
+        fresh: forget checkpoints, metrics and model first; prepared data stays.
+        ranks: the processes that do this together; each must call it.
+    Raises:
+        TmtError: what a user can mend; nothing that was finished before is lost.
+    """
+    keep_memory()
+    if not ranks.is_main:
+        say = _keep_quiet
+    with run.held() if ranks.is_main else nullcontext():
+        if fresh and ranks.is_main:
+            CheckpointStore(run.checkpoints_dir, {}).clear()
+            run.forget_training()
+        prepared, store = ranks.in_turn(lambda: _prepare(cfg, run, ranks, say))
+        if len({*ranks.gather(store.identity["corpus"])}) > 1:
+            raise TrainingError(
+                f"{run.directory}: the processes have prepared different data; see that all "
+                "machines have the same sources and the same version of tmt"
+            )
+        trainer, outcome = _train(cfg, run, prepared, store, ranks, say)
+        if outcome.stopped_by == "signal":
+            if ranks.is_main and not store.holds(outcome.progress.update):
+                raise TrainingError(f"{run.directory}: the run directory is gone; nothing is saved")
+            return Result(run, outcome, None)
+        return Result(run, outcome, finish(trainer.cfg, run, prepared, trainer, outcome, say))
+
+
+def _prepare(cfg: Config, run: Run, ranks: Ranks, say: Say) -> tuple[Prepared, CheckpointStore]:
+    local = obtain_sources(cfg, say)
+    prints = fingerprints(local)
+    store = _store(cfg, prints, run)
+    store.check_identity()  # before any stage replaces what the old run was made of
+    # Of the processes of a machine the first looks through what is there, for all of them.
+    prepared = prepare(local, prints, run, say, check=ranks.local_rank == 0)
+    if ranks.is_main:
+        write_text(run.config_path, cfg.to_yaml())
+    return prepared, store
+
+
+def _keep_quiet(message: str) -> None:
+    pass
+
+
+def _store(cfg: Config, prints: Fingerprints, run: Run) -> CheckpointStore:
+    """The checkpoints of the run, which belong to one model, one corpus and one seed."""
+    identity = {
+        "model": cfg.model.model_dump(),
+        "tokenizer": cfg.tokenizer.model_dump(exclude={"sampling"}),
+        "corpus": prints.encoded,
+        "seed": cfg.seed,
+    }
+    return CheckpointStore(run.checkpoints_dir, identity)
+
+
+def _train(
+    cfg: Config, run: Run, prepared: Prepared, store: CheckpointStore, ranks: Ranks, say: Say
+) -> tuple[Trainer, Outcome]:
+    device = choose_device()
+    dtype = choose_precision(cfg.train.precision, device)
+    seed_all(cfg.seed, "initial weights")
+    model = build_model(cfg, prepared.tokenizers).to(device)
+    cfg = _with_max_tokens(cfg, run, model, dtype, prepared, store, ranks, say)
+    sampling = Sampling(
+        run.encoded_dir / "train",
+        prepared.tokenizers,
+        cfg.tokenizer.type,
+        cfg.tokenizer.sampling,
+        cfg.seed,
+        cfg.data.max_length,
+    )
+    epochs_dir = run.encoded_dir / "epochs"
+    workers = count_workers(cfg.data.workers)
+    with epoch_corpora(
+        prepared.train,
+        sampling,
+        epochs_dir,
+        workers=workers,
+        say=say,
+        draws=ranks.local_rank == 0,
+        meet=lambda: ranks.gather(None),
+    ) as corpus_of:
+        validate = dev_validation(cfg, run, prepared, model, ranks)
+        trainer = Trainer(cfg, model, corpus_of, store, dtype=dtype, validate=validate, ranks=ranks)
+        trainer.resume(say)
+        _announce(cfg, prepared, model, device, dtype, trainer, say)
+        outcome = _run_logged(cfg, run, trainer)
+    return trainer, outcome
+
+
+def _with_max_tokens(
+    cfg: Config,
+    run: Run,
+    model: Transformer,
+    dtype: torch.dtype,
+    prepared: Prepared,
+    store: CheckpointStore,
+    ranks: Ranks,
+    say: Say,
+) -> Config:
+    """The configuration with a number for `max_tokens: auto`.
+
+    It decides which sentences make an update, so that a run keeps the one that it began with.
+    """
+    if cfg.train.max_tokens != "auto":
+        return cfg
+    chosen = _read_max_tokens(run, store) if ranks.is_main else None
+    if (chosen := ranks.told_by_main(chosen)) is None:
+        sides = (prepared.train.src, prepared.train.tgt)
+        longest = max(int(side.lengths.max()) for side in sides)
+        own = choose_max_tokens(
+            model, cfg.train, dtype, longest=longest, n_processes=ranks.local_size
+        )
+        chosen = min(ranks.gather(own))
+        if ranks.is_main:
+            content = {"max_tokens": chosen, "of": fingerprint(store.identity)}
+            write_json(run.max_tokens_path, content)
+    say(f"[train] max_tokens: auto is {chosen} here")
+    train = cfg.train.model_copy(update={"max_tokens": chosen})
+    return cfg.model_copy(update={"train": train})
+
+
+def _read_max_tokens(run: Run, store: CheckpointStore) -> int | None:
+    """The number that this training began with, if it has begun.
+
+    Raises:
+        TrainingError: it is not readable, and a checkpoint depends on it.
+    """
+    try:
+        content = read_json(run.max_tokens_path) or {}
+    except Damaged as error:
+        if not store.has_any():
+            return None
+        raise TrainingError(
+            f"{error}. The training that began here used a number that is not known any more: set "
+            "train.max_tokens to what the training has told, or start over with --fresh"
+        ) from error
+    known = content.get("max_tokens")
+    same = content.get("of") == fingerprint(store.identity)
+    return known if same and isinstance(known, int) and known > 0 else None
+
+
+def _run_logged(cfg: Config, run: Run, trainer: Trainer) -> Outcome:
+    with stop_on_signals() as stop:
+        if not trainer.ranks.is_main:
+            return trainer.run(SilentLog(), stop)
+        tensorboard_dir = run.directory / "tensorboard" if cfg.train.tensorboard else None
+        log = TrainingLog(
+            run.metrics_path,
+            resume_update=trainer.progress.update,
+            max_updates=cfg.train.max_updates,
+            tensorboard_dir=tensorboard_dir,
+        )
+        with log:
+            outcome = trainer.run(log, stop)
+    if log.records:
+        write_curves(log.records, run.curves_path)
+    return outcome
+
+
+def _announce(
+    cfg: Config,
+    prepared: Prepared,
+    model: Transformer,
+    device: torch.device,
+    dtype: torch.dtype,
+    trainer: Trainer,
+    say: Say,
+) -> None:
+    n_parameters = sum(p.numel() for p in model.parameters())
+    precision = str(dtype).removeprefix("torch.")
+    together = f" · {trainer.ranks.size} processes" if trainer.ranks.size > 1 else ""
+    say(f"[train] {n_parameters / 1e6:.1f} M parameters · {device} · {precision}{together}")
+    uniform, unigram = baseline_losses(prepared.train, prepared.tokenizers[1].vocab_size)
+    say(f"  loss of a uniform guess {uniform:.2f}, of word frequencies alone {unigram:.2f}")
+    say(
+        f"  peak lr {cfg.train.peak_lr(cfg.model.d_model):.2e} after {cfg.train.warmup_updates} "
+        f"updates of about {cfg.train.tokens_per_update} target tokens"
+    )
+    for direction in both_directions(cfg.languages):
+        if note := Scorer(direction.tgt).note:
+            say(f"  {note}")
+    if trainer.progress.update:
+        say(f"  going on after update {trainer.progress.update}")
+
+
+def baseline_losses(corpus: EncodedCorpus, vocab_size: int) -> tuple[float, float]:
+    """Nats per target token of a uniform guess and of the unigram distribution of `corpus`."""
+    counts = torch.zeros(vocab_size, dtype=torch.float64)
+    for start in range(0, len(corpus.tgt.ids), 1 << 24):
+        ids = torch.from_numpy(corpus.tgt.ids[start : start + (1 << 24)].astype("int64"))
+        counts += torch.bincount(ids, minlength=vocab_size)
+    probs = counts[counts > 0] / counts.sum()
+    uniform = torch.tensor(float(vocab_size)).log().item()
+    return uniform, -(probs * probs.log()).sum().item()

@@ -1,0 +1,1 @@
+"""What training and translating cost on this machine: plan, bench, doctor."""

@@ -1,0 +1,157 @@
+"""How fast a model translates: batches of several sizes, greedily and with a beam.
+
+Comes in: a model directory with texts, or the size of a model with random weights. Goes out: a
+`DecodeReport`. Random models write a fixed number of tokens, since they never end by themselves.
+"""
+
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from transformer_mt.config.experiment import ModelConfig
+from transformer_mt.corpus.readers.pairs import split_lines
+from transformer_mt.encoding.tokenizer import PAD_ID
+from transformer_mt.errors import DataError
+from transformer_mt.model.transformer import Transformer
+from transformer_mt.search.engine import Engine, Request
+from transformer_mt.search.options import SearchOptions
+from transformer_mt.system.device import (
+    choose_device,
+    choose_precision,
+    keep_memory,
+    peak_memory_mib,
+)
+from transformer_mt.system.processes.child_python import TMT, child_environment, python_command
+from transformer_mt.translation.translator import Translator
+
+BATCHES = (64, 8, 1)  # sentences translated side by side
+BEAMS = (5, 1)
+RANDOM_LENGTH = 15  # tokens of source and translation
+RANDOM_VOCABULARY = 8000
+FEWER = 16  # one sentence at a time tells as much from so many
+
+
+@dataclass(frozen=True)
+class Rate:
+    beam: int
+    batch: int
+    sentences_per_s: float
+    tokens_per_s: float  # written, EOS left out
+
+
+@dataclass(frozen=True)
+class DecodeReport:
+    model: str
+    parameters: int
+    device: str
+    precision: str
+    threads: int
+    rates: list[Rate]
+    peak_memory_mib: float
+    cold_start_s: float | None  # of `tmt translate` with one text; None for random weights
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def render(self) -> str:
+        lines = [
+            f"{self.model}: {self.parameters / 1e6:.1f} M parameters · {self.precision} · "
+            f"{self.device}, {self.threads} threads",
+            f"  {'beam':>4}  {'batch':>5}  {'sentences/s':>11}  {'tokens/s':>9}",
+        ]
+        lines += [
+            f"  {r.beam:>4}  {r.batch:>5}  {r.sentences_per_s:>11,.1f}  {r.tokens_per_s:>9,.0f}"
+            for r in self.rates
+        ]
+        lines.append(f"  peak memory  {self.peak_memory_mib:,.0f} MiB")
+        if self.cold_start_s is not None:
+            lines.append(f"  cold start   {self.cold_start_s:.1f} s to the first translation")
+        return "\n".join(lines)
+
+
+def bench_model(model_dir: Path, src_path: Path, *, n_sentences: int, rounds: int) -> DecodeReport:
+    """Measure a trained model on its kind of text.
+
+    Raises:
+        DataError: no text.
+    """
+    translator = Translator.load(model_dir)
+    texts = [text for text in split_lines(src_path) if text.strip()][:n_sentences]
+    if not texts:
+        raise DataError(f"{src_path}: there is nothing to translate")
+    requests = [Request(ids) for ids in translator.src_tokenizer.encode(texts) if ids]
+    options = SearchOptions.of(translator.cfg.decode)
+    command = python_command(TMT, "translate", "-m", str(model_dir), texts[0])
+    started = time.monotonic()
+    subprocess.run(command, env=child_environment(), check=True, capture_output=True)
+    cold_start_s = time.monotonic() - started
+    engine = Engine([translator.model], translator.tgt_tokenizer.silent_ids)
+    return _report(str(model_dir), engine, requests, options, rounds, cold_start_s)
+
+
+def bench_size(
+    name: str, cfg: ModelConfig, *, precision: str, n_sentences: int, rounds: int
+) -> DecodeReport:
+    """Measure random weights on random sentences."""
+    torch.manual_seed(1)
+    device = choose_device()
+    model = Transformer(cfg, RANDOM_VOCABULARY, RANDOM_VOCABULARY, pad_id=PAD_ID).eval()
+    engine = Engine([model.to(device, choose_precision(precision, device))], [PAD_ID])
+    ids = torch.randint(4, RANDOM_VOCABULARY, (n_sentences, RANDOM_LENGTH)).tolist()
+    options = SearchOptions(min_length=RANDOM_LENGTH, max_length=RANDOM_LENGTH)
+    return _report(name, engine, [Request(row) for row in ids], options, rounds, None)
+
+
+def _report(
+    name: str,
+    engine: Engine,
+    requests: Sequence[Request],
+    options: SearchOptions,
+    rounds: int,
+    cold_start_s: float | None,
+) -> DecodeReport:
+    keep_memory()
+    rates = [
+        _rate(engine, requests, options, beam, batch, rounds) for beam in BEAMS for batch in BATCHES
+    ]
+    weight = engine.models[0].output.weight
+    return DecodeReport(
+        model=name,
+        parameters=sum(p.numel() for p in engine.models[0].parameters()),
+        device=weight.device.type,
+        precision=str(weight.dtype).removeprefix("torch."),
+        threads=torch.get_num_threads(),
+        rates=rates,
+        peak_memory_mib=peak_memory_mib(),
+        cold_start_s=cold_start_s,
+    )
+
+
+def _rate(
+    engine: Engine,
+    requests: Sequence[Request],
+    options: SearchOptions,
+    beam: int,
+    batch: int,
+    rounds: int,
+) -> Rate:
+    """Median of several rounds, after one batch to warm up."""
+    ordered = sorted(requests, key=lambda request: -len(request.src))
+    kept = ordered[:: 1 if batch > 1 else FEWER]
+    parts = [kept[start : start + batch] for start in range(0, len(kept), batch)]
+    searched = replace(options, beam=beam)
+    engine.search(parts[-1], searched)
+    seconds, n_tokens = [], 0
+    for _ in range(rounds):
+        started = time.monotonic()
+        found = [hypotheses for part in parts for hypotheses in engine.search(part, searched)]
+        seconds.append(time.monotonic() - started)
+        n_tokens = sum(len(best.ids) for best, *_ in found)
+    took = median(seconds)
+    return Rate(beam, batch, len(kept) / took, n_tokens / took)

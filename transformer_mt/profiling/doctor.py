@@ -1,0 +1,159 @@
+"""What this machine can do, measured where possible: findings, a verdict each, and advice.
+
+Nothing comes in and nothing is changed. This file knows no configurations and no corpora.
+"""
+
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from transformer_mt.profiling.flops import product_gflops
+from transformer_mt.system.device import choose_device, choose_precision, cpu_flags
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact about the machine; `advice` is empty where there is nothing to do."""
+
+    name: str
+    value: str
+    verdict: Literal["ok", "note", "problem"] = "ok"
+    advice: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def examine() -> list[Finding]:
+    """Look at the machine; under a second."""
+    software = f"{platform.python_version()}, torch {torch.__version__}, {platform.platform()}"
+    device = choose_device()
+    findings = [Finding("Python", software), _cpu(), _memory(), *_cuda(), _precision(device)]
+    return [*findings, _compiler(), *_packages(), _disk(Path.cwd())]
+
+
+def render(findings: Sequence[Finding]) -> str:
+    """Aligned lines for a terminal, advice below its finding, and the number of problems."""
+    width = max((len(finding.name) for finding in findings), default=0)
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.verdict:<7}  {finding.name:<{width}}  {finding.value}")
+        if finding.advice:
+            lines.append(f"{'':<{width + 9}}  → {finding.advice}")
+    lines.append(f"problems: {sum(finding.verdict == 'problem' for finding in findings)}")
+    return "\n".join(lines)
+
+
+def _judge(name: str, value: str, *, note: str) -> Finding:
+    """Fine, unless there is something to note."""
+    return Finding(name, value, "note" if note else "ok", note)
+
+
+def _cpu() -> Finding:
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    threads, setting = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
+    native = [flag for flag in ("amx_bf16", "avx512_bf16") if flag in cpu_flags()]
+    value = f"{cores} usable cores, {threads} threads, bf16: {', '.join(native) or 'not native'}"
+    if threads > cores:
+        advice = f"threads without a core slow the others down: set OMP_NUM_THREADS={cores}"
+        return Finding("CPU", value, "problem", advice)
+    idle = f"OMP_NUM_THREADS={setting} leaves cores idle: unset it to train faster"
+    return _judge("CPU", value, note=idle if setting and threads < cores else "")
+
+
+def _memory() -> Finding:
+    """RAM, or the limit of the container where that is lower."""
+    if not hasattr(os, "sysconf"):  # Windows
+        return Finding("memory", "unknown on this system")
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.exists() and (text := limit.read_text().strip()).isdecimal():
+        total = min(total, int(text))
+    little = "little for training: lower train.max_tokens and model.d_model"
+    return _judge("memory", f"{total / GIB:.1f} GiB", note=little if total < 4 * GIB else "")
+
+
+def _cuda() -> Iterator[Finding]:
+    for index in range(torch.cuda.device_count()):
+        device = torch.cuda.get_device_properties(index)
+        about = f"{device.total_memory / GIB:.0f} GiB, capability {device.major}.{device.minor}"
+        yield Finding(f"CUDA {index}", f"{device.name}, {about}")
+    if not torch.cuda.is_available():
+        driver = "there is an NVIDIA driver: install a torch build that fits it"
+        value = "no device: everything runs on the CPU"
+        yield _judge("CUDA", value, note=driver if shutil.which("nvidia-smi") else "")
+
+
+def _precision(device: torch.device) -> Finding:
+    """What `precision: auto` means here, and whether a measurement agrees."""
+    width = 4096 if device.type == "cuda" else 768
+    speeds = {
+        "bf16": product_gflops(device, torch.bfloat16, width),
+        "fp32": product_gflops(device, torch.float32, width),
+    }
+    chosen, other = "bf16", "fp32"
+    if choose_precision("auto", device) == torch.float32:
+        chosen, other = other, chosen
+    measured = ", ".join(f"{name} {speed:.0f}" for name, speed in speeds.items())
+    ratio = speeds[chosen] / speeds[other]
+    value = f"{chosen}: {ratio:.1f} × as fast as {other} (matrix product, GFLOP/s: {measured})"
+    slower = f"{other} is faster here: try --set train.precision={other}"
+    return _judge("precision auto", value, note=slower if ratio < 0.75 else "")  # above: noise
+
+
+def _compiler() -> Finding:
+    names = (os.environ.get("CXX"), "c++", "g++", "clang++", "cl")
+    found = next((path for name in names if name and (path := shutil.which(name))), None)
+    slow = "training works, but cannot be compiled: install g++ or clang++ for speed"
+    return _judge("C++ compiler", found or "none", note="" if found else slow)
+
+
+def _packages() -> Iterator[Finding]:
+    """Versions of what pyproject.toml asks for: the core, and each extra but `dev`."""
+    if _version("transformer-mt") == "missing":
+        yield _judge("packages", "tmt runs uninstalled", note="pip install -e . checks them")
+        return
+    groups: dict[str, list[str]] = {}
+    for requirement in metadata.requires("transformer-mt") or []:
+        name = re.split(r"[^\w.-]", requirement)[0]
+        extra = re.search(r"extra == .(\w+)", requirement)
+        groups.setdefault(extra[1] if extra else "", []).append(f"{name} {_version(name)}")
+    groups.pop("dev", None)
+    for extra_name, found in groups.items():
+        value, missing = ", ".join(found), any(entry.endswith(" missing") for entry in found)
+        if extra_name:
+            advice = f"if you want it: pip install 'transformer-mt[{extra_name}]'"
+            yield _judge(f"extra {extra_name}", value, note=advice if missing else "")
+        elif missing:
+            yield Finding("packages", value, "problem", "pip install those that are missing")
+        else:
+            yield Finding("packages", value)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _disk(folder: Path) -> Finding:
+    free = shutil.disk_usage(folder).free
+    value = f"{free / GIB:.1f} GiB free in {folder}"
+    if not os.access(folder, os.W_OK):
+        return Finding("disk", value, "problem", "nothing can be written here: use --run-dir")
+    full = "a checkpoint of the base model takes about 0.8 GiB: make room, or use --run-dir"
+    if free < GIB:
+        return Finding("disk", value, "problem", full)
+    return _judge("disk", value, note=full if free < 5 * GIB else "")

@@ -1,0 +1,1 @@
+"""HTML and the style of figures."""

@@ -1,0 +1,1 @@
+"""Ids → ids: greedy and beam search over a step function, sampling, constraints, ensembles."""

@@ -1,0 +1,303 @@
+"""Greedy search, sampling and beam search over a step function.
+
+Comes in: something that turns the newest tokens into scores of the next ones, and length limits.
+Goes out: token ids with scores. This file knows ids and torch: no text, no Transformer.
+
+Shapes: `B` sentences still searched · `K` beam · `V` vocabulary · `t` tokens written so far.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from transformer_mt.search.loop_detection import LoopWatch
+from transformer_mt.search.token_rules import TokenRules
+
+
+class StepModel(Protocol):
+    """One decoding step for all beams of all sentences, and the bookkeeping of both."""
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """(B, K) newest token ids → (B, K, V) log-probabilities of the next, float32.
+
+        The caller may change the result.
+        """
+
+    def select_beams(self, parents: Tensor) -> None:
+        """Let beam k continue the former beam `parents[:, k]`.
+
+        Args:
+            parents: (B, K) int64, for the next step; K may differ from that of the last one.
+        """
+
+    def select_sentences(self, sentences: Tensor) -> None:
+        """Keep these of the B sentences. Args: sentences: (B',) int64, ascending."""
+
+
+@dataclass(frozen=True)
+class LengthPenalty:
+    """What log-probabilities are divided by, so that short hypotheses do not win by being short.
+
+    gnmt: ((5 + n) / 6)^alpha, for n tokens, EOS included.
+    Source: Wu et al. 2016, formula 14; used by Vaswani et al. 2017, section 6.1, with alpha 0.6.
+    average: n^alpha; with alpha 1 a score is the mean log-probability of a token.
+    """
+
+    kind: Literal["gnmt", "average"] = "gnmt"
+    alpha: float = 0.0
+
+    def __call__(self, length: int) -> float:
+        return float(((5 + length) / 6 if self.kind == "gnmt" else length) ** self.alpha)
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    ids: list[int]  # without BOS and EOS
+    log_prob: float  # sum over the tokens, EOS included, in nats
+    score: float  # log_prob / length penalty: what hypotheses are ranked by
+    complete: bool  # ended with EOS; False: cut at the length limit
+
+
+BLOCK = 64  # tokens; a block is looked into only if its best token can be among the chosen
+SMALL = 1 << 16  # numbers, which are sorted faster than they are divided
+
+Choose = Callable[[Tensor], Tensor]
+
+
+def most_probable(log_probs: Tensor) -> Tensor:
+    """(B, V) → (B,): the choice of greedy search; of equals the first."""
+    n_blocks = log_probs.size(1) // BLOCK
+    if not n_blocks or log_probs.numel() <= SMALL or log_probs.device.type != "cpu":
+        return log_probs.argmax(dim=1)
+    # A CPU finds the largest number several times faster than its place.
+    whole = n_blocks * BLOCK
+    blocks = log_probs[:, :whole].unflatten(1, (n_blocks, BLOCK))
+    block = blocks.amax(dim=2).argmax(dim=1)
+    rows = torch.arange(len(block))
+    at = _side_by_side(blocks[rows, block], log_probs[:, whole:]).argmax(dim=1)
+    return torch.where(at < BLOCK, block * BLOCK, whole - BLOCK) + at
+
+
+def step_by_step_search(
+    model: StepModel,
+    max_lengths: Sequence[int],
+    rules: TokenRules,
+    *,
+    bos_id: int,
+    penalty: LengthPenalty,
+    choose: Choose = most_probable,
+    loops: LoopWatch | None = None,
+    device: torch.device | None = None,
+) -> list[Hypothesis]:
+    """One hypothesis per sentence, by one decision after the other: greedy search or sampling.
+
+    Args:
+        max_lengths: per sentence, the most tokens to produce, EOS included; at least 1.
+        penalty: changes scores, not the search.
+        choose: picks a token per sentence from their log-probabilities, (B, V) → (B,).
+        loops: ends, not complete, what has begun to repeat itself; None: nothing does.
+    """
+    limits = torch.tensor(max_lengths, device=device)
+    sentences = torch.arange(len(limits), device=device)
+    tokens = torch.full_like(sentences, bos_id)
+    log_probs = torch.zeros(len(limits), device=device)
+    ended = torch.zeros_like(sentences, dtype=torch.bool)
+    history = tokens[:, None][:, :0]  # (B, t)
+    hypotheses: dict[int, Hypothesis] = {}
+    while len(sentences):
+        beams_log_probs = model.step(tokens[:, None])
+        rules.apply(beams_log_probs, history[:, None], sentences.tolist())
+        step_log_probs = beams_log_probs[:, 0]
+        tokens = choose(step_log_probs).masked_fill(ended, rules.eos_id)
+        chosen = step_log_probs.gather(1, tokens[:, None])[:, 0]
+        log_probs += chosen.masked_fill(ended, 0.0)
+        history = torch.cat([history, tokens[:, None]], dim=1)
+        if loops is not None:
+            for row in loops.stuck(history, sentences.tolist()):
+                limits[row].clamp_(max=history.size(1))
+        ended = ended | (tokens == rules.eos_id) | (history.size(1) >= limits)
+        if not _worth_leaving(int(ended.sum()), len(ended)):
+            continue
+        for row in ended.nonzero().squeeze(1).tolist():
+            ids = history[row, : int(limits[row])].tolist()
+            hypotheses[int(sentences[row])] = _hypothesis(
+                ids, log_probs[row].item(), rules.eos_id, penalty
+            )
+        stay = (~ended).nonzero().squeeze(1)
+        sentences, limits, tokens, log_probs, ended, history = (
+            x[stay] for x in (sentences, limits, tokens, log_probs, ended, history)
+        )
+        if len(stay):
+            model.select_sentences(stay)
+    return [hypotheses[sentence] for sentence in range(len(max_lengths))]
+
+
+def _worth_leaving(n_ended: int, n_rows: int) -> bool:
+    """Ended rows leave in groups, because each leaving copies the caches of those that stay."""
+    return 4 * n_ended >= n_rows
+
+
+def _hypothesis(ids: list[int], log_prob: float, eos_id: int, penalty: LengthPenalty) -> Hypothesis:
+    """Cut `ids` at EOS and score them."""
+    complete = eos_id in ids
+    length = ids.index(eos_id) + 1 if complete else len(ids)
+    return Hypothesis(ids[: length - complete], log_prob, log_prob / penalty(length), complete)
+
+
+def beam_search(
+    model: StepModel,
+    max_lengths: Sequence[int],
+    rules: TokenRules,
+    *,
+    beam: int,
+    bos_id: int,
+    penalty: LengthPenalty,
+    n_best: int = 1,
+    loops: LoopWatch | None = None,
+    device: torch.device | None = None,
+) -> list[list[Hypothesis]]:
+    """The `beam` most probable prefixes at every step.
+
+    A prefix ends when EOS is among the `beam` best continuations; the next best ones take its
+    place. A sentence is finished with `beam` ended hypotheses, or as soon as no live prefix can
+    reach the `n_best` it has: log-probabilities only fall, and the penalty is largest at the length
+    limit, so leaving early changes nothing. A beam of 1 is greedy search.
+
+    Args:
+        max_lengths: per sentence, the most tokens to produce, EOS included; at least 1.
+        n_best: hypotheses to return per sentence, at most `beam`.
+        loops: ends, as at the limit, sentences whose best prefix has begun to repeat itself; None:
+            nothing does.
+    Returns:
+        Per sentence up to `n_best` hypotheses, best first.
+    """
+    if not 1 <= n_best <= beam:
+        raise ValueError(f"n_best {n_best} must be between 1 and the beam, {beam}")
+    finished: list[list[Hypothesis]] = [[] for _ in max_lengths]
+    limits = list(max_lengths)
+    sentences = list(range(len(limits)))
+    done = [False] * len(sentences)  # rows that wait until it is worth leaving
+    tokens = torch.full((len(sentences), 1), bos_id, device=device)  # (B, K): one beam at first
+    scores = torch.zeros((len(sentences), 1), device=device)  # (B, K)
+    history = tokens[:, :, None][:, :, :0]  # (B, K, t)
+    while sentences:
+        log_probs = model.step(tokens)
+        rules.apply(log_probs, history, sentences)
+        candidates = best_continuations(scores, log_probs, 2 * beam)
+        length = history.size(2) + 1
+        if loops is not None:
+            for row in loops.stuck(history[:, 0], sentences):
+                limits[sentences[row]] = length
+        at_limit = [length >= limits[sentence] for sentence in sentences]
+        for row, hypothesis in _ended(candidates, beam, history, rules.eos_id, penalty, at_limit):
+            best = finished[sentences[row]]
+            best.append(hypothesis)
+            best.sort(key=lambda h: -h.score)
+        alive = candidates.scores.masked_fill(candidates.tokens == rules.eos_id, -torch.inf)
+        scores, order = alive.topk(min(beam, alive.size(1)), dim=1)
+        parents = candidates.parents.gather(1, order)
+        tokens = candidates.tokens.gather(1, order)
+        history = torch.cat([_gather_beams(history, parents), tokens[:, :, None]], dim=2)
+        best_alive = scores[:, 0].tolist()
+        for row, sentence in enumerate(sentences):
+            done[row] = done[row] or (
+                at_limit[row]
+                or len(finished[sentence]) >= beam
+                or is_settled(
+                    finished[sentence], best_alive[row] / penalty(limits[sentence]), n_best
+                )
+            )
+        model.select_beams(parents)
+        if any(done):
+            scores.masked_fill_(torch.tensor(done, device=device)[:, None], -torch.inf)
+        if _worth_leaving(sum(done), len(done)):
+            stay = [row for row, is_done in enumerate(done) if not is_done]
+            sentences, done = [sentences[row] for row in stay], [False] * len(stay)
+            kept = torch.tensor(stay, dtype=torch.int64, device=device)
+            scores, history, tokens = scores[kept], history[kept], tokens[kept]
+            if stay:
+                model.select_sentences(kept)
+    return [hypotheses[:n_best] for hypotheses in finished]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The best one-token continuations per sentence, (B, C) each, best first."""
+
+    scores: Tensor
+    parents: Tensor  # beam that is continued
+    tokens: Tensor
+
+
+def best_continuations(scores: Tensor, log_probs: Tensor, n: int) -> Candidates:
+    """The `n` largest `scores + log_probs` of each sentence.
+
+    Exact, and a sort of neither V nor K·V numbers: the n best tokens lie in the n blocks with the
+    best maxima, so the maxima are compared first.
+
+    Args:
+        scores: (B, K), −∞ for dead beams.
+        log_probs: (B, K, V).
+    Returns:
+        `n` per sentence, or K·V if that is less.
+    """
+    batch, beam, vocab_size = log_probs.shape
+    n_blocks = vocab_size // BLOCK
+    if beam * n_blocks <= n or log_probs.numel() <= SMALL:
+        totals = (log_probs + scores[..., None]).flatten(1)
+        found, at = totals.topk(min(n, totals.size(1)), dim=1)
+        return Candidates(found, at // vocab_size, at % vocab_size)
+    whole = n_blocks * BLOCK  # tokens in blocks; the others are all looked into
+    blocks = log_probs[..., :whole].unflatten(-1, (n_blocks, BLOCK))  # (B, K, blocks, BLOCK)
+    best = (blocks.amax(dim=-1) + scores[..., None]).flatten(1).topk(n, dim=1).indices  # (B, n)
+    parents, block = best // n_blocks, best % n_blocks
+    rows = torch.arange(batch, device=scores.device)[:, None]
+    cells = blocks[rows, parents, block] + scores.gather(1, parents)[..., None]  # (B, n, BLOCK)
+    others = log_probs[..., whole:] + scores[..., None]  # (B, K, V − whole)
+    beams, ids = (torch.arange(size, device=scores.device) for size in (beam, vocab_size))
+    parents = _side_by_side(parents[..., None].expand_as(cells), beams[:, None].expand_as(others))
+    tokens = _side_by_side(
+        block[..., None] * BLOCK + ids[:BLOCK].expand_as(cells), ids[whole:].expand_as(others)
+    )
+    found, at = _side_by_side(cells, others).topk(n, dim=1)
+    return Candidates(found, parents.gather(1, at), tokens.gather(1, at))
+
+
+def _side_by_side(*tensors: Tensor) -> Tensor:
+    """Tensors of one batch, each flattened: (B, …) → (B, all)."""
+    return torch.cat([tensor.flatten(1) for tensor in tensors], dim=1)
+
+
+def _ended(
+    candidates: Candidates,
+    beam: int,
+    history: Tensor,
+    eos_id: int,
+    penalty: LengthPenalty,
+    at_limit: list[bool],
+) -> Iterator[tuple[int, Hypothesis]]:
+    """Hypotheses that this step ends, with their row: by EOS, or all of a row at its limit."""
+    # What would not have stayed in the beam does not end in it.
+    for row, tokens in enumerate(candidates.tokens[:, :beam].tolist()):
+        for column, token in enumerate(tokens):
+            if token != eos_id and not at_limit[row]:
+                continue
+            log_prob = candidates.scores[row, column].item()
+            if log_prob > -torch.inf:
+                prefix = history[row, candidates.parents[row, column]].tolist()
+                yield row, _hypothesis([*prefix, token], log_prob, eos_id, penalty)
+
+
+def _gather_beams(history: Tensor, parents: Tensor) -> Tensor:
+    """(B, K, t) rearranged so that beam k continues beam `parents[:, k]`."""
+    return history.gather(1, parents[:, :, None].expand(-1, -1, history.size(2)))
+
+
+def is_settled(finished: list[Hypothesis], best_possible: float, n_best: int) -> bool:
+    """Whether no live prefix can still reach the `n_best` finished hypotheses."""
+    if best_possible == -torch.inf:
+        return True
+    return len(finished) >= n_best and best_possible <= finished[n_best - 1].score

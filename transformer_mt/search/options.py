@@ -1,0 +1,120 @@
+"""How to search for a translation: what a configuration says, and what a user changes of it."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from transformer_mt.config.experiment import (
+    MOST_BEAM,
+    MOST_LENGTH_PENALTY,
+    MOST_LENGTH_RATIO,
+    DecodeConfig,
+)
+from transformer_mt.errors import ConfigError
+from transformer_mt.search.sampling import Sampling
+
+MOST_ROWS = MOST_BEAM  # hypotheses of one sentence side by side; more take memory for nothing
+_RANGES: dict[str, tuple[float, float]] = {
+    "beam": (1, MOST_ROWS),
+    "length_penalty": (0, MOST_LENGTH_PENALTY),
+    "max_length_ratio": (0, MOST_LENGTH_RATIO),
+    "min_length": (0, 10_000),
+    "max_length": (1, math.inf),
+    "n_best": (1, MOST_ROWS),
+    "no_repeat_ngram": (0, math.inf),
+    "repetition_penalty": (1, 100),  # below 1 it would reward repeating
+    "mbr": (0, MOST_ROWS),
+}
+_SAMPLING_RANGES: dict[str, tuple[float, float]] = {
+    "temperature": (0.001, 1000),
+    "top_k": (0, math.inf),
+    "top_p": (1e-9, 1),
+    "seed": (-(2**63), 2**64 - 1),
+}
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """
+    Attributes:
+        beam: 1 is greedy search.
+        penalty, length_penalty: see `LengthPenalty`.
+        max_length_ratio: the most output tokens per source token.
+        min_length, max_length: tokens of a translation, of each sentence if a text is split; None:
+            only the ratio limits it.
+        n_best: hypotheses per sentence, at most `beam`.
+        diverse: the n-best begin with different tokens, and may be more than `beam`.
+        no_repeat_ngram, repetition_penalty: see `TokenRules`.
+        sampling: draw tokens instead of searching for the best; `n_best` is the number of draws.
+        mbr: draw so many translations, and take the one that is most like the others; 0: do not.
+        end_loops: end what goes round in a loop, see `LoopWatch`; unless there is a minimum length,
+            which may be met by loops alone. A search that does so is no longer exact.
+    """
+
+    beam: int = 4
+    penalty: Literal["gnmt", "average"] = "gnmt"
+    length_penalty: float = 0.6
+    max_length_ratio: float = 2.0
+    min_length: int = 0
+    max_length: int | None = None
+    n_best: int = 1
+    diverse: bool = False
+    no_repeat_ngram: int = 0
+    repetition_penalty: float = 1.0
+    sampling: Sampling | None = None
+    mbr: int = 0
+    end_loops: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises: ConfigError: numbers out of range, or what does not go together."""
+        problems = [*_out_of_range(self, _RANGES), *_out_of_range(self.sampling, _SAMPLING_RANGES)]
+        if problems:
+            raise ConfigError("\n".join(problems))
+        beam_search = not (self.sampling or self.diverse or self.mbr)
+        if beam_search and self.n_best > self.beam:
+            raise ConfigError(
+                f"n-best {self.n_best} needs a beam of at least {self.n_best}, found {self.beam}"
+            )
+        if self.max_length is not None and self.min_length > self.max_length:
+            raise ConfigError(
+                f"a translation of at least {self.min_length} and at most {self.max_length} tokens "
+                "does not exist"
+            )
+        if self.mbr == 1 or (self.mbr and (self.diverse or self.n_best > 1)):
+            raise ConfigError(
+                "mbr chooses one of several draws: give at least 2, and neither n-best nor diverse"
+            )
+        if self.diverse and self.sampling:
+            raise ConfigError("diverse alternatives are searched for, not drawn: leave one out")
+        if self.rows > MOST_ROWS:
+            raise ConfigError(
+                f"beam {self.beam} for each of {self.n_best} diverse alternatives: their product "
+                f"may be {MOST_ROWS} at most"
+            )
+
+    @property
+    def rows(self) -> int:
+        """Hypotheses of one sentence that are searched side by side."""
+        if self.sampling is not None:
+            return self.n_best
+        return self.beam * self.n_best if self.diverse else self.beam
+
+    @classmethod
+    def of(cls, decode: DecodeConfig, **changes: Any) -> "SearchOptions":
+        """What a configuration says, with every change that is not None."""
+        given = {name: value for name, value in changes.items() if value is not None}
+        return cls(**{**decode.model_dump(), **given})
+
+
+def _out_of_range(
+    options: SearchOptions | Sampling | None, ranges: dict[str, tuple[float, float]]
+) -> Iterator[str]:
+    """What is wrong with the numbers of some options."""
+    for name, (least, most) in ranges.items():
+        value = getattr(options, name, None)
+        if value is not None and not least <= value <= most:  # nor is nan
+            high = f"at least {least}" if most == math.inf else f"from {least} to {most}"
+            yield f"{name.replace('_', ' ')} {value}: expected a number {high}"
+        elif value == math.inf:
+            yield f"{name.replace('_', ' ')} {value}: expected a finite number"

@@ -1,0 +1,53 @@
+"""Random choice of the next token, for `beam_search.step_by_step_search`.
+
+Comes in: log-probabilities. Goes out: token ids, drawn from a seeded generator of its own.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """
+    Attributes:
+        temperature: log-probabilities are divided by it; below 1 the probable gets more probable.
+        top_k: only the k most probable tokens; 0: all. Source: Fan et al. 2018, section 5.
+        top_p: only the fewest most probable tokens that have this share together.
+            Source: Holtzman et al. 2020, section 3.1.
+        seed: the same seed draws the same tokens for the same batch.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 1
+
+
+class Sampler:
+    """Draws tokens; one for a whole translation, since each draw moves its generator on."""
+
+    def __init__(self, sampling: Sampling, device: torch.device) -> None:
+        self._sampling = sampling
+        self._generator = torch.Generator(device).manual_seed(sampling.seed)
+
+    def __call__(self, log_probs: Tensor) -> Tensor:
+        """(B, V) → (B,)."""
+        probs = candidate_probs(log_probs, self._sampling)
+        return torch.multinomial(probs, 1, generator=self._generator)[:, 0]
+
+
+def candidate_probs(log_probs: Tensor, sampling: Sampling) -> Tensor:
+    """(B, V) log-probabilities → (B, V) probabilities to draw from, zero for what is left out."""
+    scaled = log_probs / sampling.temperature
+    if 0 < sampling.top_k < scaled.size(1):
+        smallest = scaled.topk(sampling.top_k, dim=1).values[:, -1:]
+        scaled = scaled.masked_fill(scaled < smallest, -torch.inf)
+    probs = scaled.softmax(dim=1)
+    if sampling.top_p < 1.0:
+        ordered, ids = probs.sort(dim=1, descending=True)
+        before = ordered.cumsum(dim=1) - ordered  # the share of those that are more probable
+        probs = probs.scatter(1, ids, ordered.masked_fill(before >= sampling.top_p, 0.0))
+    return probs

@@ -1,0 +1,1 @@
+"""Processes that work together: their start, environment, messages and doors."""

@@ -1,0 +1,271 @@
+"""The processes that train one model together, and what they tell each other.
+
+Comes in: this process's `Place`, which `torchrun` or `launch.py` has set. Goes out: `Ranks`. One
+process alone is a group of one: nothing is sent and torch.distributed is not touched. This file
+knows no model or data.
+
+The processes of one machine meet through a file in a private folder and connect over loopback
+alone; each proves to each other that it can read that file, and then nobody else may connect.
+Under `torchrun` they meet over its network, which must be trusted. Nothing is pickled.
+
+Every method of `Ranks` that sends must be called by all processes, in the same order.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+
+# Loaded before there is a group: later (a first optimizer loads it) its functions would keep the
+# group as a default for ever, and threads that let go of tensors while Python ends, which aborts.
+import torch.distributed.nn.functional
+from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
+
+from transformer_mt.errors import LostProcess, TrainingError
+from transformer_mt.system.processes.environment import MEETING_FILE, Place, own_place
+from transformer_mt.system.processes.loopback import close_doors, keep_to_loopback, open_doors
+from transformer_mt.system.processes.messages import pack, unpack
+
+T = TypeVar("T")
+
+# One process may prepare data for hours while the others wait. A process that ends is noticed at
+# once, whatever this says, because its connections close.
+TIMEOUT = timedelta(days=7)
+PROOF_TIMEOUT = timedelta(minutes=5)  # of processes that are connected already
+MAX_TEXT = 2**28  # bytes of a message without its tensors
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among `size`; rank 0 writes files and speaks to the user."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0  # among the processes of this machine
+    local_size: int = 1
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def share(self, items: Sequence[T]) -> Sequence[T]:
+        """Every `size`-th item: what this process does of work that needs no order."""
+        return items[self.rank :: self.size]
+
+    def join_shares(self, own: Sequence[T]) -> list[T]:
+        """The inverse of `share`: results of all processes in the order of the items."""
+        if self.size == 1:
+            return list(own)
+        shares = self.gather(list(own))
+        n_items = sum(map(len, shares))
+        return [shares[i % self.size][i // self.size] for i in range(n_items)]
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Replace `tensor` by its sum over all processes, on each; returns it."""
+        if self.size > 1:
+            with _connected():
+                dist.all_reduce(tensor)
+        return tensor
+
+    def start_sum(self, tensor: Tensor) -> Callable[[], None]:
+        """Like `sum`, but other work can be done before the returned function is called."""
+        if self.size == 1:
+            return lambda: None
+        with _connected():
+            work = dist.all_reduce(tensor, async_op=True)
+
+        def wait() -> None:
+            with _connected():
+                work.wait()
+
+        return wait
+
+    def join_parts(self, whole: Tensor) -> None:
+        """Each process has its part of `whole`, the `rank`-th of `size` equal ones; get the others.
+
+        Args:
+            whole: (n,), n divisible by `size`.
+        """
+        if self.size > 1:
+            parts = list(whole.chunk(self.size))
+            with _connected():
+                dist.all_gather(parts, parts[self.rank].clone())
+
+    def copy_from_main(self, tensor: Tensor) -> None:
+        """Overwrite `tensor` with what rank 0 has in it."""
+        if self.size > 1:
+            with _connected():
+                dist.broadcast(tensor, src=0)
+
+    def told_by_main(self, value: T) -> T:
+        """What rank 0 passes; the others' `value` is ignored. Plain values, and tensors (CPU)."""
+        if self.size == 1:
+            return value
+        text, tensors = pack(value) if self.is_main else (b"", [])
+        with _connected():
+            length = torch.tensor([_bounded(len(text))])
+            dist.broadcast(length, src=0)
+            content = _bytes_of(text, _bounded(int(length)))
+            dist.broadcast(content, src=0)
+            if not self.is_main:
+                value, tensors = unpack(content.numpy().tobytes())
+            for tensor in tensors:
+                if tensor.numel():
+                    # Bytes, because not every dtype can be sent; of rank 0 alone it may be a copy.
+                    flat = tensor.detach().contiguous().view(-1)
+                    dist.broadcast(flat.view(torch.uint8), src=0)
+        return value
+
+    def gather(self, value: T) -> list[T]:
+        """The values of all processes by rank, on each of them. Plain values, no tensors."""
+        if self.size == 1:
+            return [value]
+        text, tensors = pack(value)
+        if tensors:
+            raise TypeError("tensors are not gathered as values")
+        with _connected():
+            lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+            dist.all_gather(lengths, torch.tensor([_bounded(len(text))]))
+            longest = max(_bounded(int(length)) for length in lengths)
+            contents = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.size)]
+            dist.all_gather(contents, _bytes_of(text, longest))
+        told = zip(contents, lengths, strict=True)
+        return [unpack(content[: int(length)].numpy().tobytes())[0] for content, length in told]
+
+    def in_turn(self, work: Callable[[], T]) -> T:
+        """Each process does `work`, rank 0 first, then the first of each machine, then the rest.
+
+        For work that leaves files, which those who come later find done, on a disk that all
+        machines share or on one of each machine.
+        """
+        turn = 0 if self.is_main else 1 if self.local_rank == 0 else 2
+        for now in range(3):
+            if now == turn:
+                result = work()
+            self.gather(None)
+        return result
+
+
+ALONE = Ranks()
+
+
+@contextmanager
+def joined_ranks() -> Iterator[Ranks]:
+    """The group that this process was started into; `ALONE` without one.
+
+    Raises:
+        LostProcess: the other processes cannot be reached.
+        TrainingError: the environment is not that of such a group; a stranger has connected.
+    """
+    place = own_place()
+    if place is None:
+        yield ALONE
+        return
+    backend = "gloo"
+    if torch.cuda.is_available():
+        if place.local_rank >= (n_gpus := torch.cuda.device_count()):
+            raise TrainingError(
+                f"LOCAL_RANK is {place.local_rank}, but this machine has {n_gpus} GPUs: start one "
+                "process for each"
+            )
+        torch.cuda.set_device(place.local_rank)
+        backend = "cpu:gloo,cuda:nccl"
+    if place.meeting_dir is None:
+        with _connected():
+            _join(place, backend, next(rendezvous("env://", timeout=TIMEOUT))[0])
+    else:
+        keep_to_loopback()
+        doors = open_doors()
+        with _connected():
+            store = dist.FileStore(str(place.meeting_dir / MEETING_FILE), place.size)
+            store.set_timeout(TIMEOUT)
+            _join(place, backend, store)
+        _prove(place, store)
+        close_doors(open_doors() - doors)
+    try:
+        yield Ranks(place.rank, place.size, place.local_rank, place.local_size)
+    finally:
+        dist.destroy_process_group()
+
+
+def _join(place: Place, backend: str, store: dist.Store) -> None:
+    # torchrun may restart all on the same store: addresses of the last attempt are not those of
+    # this one.
+    own_store = dist.PrefixStore(f"attempt_{place.attempt}", store)
+    dist.init_process_group(
+        backend, store=own_store, rank=place.rank, world_size=place.size, timeout=TIMEOUT
+    )
+
+
+def _prove(place: Place, store: dist.Store) -> None:
+    """Each tells each other something that only a process that can read the store knows.
+
+    Any user of the machine can connect to a port of loopback, and be first.
+
+    Raises:
+        TrainingError: another program has taken the place of a process.
+    """
+    others = [rank for rank in range(place.size) if rank != place.rank]
+    try:
+        if place.rank == 0:
+            store.set("secret", secrets.token_hex(32))
+        secret = store.get("secret")
+        answers = {rank: torch.zeros(32, dtype=torch.uint8) for rank in others}
+        works = [dist.irecv(answers[rank], src=rank) for rank in others]
+        proofs = [_proof(secret, place.rank, rank) for rank in others]
+        works += [dist.isend(p, dst=rank) for p, rank in zip(proofs, others, strict=True)]
+        for work in works:
+            assert work is not None
+            work.wait(PROOF_TIMEOUT)
+        right = all(
+            answers[rank].equal(_proof(secret, rank, place.rank))  # there is one attempt alone
+            for rank in others
+        )
+    except RuntimeError as error:
+        raise LostProcess(_STRANGER) from error
+    if not right:
+        raise TrainingError(_STRANGER)
+
+
+_STRANGER = (
+    "the processes of this training could not connect to each other alone: one has ended, or "
+    "another program of this machine has connected to them. Nothing is lost, the same command "
+    "goes on; if it happens again, look who else is using this machine"
+)
+
+
+def _proof(secret: bytes, src: int, dst: int) -> Tensor:
+    digest = hmac.digest(secret, f"{src} to {dst}".encode(), hashlib.sha256)
+    return torch.frombuffer(bytearray(digest), dtype=torch.uint8)
+
+
+def _bytes_of(text: bytes, length: int) -> Tensor:
+    """(length,) uint8: the text, and zeros after it."""
+    return torch.frombuffer(bytearray(text.ljust(length, b"\0")), dtype=torch.uint8)
+
+
+def _bounded(length: int) -> int:
+    if not 0 <= length <= MAX_TEXT:
+        raise TrainingError(f"a message of {length} bytes between processes; at most {MAX_TEXT}")
+    return length
+
+
+@contextmanager
+def _connected() -> Iterator[None]:
+    """Turn a lost connection into an error that says so."""
+    try:
+        yield
+    except RuntimeError as error:  # all of torch.distributed's are, those of gloo included
+        reason = str(error).strip().split("\n")[0]
+        raise LostProcess(
+            "another process of this training has ended, or cannot be reached; what it said is the "
+            f"cause. The newest checkpoint is kept, the same command goes on ({reason})"
+        ) from error

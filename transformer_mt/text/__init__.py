@@ -1,0 +1,1 @@
+"""Languages, scripts, sentences, words. Knows nothing of models or files."""

@@ -1,0 +1,296 @@
+"""Sentences: where they end, long texts in pieces that fit, and pieces put together again.
+
+Knows characters only. A text within the limit is never touched, and nothing is ever left out:
+joined without a separator, what comes out is what came in. Every rule looks at a bounded part of
+the text, so that time is linear whatever the text is.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from typing import NamedTuple
+
+from transformer_mt.text.abbreviations import Abbreviations, abbreviations_of
+from transformer_mt.text.languages import is_unspaced
+from transformer_mt.text.scripts import HAN
+
+_HARD = "。！？；｡।॥።။។؟۔"  # end a sentence, with or without a space after them
+_SOFT = ".!?…"  # also stand in numbers, abbreviations and addresses
+_MARK = re.compile(rf"[{_HARD}{_SOFT}]+|\n\s*\n")
+_CLOSERS = re.compile(r"[\"'”’“»›«‹」』）)\]】》〉｝}]*")  # “ and « too: „…“ and »…« in German
+_FRENCH_CLOSERS = re.compile(r"(?:[\"'”’)\]}]|\s?[»›])*")
+_UNSPACED_CLOSERS = re.compile(r"[\"'”’」』）)\]】》〉｝}]*")
+_OPENERS = re.compile(r"[\"'“‘„‚«‹»›(\[{¿¡*_—–-]*\s?")
+_GOES_ON = frozenset("，、：,:;；。！？.!?…")  # right after the closing quote: no end yet
+_SPACE = re.compile(r"\s*")
+_CJK = re.compile(f"[{HAN}\u3040-\u30ff\uff66-\uff9f，、：“”‘’「」『』（）《》{_HARD}]")
+
+# “走吧！”他说。 and "Go!" Tom said. are one sentence each.
+_CHINESE_SPEECH = re.compile(r"[^，。！？；：“”「」\s]{0,8}[说說道问問答喊叫想笑嚷吼]")
+_ENGLISH_SPEECH = re.compile(
+    r"(?:\w{1,20}\.? ){1,3}(?:said|says|asked|replied|answered|cried|shouted|whispered|added)\b"
+)
+
+_OPENER_OF = {
+    "”": "“", "“": "„", "」": "「", "』": "『", "》": "《", "）": "（", ")": "(",
+    "»": "«", '"': '"',
+}  # fmt: skip
+_OPENING = frozenset(_OPENER_OF.values())
+_PAIRED = re.compile(r"[“”„「」『』《》（）()«»\"\n]")
+HOPELESS = 16  # tokens of a character differ by less than this between scripts
+LONGEST_ASIDE = 200  # characters of a quotation or bracket within which no sentence ends
+
+_WORD_BEFORE = re.compile(r"[^\s()\[\]{}\"“”„‘’«»,;:!?/—–]*\Z")
+_NEXT_WORD = re.compile(r"[^\W\d_]{1,20}(?=[\s,'’])")
+_LETTERS_WITH_STOPS = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")
+_LONGEST_ABBREVIATION = 24
+
+_CLAUSE_END = re.compile(rf"[，、：…{_HARD}]+[”’」』）》]*|[,:;.!?][\"'”’)]*\s+")
+_WORD_END = re.compile(r"\s+")
+
+
+class _Stop(NamedTuple):
+    """A run of marks after which a sentence may end."""
+
+    marks: str
+    start: int
+    end: int  # after the quotes and brackets that close there
+    after: int  # where text goes on, behind white space
+
+
+def split_sentences(text: str, language: str) -> list[str]:
+    """Cut `text` where sentences end.
+
+    A quotation or bracket of up to `LONGEST_ASIDE` characters is not cut inside. White space stays
+    with the sentence before it; a blank line always ends one, a single line end never.
+
+    Args:
+        language: canonical code; decides which abbreviations there are. What is a full-width mark
+            and where spaces are needed is seen from the text, which may be mixed.
+    Returns:
+        Sentences that joined without separator are `text`; none if it is empty.
+    """
+    ends = [*_sentence_ends(text, language), len(text)]
+    return [text[start:end] for start, end in zip([0, *ends], ends, strict=False) if start < end]
+
+
+def _sentence_ends(text: str, language: str) -> Iterator[int]:
+    """Positions at which sentences begin, but for the first, in rising order."""
+    rules = abbreviations_of(language)
+    cased = any(map(str.isupper, text))  # where nothing is capital, small letters tell nothing
+    asides = _asides(text)
+    opened = {close: open_ for open_, close in asides}
+    asides.reverse()
+    start = _skip(_SPACE, text, 0)
+    for stop in _stops(text, language):
+        while asides and asides[-1][1] < stop.end:
+            asides.pop()
+        inside = bool(asides) and asides[-1][0] < stop.end
+        if stop.after == len(text) or stop.end <= start or inside:
+            continue
+        if stop.marks[0] == "\n" or (
+            _may_end(text, start, stop, opened.get(stop.end - 1), cased=cased)
+            and not (stop.marks == "." and _abbreviated(text, start, stop, rules))
+        ):
+            yield stop.after
+            start = stop.after
+
+
+def _skip(pattern: re.Pattern[str], text: str, start: int) -> int:
+    """Where a pattern that matches everywhere, if need be nothing, stops matching."""
+    match = pattern.match(text, start)
+    assert match is not None
+    return match.end()
+
+
+def _stops(text: str, language: str) -> Iterator[_Stop]:
+    closers = _UNSPACED_CLOSERS if is_unspaced(language) else _CLOSERS
+    closers = _FRENCH_CLOSERS if language == "fr" else closers
+    for mark in _MARK.finditer(text):
+        end = mark.start() if mark[0][0] == "\n" else _skip(closers, text, mark.end())
+        yield _Stop(mark[0], mark.start(), end, _skip(_SPACE, text, end))
+
+
+def _asides(text: str) -> list[tuple[int, int]]:
+    """Outermost quotations and brackets within a line, as positions of their two marks."""
+    found: list[tuple[int, int]] = []
+    open_marks: list[int] = []
+    for match in _PAIRED.finditer(text):
+        character, position = match[0], match.start()
+        if character == "\n":
+            open_marks.clear()
+        elif open_marks and text[open_marks[-1]] == _OPENER_OF.get(character):
+            start = open_marks.pop()
+            if position - start <= LONGEST_ASIDE:
+                while found and found[-1][0] > start:
+                    found.pop()
+                found.append((start, position))
+        elif character in _OPENING and (character != '"' or _may_open(text, position)):
+            open_marks.append(position)
+    return found
+
+
+def _may_open(text: str, position: int) -> bool:
+    """A straight quote opens after a space or a Chinese character, not after 5 in 5"."""
+    before = text[max(position - 1, 0) : position]
+    return not before or before.isspace() or before in "([—" or _CJK.match(before) is not None
+
+
+def _may_end(text: str, start: int, stop: _Stop, opened: int | None, *, cased: bool) -> bool:
+    """Whether a sentence that began at `start` ends here, abbreviations left aside.
+
+    Args:
+        opened: where the quotation or bracket that closes here began, if one does.
+    """
+    if text[stop.end] in _GOES_ON:
+        return False
+    hard = stop.marks[-1] in _HARD
+    if stop.after == stop.end:
+        if "…" in stop.marks and stop.start - start < 2:
+            return False  # 我……我不知道。
+        around = text[stop.end] + text[max(stop.start - 1, 0) : stop.start]
+        if not hard and not all(map(_CJK.match, around)):
+            return False
+        return opened is None or _aside_ends(text, start, opened, stop.end)
+    if hard:
+        return True
+    first = _skip(_OPENERS, text, stop.after)
+    if cased and text[first : first + 1].islower():
+        return False
+    quoted = stop.end > stop.start + len(stop.marks)
+    return not quoted or _ENGLISH_SPEECH.match(text, stop.after) is None
+
+
+def _aside_ends(text: str, start: int, opened: int, end: int) -> bool:
+    """Whether a sentence ends with a Chinese quotation or bracket that holds its last mark."""
+    if text[opened] == "《":
+        return False
+    if text[opened] in "（(":
+        return opened == start
+    if opened == start:
+        return _CHINESE_SPEECH.match(text, end) is None
+    return text[opened - 1] in "：，:,"  # 他说：“好。” but not 他问的“为什么？”很难回答。
+
+
+def _abbreviated(text: str, start: int, stop: _Stop, rules: Abbreviations) -> bool:
+    """Whether the full stop belongs to the word before it and ends nothing."""
+    before = _WORD_BEFORE.search(text[max(start, stop.start - _LONGEST_ABBREVIATION) : stop.start])
+    word = before[0] if before else ""
+    lower = word.lower()
+    if lower in rules.inside or (lower in rules.numbered and text[stop.after].isdigit()):
+        return True
+    if word.isdigit():  # 1. of a list; 3. Oktober
+        leads = stop.start - len(word) == start
+        return (leads and len(word) <= 3) or (rules.ordinals and len(word) <= 2)
+    initial = len(word) == 1 and word.isupper()
+    if initial or lower in rules.anywhere or _LETTERS_WITH_STOPS.fullmatch(word):
+        following = _NEXT_WORD.match(text, stop.after)
+        return following is None or following[0] not in rules.starters
+    return False
+
+
+def split_text(text: str, fits: Callable[[str], bool], language: str = "en") -> list[str]:
+    """Cut `text` into pieces that fit: at sentence ends, else at clauses, words, anywhere.
+
+    Neighbours that fit together share a piece, so that context is kept and pieces are few. For each
+    piece `fits` is asked a few times, with about as much text as fits: linear time in all.
+
+    Args:
+        fits: whether a piece is short enough for the model; a part of what fits should fit. What
+            is `HOPELESS` times as long as something that did not fit is not asked about.
+        language: whose abbreviations to know.
+    Returns:
+        At least one piece; joined without separator they are `text`.
+    """
+    if fits(text):
+        return [text]
+    fits_span = _asking(text, fits)
+    pieces: list[str] = []
+    # Ends of the units that pieces are made of, each with its level; the next one stands last.
+    units = [(len(text), -1)]
+    start, known, guess = 0, 0, 1
+    while units:
+        known = _longest(start, units, fits_span, known, guess)
+        unit_start = units[-known][0] if known else start
+        if known < len(units):  # the next unit ends this piece, unless it is too long itself
+            end, level = units[-known - 1]
+            if end - unit_start > 1 and (known == 0 or not fits_span(unit_start, end)):
+                taken = units[len(units) - known :]
+                del units[-known - 1 :]
+                units += [*reversed(_finer(text, unit_start, end, level, language)), *taken]
+                guess = known + 1
+                continue
+        guess = max(known, 1)  # a single character that does not fit: nothing smaller exists
+        end, _ = units[-guess]
+        pieces.append(text[start:end])
+        del units[-guess:]
+        start, known = end, 0
+    return pieces
+
+
+def _asking(text: str, fits: Callable[[str], bool]) -> Callable[[int, int], bool]:
+    shortest_failure = len(text)
+
+    def fits_span(start: int, end: int) -> bool:
+        nonlocal shortest_failure
+        if end - start >= HOPELESS * shortest_failure:
+            return False
+        found = fits(text[start:end])
+        if not found:
+            shortest_failure = min(shortest_failure, end - start)
+        return found
+
+    return fits_span
+
+
+def _finer(text: str, start: int, end: int, level: int, language: str) -> list[tuple[int, int]]:
+    """Cut text[start:end] at the next finer level at which there is a place to cut.
+
+    The levels are sentences, clauses, words, and then sixteenths until single characters are left.
+    Returns:
+        Ends of the parts with their level.
+    """
+    cuts: list[int] = []
+    while len(cuts) < 2:
+        level += 1
+        if level == 0:
+            lengths = map(len, split_sentences(text[start:end], language))
+            cuts = list(accumulate(lengths, initial=start))[1:]
+        elif level <= 2:
+            pattern = _CLAUSE_END if level == 1 else _WORD_END
+            cuts = sorted({*(found.end() for found in pattern.finditer(text, start, end)), end})
+        else:
+            cuts = [*range(start, end, max((end - start) // 16, 1))[1:], end]
+    return [(cut, level) for cut in cuts]
+
+
+def _longest(
+    start: int,
+    units: list[tuple[int, int]],
+    fits_span: Callable[[int, int], bool],
+    known: int,
+    guess: int,
+) -> int:
+    """How many of the next units fit together: from a guess in growing steps, then by halves.
+
+    Args:
+        known: so many are known to fit.
+    """
+    low, high, step = known, len(units) + 1, 1
+    n_units = min(max(guess, known + 1), len(units))
+    while high - low > 1:
+        if fits_span(start, units[-n_units][0]):
+            low = n_units
+        else:
+            high = n_units
+        if low and high <= len(units):
+            n_units = (low + high) // 2
+        else:
+            n_units = min(low + step, len(units)) if low else max(high - step, 1)
+            step *= 2
+    return low
+
+
+def join_translations(pieces: list[str], language: str) -> str:
+    """Put translated pieces back together as the target language writes sentences."""
+    return ("" if is_unspaced(language) else " ").join(piece for piece in pieces if piece)

@@ -1,0 +1,72 @@
+"""Text → the pieces that a reader takes in one by one, and where two texts differ in them.
+
+Comes in: text and its language. Goes out: words, numbers, marks; single characters where a script
+is written without spaces. Nothing is lost: the pieces joined are the text. This file does not know
+sub-words, models or errors.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from transformer_mt.text.languages import is_unspaced
+from transformer_mt.text.scripts import HAN
+
+# Beyond this many pieces, or this many pairs of equal ones, only what two texts begin and end with
+# is told apart from the rest: a careful comparison looks at all such pairs.
+_LONGEST_COMPARED = 1000
+_MOST_EQUAL = 30_000
+
+_SPACED = re.compile(rf"\s+|[{HAN}]|[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_", re.UNICODE)
+_UNSPACED = re.compile(r"\s+|[0-9A-Za-zÀ-ɏ]+|.", re.DOTALL)
+
+
+def split_pieces(text: str, language: str) -> list[str]:
+    """Words, marks and stretches of white space, in order; joined they are the text."""
+    return (_UNSPACED if is_unspaced(language) else _SPACED).findall(text)
+
+
+def words(text: str, language: str) -> list[str]:
+    """The pieces that are words, numbers or characters of words, in lower case."""
+    return [piece for piece in split_pieces(text.lower(), language) if piece[0].isalnum()]
+
+
+def mark_differences(first: str, second: str, language: str) -> tuple[list[str], list[str]]:
+    """Cut two texts into stretches that they share and stretches that they do not.
+
+    Returns:
+        For each text its stretches, by turns shared (also if empty) and not shared; joined they are
+        the text.
+    """
+    pieces = split_pieces(first, language), split_pieces(second, language)
+    marks = [False] * len(pieces[0]), [False] * len(pieces[1])
+    for kind, start, end, other_start, other_end in _operations(*pieces):
+        if kind != "equal":
+            marks[0][start:end] = [True] * (end - start)
+            marks[1][other_start:other_end] = [True] * (other_end - other_start)
+    return _stretches(pieces[0], marks[0]), _stretches(pieces[1], marks[1])
+
+
+def _operations(first: list[str], second: list[str]) -> Sequence[tuple[str, int, int, int, int]]:
+    counts = Counter(first), Counter(second)
+    n_equal = sum(n * counts[1][piece] for piece, n in counts[0].items())
+    if max(len(first), len(second)) <= _LONGEST_COMPARED and n_equal <= _MOST_EQUAL:
+        return SequenceMatcher(None, first, second, autojunk=False).get_opcodes()
+    start, shorter = 0, min(len(first), len(second))
+    while start < shorter and first[start] == second[start]:
+        start += 1
+    end = 0
+    while end < shorter - start and first[-1 - end] == second[-1 - end]:
+        end += 1
+    return [("replace", start, len(first) - end, start, len(second) - end)]
+
+
+def _stretches(pieces: list[str], marks: list[bool]) -> list[str]:
+    found, is_marked = [""], False
+    for piece, mark in zip(pieces, marks, strict=True):
+        if mark != is_marked:
+            found.append("")
+            is_marked = mark
+        found[-1] += piece
+    return found

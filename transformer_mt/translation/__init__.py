@@ -1,0 +1,1 @@
+"""Text → text by a model: sentences, checks, retries, glossary, structured documents."""

@@ -1,0 +1,166 @@
+"""Text of one language → a synthetic parallel corpus, by a model.
+
+Comes in: a model directory and a file of sentences. Goes out: `PREFIX.<src>` and `PREFIX.<tgt>`,
+line by line, the text and its translation, each under the code of its language. Which of the two
+the next experiment reads as its source makes the difference between back-translation and
+distillation; this file does not know that experiment. Work that was killed goes on.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.config.data import Languages
+from transformer_mt.corpus.readers.pairs import split_lines
+from transformer_mt.errors import DataError
+from transformer_mt.system.output import remove, write_json, writing
+from transformer_mt.system.processes.parallel import run_shards
+from transformer_mt.system.state import Damaged, fingerprint, read_json, sha256
+from transformer_mt.translation.direction import direction_of_file
+from transformer_mt.translation.translator import Translator
+
+CHUNK = 1000  # lines translated at a time, and lost when the process is killed
+
+
+@dataclass(frozen=True)
+class SyntheticCorpus:
+    """What was written, and what it was made from."""
+
+    prefix: str
+    languages: str  # from the text to its translation, e.g. en-zh
+    pairs: int
+    empty: int  # lines without text, or whose translation is empty, left out
+    cut: int  # lines whose translation reached the length limit, left out
+    made_from: str  # fingerprint of model, text and settings
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def source_line(self, tag: str | None) -> str:
+        """The line of `data.train` that names this corpus in the next configuration."""
+        path = Path(self.prefix).absolute()  # wherever data.root is
+        return f"- {{path: {path}, tag: {tag}}}" if tag else f"- {{path: {path}}}"
+
+
+def translate_corpus(
+    model_dir: Path,
+    mono_path: Path,
+    prefix: Path,
+    *,
+    to: str | None = None,
+    beam: int = 1,
+    say: Callable[[str], None],
+) -> SyntheticCorpus:
+    """Translate every line of a file and write the two sides of a corpus.
+
+    Greedy search is the default: it is several times faster, and a back-translation only has to be
+    good enough to learn from.
+
+    Args:
+        to: as for `Translator.translate`; a model of both directions needs it.
+        say: told how far it is.
+    Raises:
+        DataError: the text cannot be read or nothing of it can be translated, or the files exist
+            and were not written here.
+        TmtError: the model needs `to`, or does not write it.
+    """
+    translator = Translator.load(model_dir)
+    direction = direction_of_file(mono_path, translator.cfg.languages, to)
+    model = sha256(model_dir / "metadata.json")  # which holds the digests of all its files
+    made_from = fingerprint(model, sha256(mono_path), direction.pair, beam)
+    report_path = prefix.with_name(f"{prefix.name}.json")
+    shards_dir = prefix.with_name(f"{prefix.name}.shards") / made_from
+    done = _finished(report_path, _sides(prefix, direction), shards_dir)
+    if done is not None and done.made_from == made_from:
+        say(f"{prefix}: up to date")
+        return done
+
+    def translate(lines: list[str], path: Path) -> None:
+        found = translator.translate(lines, to=direction.tgt, beam=beam)
+        rows = [(line, t.text, t.complete) for line, t in zip(lines, found, strict=True)]
+        path.write_text(json.dumps(rows), encoding="utf-8")
+
+    jobs = ((shards_dir / f"{i:08d}.json", lines) for i, lines in enumerate(_cut(mono_path)))
+    paths = []
+    for path in run_shards(jobs, translate, workers=1):
+        paths.append(path)
+        if len(paths) % 10 == 0:
+            say(f"{mono_path}: {len(paths) * CHUNK:,} lines")
+    corpus = _join(paths, prefix, direction, made_from)
+    write_json(report_path, corpus.to_json())
+    remove(shards_dir.parent)
+    return corpus
+
+
+def _finished(report_path: Path, sides: tuple[Path, Path], shards: Path) -> SyntheticCorpus | None:
+    """The report of an earlier call, if its files are there.
+
+    Raises:
+        DataError: files are there that no call has written.
+    """
+    existing = [path for path in sides if path.exists()]
+    if report_path.exists():
+        report = _read_report(report_path)
+        if report is not None:
+            return report if len(existing) == 2 else None
+    if existing and not shards.exists():  # else the process was killed at the very end
+        raise DataError(f"{existing[0]}: exists and was not written by tmt; name another prefix")
+    return None
+
+
+def _read_report(path: Path) -> "SyntheticCorpus | None":
+    """None: damaged, or not a report."""
+    try:
+        return SyntheticCorpus(**(read_json(path) or {}))
+    except (Damaged, TypeError):
+        return None
+
+
+def _sides(prefix: Path, direction: Languages) -> tuple[Path, Path]:
+    """Files of the text and of its translation."""
+    src, tgt = (
+        prefix.with_name(f"{prefix.name}.{code}") for code in (direction.src, direction.tgt)
+    )
+    return src, tgt
+
+
+def _cut(path: Path) -> Iterator[list[str]]:
+    lines: list[str] = []
+    for line in split_lines(path):
+        lines.append(line)
+        if len(lines) == CHUNK:
+            yield lines
+            lines = []
+    if lines:
+        yield lines
+
+
+def _join(
+    shards: list[Path], prefix: Path, direction: Languages, made_from: str
+) -> SyntheticCorpus:
+    pairs = empty = cut = 0
+    src_path, tgt_path = _sides(prefix, direction)
+    with (
+        writing(src_path) as src_temporary,
+        writing(tgt_path) as tgt_temporary,
+        src_temporary.open("w", encoding="utf-8", newline="\n") as src_file,
+        tgt_temporary.open("w", encoding="utf-8", newline="\n") as tgt_file,
+    ):
+        for shard in shards:
+            for text, translation, complete in json.loads(shard.read_text(encoding="utf-8")):
+                if not (text.strip() and translation):
+                    empty += 1
+                elif not complete:
+                    cut += 1
+                else:
+                    pairs += 1
+                    src_file.write(f"{text}\n")
+                    tgt_file.write(f"{translation}\n")
+        if not pairs:
+            raise DataError(
+                f"nothing to learn from: of {empty + cut} lines {empty} are empty and {cut} "
+                "reached the length limit"
+            )
+    return SyntheticCorpus(str(prefix), direction.pair, pairs, empty, cut, made_from)

@@ -1,0 +1,73 @@
+"""Which way a text is to be translated.
+
+Comes in: a text, the languages of a model, and what the user asked for. Goes out: the language to
+read and the language to write. A model of one direction has one answer; one of both directions
+needs to be told, unless one of its languages is Chinese and the script of the text tells.
+"""
+
+import re
+from pathlib import Path
+
+from transformer_mt.config.data import Languages
+from transformer_mt.errors import TmtError
+from transformer_mt.text.languages import canonical_code, is_chinese
+from transformer_mt.text.scripts import script_of
+
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def direction_of(text: str, languages: Languages, to: str | None) -> Languages:
+    """The languages of a model in the order in which they are to be used for a text.
+
+    Args:
+        to: any spelling of the language to translate into; None: what follows from the rest.
+    Raises:
+        TmtError: the model does not write `to`, or nothing tells the direction.
+    """
+    if to is not None:
+        code = canonical_code(to)
+        if code == languages.tgt:
+            return languages
+        if code == languages.src and languages.bidirectional:
+            return languages.reversed()
+        arrow = "↔" if languages.bidirectional else "→"
+        raise TmtError(
+            f"--to {to}: this model translates {languages.src} {arrow} {languages.tgt} only"
+        )
+    if not languages.bidirectional:
+        return languages
+    return languages if _source_is_first(text, languages) else languages.reversed()
+
+
+def direction_of_file(path: Path, languages: Languages, to: str | None) -> Languages:
+    """The one direction of all lines of a file.
+
+    Raises:
+        TmtError: the model has two and `to` does not say which, or the model does not write `to`.
+    """
+    if languages.bidirectional and to is None:
+        raise TmtError(f"{path}: {_say_which(languages)}")
+    return direction_of("", languages, to)
+
+
+def both_directions(languages: Languages) -> list[Languages]:
+    """Every direction of a model, that of the configuration first."""
+    return [languages, languages.reversed()] if languages.bidirectional else [languages]
+
+
+def _source_is_first(text: str, languages: Languages) -> bool:
+    """Whether a text is in the first language of a pair, of which one is Chinese."""
+    chinese = [is_chinese(code) for code in (languages.src, languages.tgt)]
+    if sum(chinese) != 1 or "ja" in (languages.src, languages.tgt):
+        raise TmtError(_say_which(languages))
+    # 用 Python 写: a foreign name is one word, however many letters it has.
+    n_han = script_of(text).han
+    n_words = sum(script_of(word).han == 0 for word in _WORD.findall(text)) if n_han else 1
+    return chinese[0] == (n_han >= n_words)
+
+
+def _say_which(languages: Languages) -> str:
+    return (
+        f"this model translates {languages.src} ↔ {languages.tgt}: say into which of them, "
+        f"--to {languages.src} or --to {languages.tgt}"
+    )

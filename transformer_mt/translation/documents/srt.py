@@ -1,0 +1,78 @@
+"""SubRip subtitles: the text of a cue is translated as one and laid out on as many lines.
+
+Comes in: the text of an .srt file. Goes out: a segment for each cue; for each speaker, where lines
+begin with a dash; for each run of text, where tags stand inside of a line. Numbers, times, what
+stands before the first time, and tags at the ends of lines stay.
+"""
+
+import re
+from itertools import chain
+
+from transformer_mt.translation.documents.document import Document, Segment, line_parts, text_parts
+
+_TIMES = re.compile(r"\s*[0-9:.,]+\s*-->")
+_TAG = r"<[^<>\n]{1,200}>|\{\\[^{}\n]{1,200}\}"
+_TAGS = re.compile(f"({_TAG})")
+_DASH = r"[-–—](?![-–—])"
+_LEAD = re.compile(rf"\s*(?:{_DASH}\s*)?")
+_SPEAKER = re.compile(rf"(?:{_TAG}|\s)*{_DASH}")
+
+
+def read_srt(text: str) -> Document:
+    lines = text.split("\n")
+    kept = _kept_lines(lines)
+    parts: list[str | Segment] = []
+    group: list[str] = []
+    for line, is_kept in zip(lines, kept, strict=True):
+        if group and (is_kept or _SPEAKER.match(line)):
+            parts += [*_group_parts(group), "\n"]
+            group = []
+        if is_kept:
+            parts += [line, "\n"]
+        else:
+            group.append(line)
+    parts += [*_group_parts(group), "\n"] if group else []
+    return Document(parts[:-1])
+
+
+def _kept_lines(lines: list[str]) -> list[bool]:
+    """Whether each line is a number, a time, empty, or before the first time."""
+    kept, started = [], False
+    for i, line in enumerate(lines):
+        is_time = _TIMES.match(line) is not None
+        started = started or is_time
+        following = lines[i + 1] if i + 1 < len(lines) else ""
+        is_number = line.strip().isdigit() and _TIMES.match(following) is not None
+        kept.append(is_time or is_number or not started or not line.strip())
+    return kept
+
+
+def _group_parts(group: list[str]) -> list[str | Segment]:
+    """The parts of lines that are one text, but for the last line end."""
+    edges = [_edges(line) for line in group]
+    leads, cores, trails = map(list, zip(*edges, strict=True))
+    if any(map(_TAGS.search, cores)):
+        runs = _TAGS.split("\n".join(group)[len(leads[0]) :])  # text and tags in turn
+        parts = [[run] if i % 2 else text_parts(run, encode=_encoded) for i, run in enumerate(runs)]
+        return [leads[0], *chain.from_iterable(parts)]
+    joints = [f"{trail}\n{lead}" for trail, lead in zip(trails, leads[1:], strict=False)]
+    return line_parts(cores, joints, (leads[0], trails[-1]), encode_line=_encoded)
+
+
+def _edges(line: str) -> tuple[str, str, str]:
+    """A line as what precedes its text, the text, and what follows it: tags, spaces, a dash."""
+    pieces = _TAGS.split(line)
+    is_text = [i % 2 == 0 and not piece.isspace() and piece != "" for i, piece in enumerate(pieces)]
+    if not any(is_text):
+        return line, "", ""
+    first, last = is_text.index(True), len(pieces) - is_text[::-1].index(True)
+    core = "".join(pieces[first:last])
+    lead = _LEAD.match(core)
+    assert lead is not None
+    text = core[lead.end() :].rstrip()
+    trail = core[lead.end() + len(text) :]
+    return "".join(pieces[:first]) + lead[0], text, trail + "".join(pieces[last:])
+
+
+def _encoded(text: str) -> str:
+    return text.replace("-->", "->") if _TIMES.match(text) else text

@@ -1,0 +1,75 @@
+"""A document in, the same document in another language out, whoever translates.
+
+Comes in: the text of a file, its form, and a function from segments to translations. Goes out: the
+text with translations in the place of segments. This file knows no models.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, get_args
+
+from transformer_mt.translation.documents.document import Document
+from transformer_mt.translation.documents.html import read_html
+from transformer_mt.translation.documents.jsonl import read_jsonl
+from transformer_mt.translation.documents.markdown import read_markdown
+from transformer_mt.translation.documents.srt import read_srt
+from transformer_mt.translation.documents.text import read_text
+
+Form = Literal["text", "markdown", "html", "srt", "jsonl"]
+FORMS: tuple[Form, ...] = get_args(Form)
+
+_FORM_OF_SUFFIX: dict[str, Form] = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".html": "html",
+    ".htm": "html",
+    ".srt": "srt",
+    ".jsonl": "jsonl",
+}
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+def form_of(path: Path) -> Form:
+    """What a file's name says; `text` if it says nothing."""
+    return _FORM_OF_SUFFIX.get(path.suffix.lower(), "text")
+
+
+def read_document(text: str, form: Form, *, field: str = "text") -> Document:
+    """Find what there is to translate.
+
+    Args:
+        text: a whole file, decoded without any change of line ends.
+        field: with `jsonl`, the key of the text in every object.
+    Raises:
+        DataError: see `read_jsonl`; the other forms take any text.
+    """
+    content = text.removeprefix(_BYTE_ORDER_MARK)
+    if form == "markdown":
+        document = read_markdown(content)
+    elif form == "html":
+        document = read_html(content)
+    elif form == "srt":
+        document = read_srt(content)
+    elif form == "jsonl":
+        document = read_jsonl(content, field)
+    else:
+        document = read_text(content)
+    return Document([text[: len(text) - len(content)], *document.parts])
+
+
+def translate_document(
+    text: str, form: Form, translate: Callable[[list[str]], list[str]], *, field: str = "text"
+) -> str:
+    """Translate what there is to translate, and nothing else.
+
+    Args:
+        translate: called once with all segments, in order; gives one translation for each.
+    Returns:
+        Text with as many lines. What is translated as itself stays byte for byte.
+    Raises:
+        DataError: see `read_document`.
+        ValueError: `translate` gave another number of translations.
+    """
+    document = read_document(text, form, field=field)
+    segments = document.segments
+    return document.rebuild(translate(segments) if segments else [])

@@ -1,0 +1,181 @@
+"""A list of terms, and a text → what must appear in the text's translation, letter by letter.
+
+Comes in: a TSV file of source term and target term; texts. Goes out: the strings that a translation
+must contain. This file knows neither models nor search, and inflects nothing: a target term is
+required as it is written in the file.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from transformer_mt.corpus.readers.pairs import split_lines
+from transformer_mt.errors import DataError
+from transformer_mt.text.scripts import HAN
+from transformer_mt.translation.documents.spans import protected_spans
+
+# What belongs to a word that spaces divide; not Thai to Burmese, Khmer, kana and Han.
+_IN_SPACED_WORD = re.compile(f"[^\\W\u0e00-\u109f\u1780-\u17ff\u3041-\u30ff\u31f0-\u31ff{HAN}]")
+
+
+_MOST_PROBLEMS = 100  # that are told one by one
+_LONGEST_TERM = 1000  # characters; each takes a node of the trie
+
+
+class Term(NamedTuple):
+    source: str
+    target: str | None  # None: as it stands in the text
+    line: int  # of the file, from 1
+
+    @property
+    def exact(self) -> bool:
+        """Whether case matters: US is not us, and iOS not IOS."""
+        return any(map(str.isupper, self.source[1:])) or self.source.isupper()
+
+
+@dataclass
+class _Node:
+    """Of a trie over folded characters."""
+
+    after: dict[str, "_Node"] = field(default_factory=dict)
+    ends: dict[str, Term] = field(default_factory=dict)  # by the exact term; "": in any case
+
+
+class Glossary:
+    """Terms, found in texts: longest first, from left to right, never overlapping."""
+
+    def __init__(self, terms: Iterable[Term], *, name: str = "glossary") -> None:
+        """Args: name: of where the terms are from, for errors.
+
+        Raises:
+            DataError: a term has two targets, or is too long.
+        """
+        self._root = _Node()
+        self.targets: dict[str, None] = {}  # what terms are to become, each once
+        problems = [problem for term in terms if (problem := self._add(term))]
+        if problems:
+            raise DataError(_all_of(problems, name))
+
+    @classmethod
+    def read(cls, path: Path) -> "Glossary":
+        """Read lines of `source term<TAB>target term`.
+
+        Without a second column, or with an empty one, a term stays as it stands in the text. Empty
+        lines and lines that start with `#` are left out.
+
+        Raises:
+            DataError: the file cannot be read; or lines that make no sense, all of them.
+        """
+        terms, problems = [], []
+        for number, line in enumerate(split_lines(path), start=1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            columns = [" ".join(column.split()) for column in line.split("\t")]
+            if not columns[0]:
+                problems.append(f"line {number}: the source term is empty; delete the line")
+            elif problem := _too_long(columns, number):
+                problems.append(problem)
+            elif len(columns) > 2 and any(columns[2:]):
+                problems.append(
+                    f"line {number}: {len(columns)} columns; give source term, tab, target term"
+                )
+            else:
+                terms.append(Term(columns[0], "".join(columns[1:2]) or None, number))
+        if problems:
+            raise DataError(_all_of(problems, str(path)))
+        return cls(terms, name=str(path))
+
+    def _add(self, term: Term) -> str | None:
+        """Enter a term; what is wrong with it, if anything is."""
+        if problem := _too_long([term.source], term.line):
+            return problem
+        node = self._root
+        for character in map(_fold, term.source):
+            node = node.after.setdefault(character, _Node())
+        known = node.ends.setdefault(term.source if term.exact else "", term)
+        self.targets |= {term.target: None} if term.target else {}
+        if known.target == term.target:
+            return None
+        was, now = (repr(target or "as it stands") for target in (known.target, term.target))
+        return (
+            f"line {term.line}: {term.source!r} is to become {now}, but {was} in line "
+            f"{known.line}; delete one of them"
+        )
+
+    def required(self, text: str) -> list[str]:
+        """What a translation of the text must contain: each string once, in order of appearance.
+
+        Terms within addresses and placeholders do not count: see `do_not_translate`.
+        """
+        found = {term.target or text[start:end]: None for start, end, term in self._find(text)}
+        return list(found)
+
+    def _find(self, text: str) -> Iterator[tuple[int, int, Term]]:
+        """(start, end, term) of each term of a text."""
+        protected = iter([*protected_spans(text), (len(text), len(text))])
+        kept_start, kept_end = next(protected)
+        folded = list(map(_fold, text))
+        start = 0
+        while start < len(text):
+            if start >= kept_end and kept_end < len(text):
+                kept_start, kept_end = next(protected)
+            elif kept_start <= start < kept_end:
+                start = kept_end
+            elif (match := self._longest(text, folded, start, kept_start)) is not None:
+                yield (start, *match)
+                start = match[0]
+            else:
+                start += 1
+
+    def _longest(
+        self, text: str, folded: list[str], start: int, stop: int
+    ) -> tuple[int, Term] | None:
+        """End of the longest term that begins at `start` and ends by `stop`, and the term."""
+        best = None
+        if start and _same_word(text[start - 1], text[start]):
+            return best
+        node: _Node | None = self._root
+        for end in range(start, stop):
+            node = node.after.get(folded[end]) if node else None
+            if node is None:
+                break
+            if node.ends and not (end + 1 < len(text) and _same_word(text[end], text[end + 1])):
+                term = node.ends.get(text[start : end + 1]) or node.ends.get("")
+                best = (end + 1, term) if term else best
+        return best
+
+
+def _all_of(problems: list[str], name: str) -> str:
+    """One line each, of a file in which hardly anything is right the first ones."""
+    more = len(problems) - _MOST_PROBLEMS
+    rest = [f"{name}: {more:,} more lines that make no sense"] if more > 0 else []
+    return "\n".join([*(f"{name}: {problem}" for problem in problems[:_MOST_PROBLEMS]), *rest])
+
+
+def _too_long(terms: Iterable[str], line: int) -> str | None:
+    if max(map(len, terms)) <= _LONGEST_TERM:
+        return None
+    return f"line {line}: a term of more than {_LONGEST_TERM} characters; is the file a glossary?"
+
+
+def do_not_translate(text: str) -> list[str]:
+    """Addresses, placeholders and the like, which a translation must contain as they are."""
+    return list(dict.fromkeys(text[start:end] for start, end in protected_spans(text)))
+
+
+def _same_word(left: str, right: str) -> bool:
+    """Whether no word can end between two characters."""
+    if unicodedata.category(right)[0] == "M":  # a vowel sign, an accent
+        return True
+    return bool(_IN_SPACED_WORD.match(left) and _IN_SPACED_WORD.match(right))
+
+
+def _fold(character: str) -> str:
+    """One character in lower case, white space as a space."""
+    if character.isspace():
+        return " "
+    lower = character.lower()
+    return lower if len(lower) == 1 else character
