@@ -1,10 +1,10 @@
 """Whether other engines find what tmt finds, with the same weights and the same length rule.
 
-    python scripts/check_engines.py -m MODEL --src FILE [--venvs FOLDER] [--beam 5]
+    python scripts/peers/check_engines.py -m MODEL --src FILE [--venvs FOLDER] [--beam 5]
 
 MODEL is a trained model directory. CTranslate2 takes any; with --venvs also Hugging Face's
 `generate`, which needs the paper's post-norm and one vocabulary (an environment of
-scripts/bench_peers.py). Scores are mean log-probabilities. Compared are the best hypothesis, token
+train_speed.py). Scores are mean log-probabilities. Compared are the best hypothesis, token
 by token, its score, and the whole n-best list. Exit status 1: fewer than 99 % of the lists agree.
 """
 
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from peers.tools import HERE, environment, python_of
+from tools import HERE, environment, python_of
 
 MAX_LENGTH = 100  # tokens
 ENOUGH = 0.99

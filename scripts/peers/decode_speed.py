@@ -1,11 +1,11 @@
 r"""Decoding speed of tmt beside other engines: the same weights, sources, beam and output length.
 
-    python scripts/bench_decode.py --src multi30k/test_2016_flickr.en --venvs FOLDER \
+    python scripts/peers/decode_speed.py --src multi30k/test_2016_flickr.en --venvs FOLDER \
         --tokenizer runs/multi30k-en-de/model --size tiny
 
 Engines: tmt; CTranslate2 in fp32 and int8, with the threads in one worker and with one worker per
 thread; Hugging Face `generate` (MarianMT); JoeyNMT. Hugging Face and JoeyNMT run in environments
-under --venvs, which scripts/bench_peers.py makes. The model has random weights in the paper's
+under --venvs, which train_speed.py makes. The model has random weights in the paper's
 post-norm form; every translation has --length tokens, so that nobody wins by stopping early. Each
 measurement is a fresh process, after one batch to warm up; the engines take turns, and the table
 shows medians over --rounds. Exit status 1: some run failed; the others count.
@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from peers.tools import HERE, SCALES, Size, environment, python_of
+from tools import HERE, SCALES, Size, environment, python_of
 
 SMALL = Size(d_model=256, heads=4, ffn=1024, layers=3, dropout=0.1)
 SIZES = {"tiny": SCALES["tiny"].model, "small": SMALL, "base": SCALES["base"].model}

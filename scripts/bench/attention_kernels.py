@@ -1,6 +1,6 @@
 """Explicit attention against the fused kernel, forward and backward, by sentence length.
 
-    python scripts/bench_attention.py [--tokens 4096] [--d-model 512] [--heads 8] [--threads N]
+    python scripts/bench/attention_kernels.py [--d-model 512] [--heads 8] [--threads N]
 
 All compute the same on the same tensors, in turn, in one process; times are medians. "torch's
 softmax" is the explicit way without the code for short rows. The number of tokens is the same at

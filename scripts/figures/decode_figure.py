@@ -1,8 +1,8 @@
 """The speed of decoding beside other engines, as a picture: one panel for each size and batch.
 
-    python scripts/decode_figure.py tiny=tiny.json base=base.json --out docs/images/decoding.png
+    python scripts/figures/decode_figure.py tiny=tiny.json --out docs/images/decoding.png
 
-Reads what scripts/bench_decode.py wrote with --out. A bar is the median over the rounds of
+Reads what scripts/peers/decode_speed.py wrote with --out. A bar is the median over the rounds of
 sentences per second.
 """
 

@@ -1,6 +1,6 @@
 """In which heads of a demo model does a pronoun look at its noun? The table of docs/attention.md.
 
-    python scripts/pronoun_peaks.py [runs/tiny]
+    python scripts/figures/pronoun_peaks.py [runs/tiny]
 
 A head counts if the largest weight of the row lies on the noun; shown is all weight on the noun.
 """

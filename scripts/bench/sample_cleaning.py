@@ -1,6 +1,6 @@
 """Random pairs that the cleaning of a configuration drops and keeps, for a person to judge.
 
-    python scripts/sample_cleaning.py my.yaml OUT --n 50 --seed 1 [--set data.clean.numbers=1]
+    python scripts/bench/sample_cleaning.py my.yaml OUT --n 50 --seed 1 [--set data.clean.numbers=1]
 
 Writes OUT/dropped.tsv and OUT/kept.tsv: rule, source:line, score, source, target; and prints how
 many pairs each rule drops. The score is that of the rule which dropped the pair, and for kept pairs

@@ -1,6 +1,6 @@
 """Train variants of one configuration, each for the same time or updates, and print one table.
 
-    python scripts/ablations.py CONFIG --minutes 15 --set data.root=FOLDER --variant base \\
+    python scripts/bench/ablations.py CONFIG --minutes 15 --set data.root=FOLDER --variant base \\
         --variant "modern: model.architecture=modern model.norm=pre" \\
         --variant "6+2: model.encoder_layers=6 model.decoder_layers=2" --out runs/ablations
 

@@ -1,6 +1,6 @@
 """Training speed of tmt beside other tools, on one corpus, with one vocabulary and model size.
 
-    python scripts/bench_peers.py --src multi30k/train.en --tgt multi30k/train.de \
+    python scripts/peers/train_speed.py --src multi30k/train.en --tgt multi30k/train.de \
         --size tiny --rounds 3 --venvs FOLDER --out peers.json
 
 Peers: JoeyNMT; Hugging Face's Seq2SeqTrainer with MarianMT (`hf`), and the same with tmt's settings
@@ -30,9 +30,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from peers.summary import Rates, rates, table, verdicts
-from peers.tools import SCALES, TOOLS, Bench, environment, make_environments, precisions
-from peers.watch import RunFailed, Window, observe
+from summary import Rates, rates, table, verdicts
+from tools import SCALES, TOOLS, Bench, environment, make_environments, precisions
+from watch import RunFailed, Window, observe
 
 PRECISIONS = ("fp32", "bf16")
 

@@ -72,8 +72,6 @@ class Assumptions:
     network_latency_s: float = 10e-6  # of one between machines
     agree_s: float = 50e-6  # of each of log₂ n steps in which processes agree whether to stop
     gradient_bytes: int = 4  # train.reduce_dtype: fp32; 2: bf16
-    shard: bool = False  # train.shard_optimizer
-    reduce_scatter: bool = False  # with it: send each gradient to its owner only
 
     @property
     def of_computing(self) -> tuple[Gpu, float, float, float]:
@@ -180,31 +178,24 @@ def micro_batch(cost: Cost, lengths: Lengths, indices: Indices, a: Assumptions) 
     return Work(products_s, total_s, gpu_s * 2 / 3)
 
 
-def collective_s(n_bytes: float, n: int, a: Assumptions, *, passes: int) -> float:
+def all_reduce_s(n_bytes: float, n: int, a: Assumptions) -> float:
     """Ring within each machine, and rings of equal parts between machines.
 
     Source: Patarasuk and Yuan 2009 for the ring.
-    Args:
-        passes: 2 for an all-reduce, 1 for a reduce-scatter or an all-gather.
     """
     local, machines = min(n, PER_MACHINE), math.ceil(n / PER_MACHINE)
     n_messages = math.ceil(n_bytes / BUCKET_BYTES)
     within_s = (local - 1) / local * n_bytes / (a.within * a.link_share)
     between_s = (machines - 1) / machines * n_bytes / (a.between * a.link_share)
     steps_s = (local - 1) * a.latency_s + (machines - 1) * a.network_latency_s
-    return passes * (within_s + between_s + n_messages * steps_s)
+    return 2 * (within_s + between_s + n_messages * steps_s)
 
 
-def optimizer_bytes(n: int, a: Assumptions) -> float:
-    """Read and written per parameter in `MasterAdam.step`, by one process."""
-    whole = 4 + 4  # norm; gradient to zero
-    own = 8 + 16 + 12 + 6  # scaling; Adam reads four values and writes three; the cast to bf16
-    return whole + own / (n if a.shard else 1)
-
-
-def state_bytes(n: int, *, shard: bool) -> float:
-    """Of memory per parameter: weights and gradients in bf16, fp32 gradient, master and moments."""
-    return 2 + 2 + 4 + (4 + 8) / (n if shard else 1)
+# Read and written per parameter in an optimizer step: norm, gradient to zero, scaling, Adam (reads
+# four values and writes three), the cast to bf16.
+OPTIMIZER_BYTES = 4 + 4 + 8 + 16 + 12 + 6
+# Of memory per parameter: weights and gradients in bf16; gradient, master and two moments in fp32.
+STATE_BYTES = 2 + 2 + 4 + 4 + 8
 
 
 @dataclass(frozen=True)
@@ -272,7 +263,7 @@ def _compute_update(
 
 def combine(cost: Cost, computations: list[Computation], n: int, a: Assumptions) -> Update:
     """Add what is sent, and the optimizer."""
-    optimizer_s = optimizer_bytes(n, a) * cost.parameters / a.gpu.memory
+    optimizer_s = OPTIMIZER_BYTES * cost.parameters / a.gpu.memory
     rows = [
         (
             c.tgt_tokens,
@@ -291,8 +282,6 @@ def _sending_s(cost: Cost, hiding_s: float, n: int, a: Assumptions) -> float:
     """Gradients go while the slowest process is in its last backward; the rest is waited for."""
     if n == 1:
         return 0.0
-    passes = 1 if a.shard and a.reduce_scatter else 2
-    whole_s = collective_s(a.gradient_bytes * cost.parameters, n, a, passes=passes)
-    last_s = collective_s(a.gradient_bytes * cost.last_sent, n, a, passes=passes)
-    weights_s = collective_s(2 * cost.parameters, n, a, passes=1) if a.shard else 0.0
-    return max(last_s, whole_s - hiding_s) + weights_s + math.log2(n) * a.agree_s
+    whole_s = all_reduce_s(a.gradient_bytes * cost.parameters, n, a)
+    last_s = all_reduce_s(a.gradient_bytes * cost.last_sent, n, a)
+    return max(last_s, whole_s - hiding_s) + math.log2(n) * a.agree_s

@@ -1,6 +1,6 @@
 """The dev scores of a run over time, as a Markdown table.
 
-python scripts/curve.py runs/multi30k-en-de [--every 4]
+python scripts/figures/training_curve.py runs/multi30k-en-de [--every 4]
 """
 
 import argparse

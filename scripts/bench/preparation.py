@@ -6,7 +6,7 @@ that do not belong together), serves it on loopback as an archive in the form of
 --kills, the command is also killed (SIGKILL, with all its processes) in every stage, and started
 again until it ends; what comes out must be the same.
 
-    python scripts/bench_data.py --pairs 20000000 --dir FOLDER [--kills]
+    python scripts/bench/preparation.py --pairs 20000000 --dir FOLDER [--kills]
 """
 
 import argparse

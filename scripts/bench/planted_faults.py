@@ -1,6 +1,6 @@
 """Plants known faults into real parallel text, runs the cleaning, and counts what it finds.
 
-    python scripts/planted_faults.py CORPORA/tatoeba-zh-en/train:zh-en [MORE] --seeds 1 2 3
+    python scripts/bench/planted_faults.py CORPORA/tatoeba-zh-en/train:zh-en [MORE] --seeds 1 2 3
 
 Each PREFIX:SRC-TGT is a corpus. What is made of it starts with a byte order mark, has CRLF line
 ends, and these faults, never two on a line: blocks of 20-200 lines shifted by one (1 %), and of 5-9

@@ -1,6 +1,6 @@
 """A calculation, not a measurement: training speed on 1 to 64 GPUs, and what 10⁹ pairs cost.
 
-    python scripts/scaling.py [--pairs 1e9] [--share 0.35] [--figure docs/images/scaling.png]
+    python scripts/figures/scaling.py [--pairs 1e9] [--figure docs/images/scaling.png]
 
 Prints the tables of docs/scaling.md. What is counted and what is assumed: `scaling_model.py`.
 """
@@ -16,6 +16,7 @@ from scaling_model import (
     NETWORKS,
     PCIE,
     SIZES,
+    STATE_BYTES,
     Assumptions,
     Computation,
     Cost,
@@ -24,7 +25,6 @@ from scaling_model import (
     combine,
     compute,
     make_lengths,
-    state_bytes,
 )
 
 from transformer_mt.profiling.flops import training_flops
@@ -86,13 +86,12 @@ def models_table(study: Study) -> str:
         rows.append((
             name, f"{cost.parameters / 1e6:.1f} M", f"{flops / 1e6:,.0f} MFLOP",
             f"{cost.operations(4096):,}", f"{4 * cost.parameters / 1e6:,.0f} MB",
-            f"{state_bytes(1, shard=False) * cost.parameters / 1e9:.2f} GB",
-            f"{state_bytes(64, shard=True) * cost.parameters / 1e9:.2f} GB",
+            f"{STATE_BYTES * cost.parameters / 1e9:.2f} GB",
             f"{checkpoint_bytes(cost.parameters, 5) / 1e9:.1f} GB",
         ))  # fmt: skip
     header = (
         "model", "parameters", "per target token", "operations of 4096 tokens", "gradients, fp32",
-        "weights and Adam", "sharded over 64", "checkpoints on disk",
+        "weights and Adam", "checkpoints on disk",
     )  # fmt: skip
     return table(header, rows)
 
@@ -176,28 +175,6 @@ def gpu_table(study: Study, a: Assumptions) -> str:
     return table(("GPU", *(f"{m}, {n}" for n in (1, 8) for m in study.costs)), rows)
 
 
-def shard_table(study: Study, a: Assumptions) -> str:
-    big = study.costs["big"]
-    cases = [
-        ("each has all", a),
-        ("`shard_optimizer: true`", replace(a, shard=True)),
-        ("the same with reduce-scatter", replace(a, shard=True, reduce_scatter=True)),
-    ]
-    rows = []
-    for name, assumed in cases:
-        row = [name]
-        for n in (8, 64):
-            update = study.update(big, n, assumed, tokens=LARGE)
-            memory = state_bytes(n, shard=assumed.shard) * big.parameters
-            times = f"{1000 * update.optimizer_s:.1f} / {1000 * update.sending_s:.1f} ms"
-            row += [f"{memory / 1e9:.2f} GB", times, f"{update.tokens_per_s / 1e6:.2f} M"]
-        rows.append(row)
-    heads = [
-        f"{what}, {n}" for n in (8, 64) for what in ("state", "optimizer / sending", "tokens/s")
-    ]
-    return table(["big, 400k", *heads], rows)
-
-
 def draw(study: Study, a: Assumptions, path: Path) -> None:
     """Efficiency of base over the number of GPUs, by network, for both sizes of update."""
     from transformer_mt.rendering.figures import GRID, MUTED, figure_style, new_figure, save_figure
@@ -247,7 +224,6 @@ def main() -> None:
         ("networks, 400k", network_table(study, a, LARGE)),
         ("remedies", remedies_table(study, a)),
         ("GPUs, 400k", gpu_table(study, a)),
-        ("sharding", shard_table(study, a)),
         (f"{args.pairs:.0e} pairs", table(
             ("what", "how much", "how it is reckoned"),
             data_rows(args.pairs, study.lengths, speed), numbers=False)),

@@ -4,7 +4,7 @@ Comes in: NotoSansCJKsc-Regular.otf. Goes out: `tmt-cjk.otf`, the same outlines 
 characters, under a name of its own. The result depends on nothing but the font that comes in and
 the version of fontTools.
 
-    python scripts/make_font.py NotoSansCJKsc-Regular.otf
+    python scripts/figures/make_font.py NotoSansCJKsc-Regular.otf
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 from fontTools import subset
 from fontTools.ttLib import TTFont
 
-OUT_PATH = Path(__file__).parent.parent / "transformer_mt/rendering/fonts/tmt-cjk.otf"
+OUT_PATH = Path(__file__).parents[2] / "transformer_mt/rendering/fonts/tmt-cjk.otf"
 FAMILY = "tmt CJK"
 POSTSCRIPT_NAME = "tmtCJK-Regular"
 MAX_BYTES = 3_500_000

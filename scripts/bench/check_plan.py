@@ -1,6 +1,6 @@
 """Does what `tmt plan` predicts come true? Plans, then trains a while in fresh processes.
 
-    python scripts/check_plan.py CONFIG [--set A.B=C …] [--updates 60] [--processes N]
+    python scripts/bench/check_plan.py CONFIG [--set A.B=C …] [--updates 60] [--processes N]
 
 The plan is made from raw text, as by a user who has not prepared anything. Then the corpus is
 prepared and trained on in a temporary run directory, with one validation at the end. Printed are

@@ -1,6 +1,6 @@
 """Random translations of a run's test set beside their references, as a Markdown table.
 
-python scripts/sample_translations.py runs/tatoeba-zh-en tatoeba [--n 20] [--seed 1]
+python scripts/figures/sample_translations.py runs/tatoeba-zh-en tatoeba [--n 20] [--seed 1]
 """
 
 import argparse

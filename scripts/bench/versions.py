@@ -1,43 +1,34 @@
 """Two versions of tmt by turns: training, decoding, cleaning and the start of a command.
 
     git worktree add /tmp/before COMMIT
-    python scripts/bench_versions.py /tmp/before [--rounds 5] [--data FOLDER] [--model MODEL]
+    python scripts/bench/versions.py /tmp/before [--rounds 5] [--data FOLDER] [--model MODEL]
 
 Runs both checkouts with this Python, each round in the other order, so that a machine whose speed
-drifts slows both. FOLDER has train.zh and train.en; without it the bundled corpus is cleaned. MODEL
-translates one text.
+drifts slows both. Only commands are run, so that the modules of both may have other names. FOLDER
+has train.zh and train.en; without it the bundled corpus is cleaned. MODEL translates one text.
 Prints, for each measure, the medians and the median of the ratios of the rounds, larger is better.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 
-ROOT = Path(__file__).parents[1]
-CLEANING = """
-import sys, time
-from itertools import islice
-from transformer_mt.config.data import CleanConfig, Languages
-from transformer_mt.text.normalise import Normaliser
-from transformer_mt.corpus.cleaning.rules import PairScorer, comparison_key
-from transformer_mt.corpus.readers.lines import split_lines
-srcs, tgts = ([*islice(split_lines(__import__("pathlib").Path(p)), 20000)] for p in sys.argv[1:])
-languages, started = Languages(src="zh", tgt="en"), time.process_time()
-scorer = PairScorer(languages)
-for side, texts in enumerate((srcs, tgts)):
-    normalise = Normaliser(("zh", "en")[side], None)
-    texts[:] = map(normalise, texts)
-for src, tgt in zip(srcs, tgts):
-    scorer.scores(src, tgt), comparison_key(src), comparison_key(tgt)
-print(len(srcs) / (time.process_time() - started))
+ROOT = Path(__file__).parents[2]
+CLEANING = """\
+name: cleaning
+languages: {src: zh, tgt: en}
+data: {root: ROOT, train: [train], workers: 1, clean: {mismatch: false}}
 """
+FEW, MANY = 1_000, 60_000  # pairs; the difference leaves out what every command costs
 
 
 def run(checkout: Path, *arguments: str) -> str:
@@ -69,8 +60,29 @@ def decoding(checkout: Path) -> dict[str, float]:
     return found
 
 
-def cleaning(checkout: Path, texts: list[Path]) -> dict[str, float]:
-    return {"cleaning, pairs/s": float(run(checkout, "-c", CLEANING, *map(str, texts)))}
+def cleaning(checkout: Path, folders: list[Path]) -> dict[str, float]:
+    """Pairs per second of CPU time, of `tmt data clean` with one worker."""
+    seconds = []
+    for folder in folders:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        config = str(folder / "cleaning.yaml")
+        run(checkout, "-m", "transformer_mt", "data", "clean", config, "clean")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return {"cleaning, pairs/s": (MANY - FEW) / (seconds[1] - seconds[0])}
+
+
+def write_corpora(data: Path, folder: Path) -> list[Path]:
+    """A folder with FEW pairs and one with MANY, repeated if there are not so many."""
+    folders = [folder / "few", folder / "many"]
+    for n_pairs, place in zip((FEW, MANY), folders, strict=True):
+        place.mkdir()
+        (place / "cleaning.yaml").write_text(CLEANING.replace("ROOT", str(place)))
+        for code in ("zh", "en"):
+            lines = (data / f"train.{code}").read_bytes().split(b"\n")[:-1]
+            repeated = b"\n".join(islice(cycle(lines), n_pairs))
+            (place / f"train.{code}").write_bytes(repeated + b"\n")
+    return folders
 
 
 def start(checkout: Path, model: Path | None) -> dict[str, float]:
@@ -95,10 +107,10 @@ def main() -> None:
         if data is None:
             run(ROOT, "-m", "transformer_mt", "data", "demo", f"{folder}/demo")
             data = Path(folder, "demo")
-        texts = [(data / f"train.{code}").absolute() for code in ("zh", "en")]
+        corpora = write_corpora(data, Path(folder))
         measures: list[Callable[[Path], dict[str, float]]] = [
             lambda checkout: start(checkout, arguments.model),
-            lambda checkout: cleaning(checkout, texts), decoding, training,
+            lambda checkout: cleaning(checkout, corpora), decoding, training,
         ]  # fmt: skip
         found: dict[str, list[tuple[float, float]]] = {}
         for number in range(arguments.rounds):

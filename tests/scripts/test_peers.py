@@ -1,4 +1,4 @@
-"""`scripts/bench_peers.py`: what is counted, how runs are watched, and the arithmetic of the table.
+"""`scripts/peers/`: what is counted, how runs are watched, and the arithmetic of the table.
 
 Nothing is installed here; the peers that need an environment of their own are not run.
 """
@@ -9,23 +9,20 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import naive_driver
 import pytest
+import summary
+import tools
+import update_log
+import watch
 from places import ROOT
 
 from transformer_mt.config.experiment import TrainConfig, load_config
 from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.model_dir import tokenizer_paths
-
-sys.path += [str(ROOT / "scripts"), str(ROOT / "scripts" / "peers")]
-summary: Any = import_module("peers.summary")
-tools: Any = import_module("peers.tools")
-watch: Any = import_module("peers.watch")
-update_log: Any = import_module("update_log")
-naive_driver: Any = import_module("naive_driver")
 
 
 def updates(*pairs: tuple[float, float]) -> list[Any]:

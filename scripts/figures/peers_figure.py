@@ -1,10 +1,10 @@
 """The speed of training beside other tools, as a picture: one panel for each model size.
 
-    python scripts/peers_figure.py peers-tiny.json peers-base.json --out docs/images/peers.png
+    python scripts/figures/peers_figure.py tiny.json base.json --out docs/images/peers.png
 
-Reads what scripts/bench_peers.py wrote with --out. A bar is the median over the rounds of real
-target tokens per second; the dashed line is what the machine could do if it made nothing but the
-necessary products, at full speed, in tmt's precision.
+Reads what scripts/peers/train_speed.py wrote with --out. A bar is the median over the rounds of
+real target tokens per second; the dashed line is the speed of a program that computed nothing but
+the necessary products, at full speed, in tmt's precision.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """How often the guards flag good translations, and how many planted faults they find.
 
-    python scripts/calibrate_guards.py CORPORA/tatoeba-zh-en/train:zh-en [MORE] [--show 5]
+    python scripts/bench/calibrate_checks.py CORPORA/tatoeba-zh-en/train:zh-en [MORE] [--show 5]
 
 Each PREFIX:SRC-TGT is a corpus, looked at in both directions; its references are taken for good
 translations. Faults are planted in some of them: a phrase of 1-8 words or characters four to twenty
