@@ -1,4 +1,4 @@
-"""`scripts/bench/ablations.py`: variants trained side by side from one preparation, and their table."""
+"""`scripts/bench/ablations.py`: variants trained from one preparation, and their table."""
 
 import json
 import sys
