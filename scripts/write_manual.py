@@ -172,7 +172,10 @@ def configuration_page() -> str:
     head = ["| key | type and range | default | meaning |", "|---|---|---|---|"]
     for prefix, model in sections(Config):
         title = f"## {prefix[:-1]}" if prefix else "## The experiment"
-        lines += [title, "\n".join([*head, *rows_of(model, prefix, comments)])]
+        lines.append(title)
+        if about := comments.get(prefix[:-1]):
+            lines.append(f"{about[0].upper()}{about[1:]}.")
+        lines.append("\n".join([*head, *rows_of(model, prefix, comments)]))
     lines += [
         "## A source",
         "An entry of `data.train`, `data.dev` or `data.test` is a text "
