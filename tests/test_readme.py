@@ -90,7 +90,8 @@ def tmt_commands(page: str) -> list[list[str]]:
     """Words after `tmt` of each command on a page, in blocks and in the text."""
     inline = [shlex.split(span) for span in spans(page) if span.startswith("tmt ")]
     found = [words[1:] for words in [*fenced_commands(page), *inline] if words[0] == "tmt"]
-    return [words for words in found if words[0] not in SOON - set(COMMAND_LINE.commands)]
+    absent = {"--help", *(SOON - set(COMMAND_LINE.commands))}
+    return [words for words in found if words[0] not in absent]
 
 
 def parse(words: list[str]) -> tuple[str, dict[str, Any]]:
