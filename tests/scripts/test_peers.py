@@ -190,9 +190,6 @@ def test_tmt_is_started_with_a_valid_configuration_of_the_same_size(bench: Any) 
     assert cfg.train.log_every == 1
     assert cfg.train.tokens_per_update == TrainConfig().tokens_per_update  # as it comes
     assert updates_path == bench.run_dir / "metrics.jsonl"
-
-
-def test_updates_of_tmt_are_as_short_as_those_of_the_others_if_asked_for(bench: Any) -> None:
     command, _ = bench.start_of("tmt-short", "fp32")
     assert command[-2:] == ["--set", f"train.tokens_per_update={bench.scale.short_update}"]
 
