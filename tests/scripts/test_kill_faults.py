@@ -6,19 +6,16 @@ All kinds of processes: python scripts/faults/kill.py
 import subprocess
 import sys
 import time
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
+import kill
+import processes
 import pytest
 from places import ROOT
 
 from transformer_mt.system.processes.child_python import TMT
 
 FAULTS = ROOT / "scripts" / "faults"
-sys.path.append(str(FAULTS))
-processes: Any = import_module("processes")
-kill: Any = import_module("kill")
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 
