@@ -12,6 +12,7 @@ from typing import Any
 
 from transformer_mt.config.data import Languages, Source, split_direction
 from transformer_mt.corpus.readers.columns import read_arrow
+from transformer_mt.corpus.readers.demo import read_demo
 from transformer_mt.corpus.readers.huggingface import Role, hub_rows
 from transformer_mt.corpus.readers.line_counts import first_suspect, line_shapes
 from transformer_mt.corpus.readers.lines import expand, split_lines, split_stream
@@ -54,7 +55,7 @@ def read_pairs(
     def streams() -> Iterator[Iterable[Pair]]:
         swapped = _is_swapped(source, languages)
         if source.demo:
-            yield _read_demo(languages, role)
+            yield read_demo(languages, role)
         elif source.hf is not None:
             rows = hub_rows(source, root=root, role=role, offline=offline)
             yield _read_rows(rows, f"{source}: row", languages, swapped)
@@ -168,17 +169,3 @@ def _own_files(languages: Languages) -> str:
         "  --set 'data.train=[my/text]' --set 'data.dev=[]' --set 'data.test={}'\n"
         "Other names: --set 'data.train=[{files: [my/source.txt, my/target.txt]}]'"
     )
-
-
-def _read_demo(languages: Languages, role: Role) -> Iterator[Pair]:
-    from transformer_mt.corpus.demo.demo import build_demo
-
-    if {languages.src, languages.tgt} != {"zh", "en"}:
-        raise DataError(
-            f"demo: the bundled corpus is zh-en; languages are {languages.src} → {languages.tgt}: "
-            "set languages: {src: zh, tgt: en} or {src: en, tgt: zh}, or give other data"
-        )
-    demo = build_demo()
-    pairs = {"train": demo.train, "dev": demo.dev, "test": demo.test}[role]
-    for zh, en in pairs:
-        yield (zh, en) if languages.src == "zh" else (en, zh)
