@@ -1,6 +1,5 @@
 import gzip
 import hashlib
-import importlib.metadata
 import io
 import json
 import os
@@ -307,14 +306,13 @@ with open(f"{sys.argv[2]}/mtdata.index.{__version__}.pkl", "wb") as file:
 
 @pytest.fixture
 def mtdata_index(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index of the real package, with entries at our server."""
+    """An index of the real package, if a Python has one, with entries at our server."""
     monkeypatch.setenv("TMT_CACHE", str(tmp_path))
-    try:
-        version = importlib.metadata.version("mtdata")
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip("the extra mtdata is not installed")
-    if [int(part) for part in version.split(".")[:2]] < [0, 5]:
-        pytest.skip(f"mtdata is {version}, too old")
+    python = os.environ.get("TMT_MTDATA_PYTHON", sys.executable)
+    asked = [python, "-c", "import mtdata; print(mtdata.__version__)"]
+    version = subprocess.run(asked, capture_output=True, text=True).stdout
+    if not version or [int(part) for part in version.split(".")[:2]] < [0, 5]:
+        pytest.skip(f"{python} has no mtdata, or an old one: {version}")
     archive = server.serve("/a.zip", zipped({"a.en": EN, "a.zh": ZH, "LICENSE": b"CC0"}))
     entries = [
         {"did": "Toy-two-1-eng-zho", "url": archive, "in_paths": ["*.en", "*.zh"], "in_ext": "txt"},
@@ -330,7 +328,7 @@ def mtdata_index(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ]
     (tmp_path / "mtdata").mkdir()
     subprocess.run(
-        [sys.executable, "-c", MAKE_INDEX, json.dumps(entries), str(tmp_path / "mtdata")],
+        [python, "-c", MAKE_INDEX, json.dumps(entries), str(tmp_path / "mtdata")],
         check=True,
         cwd=tmp_path,
     )
@@ -367,9 +365,47 @@ def test_entries_of_mtdata_that_cannot_be_had(tmp_path: Path) -> None:
         get(tmp_path, mtdata="Toy-tmx-1-eng-zho", offline=True)
 
 
+PROGRAM = """#!{python}
+import sys
+sys.path.insert(0, {folder!r})
+option, program, *sys.argv[1:] = sys.argv[1:]
+assert option == "-c"
+exec(program)
+"""
+INDEX = """
+from types import SimpleNamespace as Thing
+key = Thing(langs=("eng", "zho"))
+INDEX = Thing(entries={"Toy-two-1-eng-zho": Thing(
+    did=key, url=["URL/a.zh", "URL/a.en"], in_paths=None, in_ext=None, ext="txt", cols=None)})
+"""
+
+
+def test_mtdata_of_another_python(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its interpreter runs the program, whatever this one has installed."""
+    monkeypatch.setenv("TMT_CACHE", str(tmp_path / "own"))
+    package, python = tmp_path / "mtdata", tmp_path / "other" / "python"
+    (package / "iso").mkdir(parents=True)
+    (package / "entry.py").write_text("class DatasetId:\n    parse = staticmethod(str)\n")
+    (package / "iso" / "bcp47.py").write_text("bcp47 = None\n")
+    server.serve("/a.en", EN), server.serve("/a.zh", ZH)
+    index = INDEX.replace("URL", server.base).replace('("eng", "zho")', '("zho", "eng")')
+    (package / "index.py").write_text(index)
+    python.parent.mkdir()
+    python.write_text(PROGRAM.format(python=sys.executable, folder=str(tmp_path)))
+    python.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMT_MTDATA_PYTHON", "other/python")
+    assert texts(get(tmp_path / "cache", mtdata="Toy-two-1-eng-zho")) == [ZH, EN]
+    monkeypatch.setenv("TMT_MTDATA_PYTHON", "none/python")
+    with pytest.raises(DataError, match=r"TMT_MTDATA_PYTHON=none/python: no such program; name "):
+        get(tmp_path / "cache", mtdata="Toy-two-1-eng-zho")
+
+
 def test_without_mtdata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mtdata.py").write_text("")  # a module that has nothing in it
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("TMT_CACHE", str(tmp_path / "own"))
-    with pytest.raises(DataError, match=r"pip install 'transformer-mt\[mtdata\]'"):
+    with pytest.raises(DataError, match=r"mtdata/bin/pip install mtdata && export "):
         get(tmp_path / "cache", mtdata="Toy-two-1-eng-zho")
