@@ -96,7 +96,7 @@ def test_files_lie_in_the_order_that_a_direction_promises(server: Server, tmp_pa
     found = get(tmp_path, opus="News/v16", direction="en-zh")
     assert found.source.direction == "en-zh"
     assert texts(found) == [EN, ZH]
-    with pytest.raises(DataError, match="direction is en-de; languages are zh → en"):
+    with pytest.raises(DataError, match="direction is en-de, but languages are zh → en"):
         get(tmp_path, opus="News/v16", direction="en-de")
 
 

@@ -2,7 +2,7 @@
 
 Comes in: a `Source` of the configuration. Goes out: (source, target) texts, one by one, unchanged
 but for byte order mark and line ends. This file does not know which pairs are good: see `cleaning`;
-nor what the formats look like: see `tables.py`, `tmx_xliff.py` and `sgm.py`.
+nor the formats of files: see `tables.py`, `tmx_xliff.py` and `sgm.py`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,11 +29,12 @@ from transformer_mt.corpus.readers.tmx_xliff import read_markup
 from transformer_mt.errors import DataError
 
 __all__ = [
-    "Pair", "Role", "language_of", "read_pairs", "source_files", "split_lines", "split_stream",
+    "Pair", "Role", "language_of", "read_pairs", "source_files", "source_order", "split_lines",
+    "split_stream",
 ]  # fmt: skip
 
 
-_MOST_SHAPES = 20_000_000  # lines whose shapes are looked at, which are in memory together
+_MOST_SHAPES = 20_000_000  # lines; the shapes of all lines are in memory together
 
 
 def read_pairs(
@@ -82,17 +83,24 @@ def source_files(source: Source, languages: Languages, root: Path) -> list[Path]
     return [path for part in _parts(source, languages, root) for path in part]
 
 
-def _is_swapped(source: Source, languages: Languages) -> bool:
-    """Whether what comes first in the source is the target."""
-    if source.direction is None:
-        return False
-    first, second = split_direction(source.direction)
-    if {first, second} != {languages.src, languages.tgt}:
+def source_order(source: Source, languages: Languages) -> tuple[str, str]:
+    """The two languages in the order in which they stand in a source.
+
+    Raises:
+        DataError: the `direction` of the source has another language.
+    """
+    order = split_direction(source.direction or languages.pair)
+    if set(order) != {languages.src, languages.tgt}:
         raise DataError(
             f"{source}: direction is {source.direction}, but languages are {languages.src} → "
             f"{languages.tgt}; write {languages.pair} or {languages.reversed().pair}"
         )
-    return first == languages.tgt
+    return order
+
+
+def _is_swapped(source: Source, languages: Languages) -> bool:
+    """Whether the target comes first in the source."""
+    return source_order(source, languages)[0] == languages.tgt
 
 
 def _parts(source: Source, languages: Languages, root: Path) -> list[Part]:
@@ -155,13 +163,13 @@ def _read_rows(
         for number, row in enumerate(rows, 1):
             yield pair_of_row(row, languages, where, number, swapped=swapped)
     except DataError as error:
-        if error.__cause__ is None:  # the rows are there, but not what they should be
+        if error.__cause__ is None:  # the dataset was loaded, but a row is malformed
             raise
         raise DataError(f"{error}\n{_own_files(languages)}") from error
 
 
 def _own_files(languages: Languages) -> str:
-    """How to do without: what to configure instead."""
+    """Settings that work without network: files of the user's own."""
     return (
         "Files of your own work without network. These settings read my/text."
         f"{languages.src} and my/text.{languages.tgt} under data.root, and hold dev and test out "

@@ -20,7 +20,6 @@ from transformer_mt.config.data import Languages, Source
 from transformer_mt.corpus.readers.lines import expand
 from transformer_mt.corpus.sources.archives import is_archive
 from transformer_mt.corpus.sources.cache import default_cache, fetch
-from transformer_mt.corpus.sources.http import Say
 from transformer_mt.corpus.sources.provenance import (
     Obtained,
     in_order,
@@ -31,6 +30,7 @@ from transformer_mt.corpus.sources.provenance import (
 )
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.system.processes.child_python import child_environment
+from transformer_mt.system.terminal import Say
 from transformer_mt.text.languages import canonical_code
 
 _PYTHON = "TMT_MTDATA_PYTHON"
@@ -71,7 +71,7 @@ def obtain_mtdata(
 
 
 def _look_up(source: Source, languages: Languages) -> dict[str, Any]:
-    """What the index says: `langs`, `urls`, `in_paths`, `form` and `cols`."""
+    """The entry of the index: `langs`, `urls`, `in_paths`, `form` and `cols`."""
     # Not in the cache that a configuration may name: mtdata keeps its index there as a pickle,
     # which is a program.
     home = default_cache().absolute() / "mtdata"

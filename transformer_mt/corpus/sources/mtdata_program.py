@@ -23,7 +23,7 @@ def _ask_index(identifier: str, src: str, tgt: str) -> dict[str, Any]:
         }
     try:
         entry = INDEX.entries.get(DatasetId.parse(identifier))
-    except Exception:  # also what cannot be parsed is unknown
+    except Exception:  # an identifier that cannot be parsed is unknown, too
         entry = None
     if entry is None:
         wanted = {bcp47(code.replace("-", "_")).lang for code in (src, tgt)}
