@@ -2,6 +2,7 @@
 
 import pytest
 
+from transformer_mt.config.data import split_direction
 from transformer_mt.errors import ConfigError
 from transformer_mt.text.languages import canonical_code, is_chinese, is_unspaced, language_name
 
@@ -60,6 +61,11 @@ def test_every_spelling_gives_one_code(spelling: str, code: str, why: str) -> No
     assert canonical_code(code) == code, "canonical codes stay"
 
 
+@pytest.mark.parametrize("region", ["CN", "HK", "MO"])
+def test_a_region_is_no_language_of_a_direction(region: str) -> None:
+    assert split_direction(f"zh-{region}-en")[1] == "en"
+
+
 THREE_LETTERS = (  # of ISO 639-2/B, 639-2/T and 639-3, as corpora have them
     "ar ara arb, bg bul, bn ben, ca cat, cs ces cze, da dan, de deu ger, el ell gre, en eng, "
     "es spa, et est, eu eus baq, fa fas per pes, fi fin, fr fra fre, ga gle, gu guj, ha hau, "
@@ -81,7 +87,7 @@ def test_spellings_of_stored_codes_keep_their_meaning() -> None:
 @pytest.mark.parametrize(
     ("spelling", "near"),
     [("engl", "eng"), ("zhh", "zh"), ("deutsch", "deu"), ("", ""), ("-", ""), ("qqq", ""),
-     ("und", "urd"), ("mul", "ml"), ("好", "")],
+     ("und", "urd"), ("mul", "ml"), ("好", ""), ("mo", "smo")],
 )  # fmt: skip
 def test_unknown_codes_are_refused_with_near_ones(spelling: str, near: str) -> None:
     with pytest.raises(ConfigError) as caught:

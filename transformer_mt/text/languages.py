@@ -20,8 +20,9 @@ _TWO_LETTER = (
     "or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw "
     "ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
 ).split()
-# Spellings that people use beside the codes of ISO 639, and Tagalog, which CLDR calls Filipino.
-_ALIASES = {"cn": "zh", "zt": "zh-Hant", "jp": "ja", "tgl": "tl"}
+# Other two-letter spellings in use, and Tagalog, which langcodes takes for Filipino. Old codes that
+# are regions, such as mo in zh-MO-en, are not among them.
+_ALIASES = {"cn": "zh", "zt": "zh-Hant", "jp": "ja", "iw": "he", "in": "id", "tgl": "tl"}
 _HANT = {"hant", "tw", "hk", "mo"}
 # Undetermined, several, none, not coded, local use.
 _NO_LANGUAGE = re.compile("und|mul|zxx|mis|q[a-t][a-z]")
@@ -53,11 +54,11 @@ def canonical_code(code: str) -> str:
 
 
 def _standard_code(code: str) -> str | None:
-    """The canonical code for one of ISO 639-2, 639-3 or an old one; None: it is none of these.
+    """The canonical code for one of ISO 639-2 or 639-3; None: it is none of these.
 
     The standard form of a language stands for all of it: arb is ar, but arz (of Egypt) stays.
     """
-    if not re.fullmatch("[a-z]{2,3}", code) or _NO_LANGUAGE.fullmatch(code):
+    if not re.fullmatch("[a-z]{3}", code) or _NO_LANGUAGE.fullmatch(code):
         return None
     import langcodes
 
