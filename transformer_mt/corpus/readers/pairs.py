@@ -16,7 +16,7 @@ from transformer_mt.corpus.readers.demo import read_demo
 from transformer_mt.corpus.readers.huggingface import Role, hub_rows
 from transformer_mt.corpus.readers.line_counts import first_suspect, line_shapes
 from transformer_mt.corpus.readers.lines import expand, split_lines, split_stream
-from transformer_mt.corpus.readers.paths import Part, find_file, find_parts, form_of
+from transformer_mt.corpus.readers.paths import Part, find_file, find_parts, format_of
 from transformer_mt.corpus.readers.sgm import read_sgm_pair
 from transformer_mt.corpus.readers.tables import (
     Pair,
@@ -122,10 +122,10 @@ def _parts(source: Source, languages: Languages, root: Path) -> list[Part]:
 
 def _read_part(part: Part, source: Source, languages: Languages, swapped: bool) -> Iterator[Pair]:
     if len(part) == 2:
-        is_sgm = any(form_of(path) == ".sgm" for path in part)
+        is_sgm = any(format_of(path) == ".sgm" for path in part)
         return read_sgm_pair(*part) if is_sgm else _read_aligned(*part)
     path = part[0]
-    form = ".tsv" if source.tsv else ".jsonl" if source.jsonl else form_of(path)
+    form = ".tsv" if source.tsv else ".jsonl" if source.jsonl else format_of(path)
     if form == ".tsv":
         pairs = read_tsv(path)
         return ((src, tgt) for tgt, src in pairs) if swapped else pairs

@@ -30,7 +30,7 @@ BILINGUAL = (
 _SGM_SIDE = re.compile(r"(?P<stem>.+)-(src|ref)\.(?P<language>[^.]+)(?P<ending>\.sgm)")
 
 
-def form_of(path: Path) -> str:
+def format_of(path: Path) -> str:
     """The ending that tells the format of a file, whether compressed or not."""
     return Path(plain_name(path.name)).suffix.lower()
 
@@ -75,7 +75,7 @@ def _find_parts(name: str, path: Path, languages: Languages, root: Path) -> list
     if len(found) == 2 and not (name.endswith("/") and path.is_dir()):
         return [tuple(found)]
     if path.is_file():
-        if form_of(path) not in BILINGUAL:
+        if format_of(path) not in BILINGUAL:
             raise DataError(_no_form(path, name, languages))
         return [(path,)]
     if path.is_dir():
@@ -117,7 +117,7 @@ def _parts_among(files: set[Path], languages: Languages, path: Path) -> list[Par
     parts: list[Part] = []
     sides: dict[tuple[Path, str], list[Path]] = {}
     for file in sorted(files):
-        form = form_of(file)
+        form = format_of(file)
         if form in BILINGUAL and (form != ".xml" or looks_parallel(file)):
             parts.append((file,))
         else:

@@ -62,7 +62,7 @@ def is_archive(path: Path) -> bool:
         return False
 
 
-def unpack(archive: Path, out_dir: Path, limits: Limits = LIMITS) -> list[Path]:
+def unpack_archive(archive: Path, out_dir: Path, limits: Limits = LIMITS) -> list[Path]:
     """Write the members below `out_dir`, which appears once it is complete.
 
     Returns:

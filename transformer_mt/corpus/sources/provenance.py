@@ -11,7 +11,7 @@ from typing import Any
 
 from transformer_mt.config.data import SOURCE_KINDS, Languages, Source
 from transformer_mt.corpus.readers.pairs import source_order
-from transformer_mt.corpus.sources.archives import unpack
+from transformer_mt.corpus.sources.archives import unpack_archive
 from transformer_mt.corpus.sources.cache import Download, alone
 from transformer_mt.system.terminal import Say
 
@@ -54,7 +54,7 @@ def unpacked(download: Download, cache_dir: Path, say: Say | None) -> Path:
     """The directory with the content of an archive; equal archives share one.
 
     Raises:
-        DataError: see `unpack`.
+        DataError: see `unpack_archive`.
     """
     directory = cache_dir / "unpacked" / download.sha256[:32]
     waiting = f"waiting for another process that is unpacking {download.path.name}"
@@ -63,7 +63,7 @@ def unpacked(download: Download, cache_dir: Path, say: Say | None) -> Path:
             if not directory.is_dir():
                 if say:
                     say(f"unpacking {download.path.name}")
-                unpack(download.path, directory)
+                unpack_archive(download.path, directory)
     return directory
 
 
