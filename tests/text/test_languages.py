@@ -87,7 +87,8 @@ def test_spellings_of_stored_codes_keep_their_meaning() -> None:
 @pytest.mark.parametrize(
     ("spelling", "near"),
     [("engl", "eng"), ("zhh", "zh"), ("deutsch", "deu"), ("", ""), ("-", ""), ("qqq", ""),
-     ("und", "urd"), ("mul", "ml"), ("好", ""), ("mo", "smo")],
+     ("und", "urd"), ("mul", "ml"), ("好", ""), ("mo", "smo"),
+     ("txt", "t"), ("src", "srp")],
 )  # fmt: skip
 def test_unknown_codes_are_refused_with_near_ones(spelling: str, near: str) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -24,8 +24,11 @@ _TWO_LETTER = (
 # are regions, such as mo in zh-MO-en, are not among them.
 _ALIASES = {"cn": "zh", "zt": "zh-Hant", "jp": "ja", "iw": "he", "in": "id", "tgl": "tl"}
 _HANT = {"hant", "tw", "hk", "mo"}
-# Undetermined, several, none, not coded, local use.
-_NO_LANGUAGE = re.compile("und|mul|zxx|mis|q[a-t][a-z]")
+# Undetermined, several, none, not coded, local use; and endings of files and names of columns that
+# are codes of small languages.
+_NO_LANGUAGE = re.compile(
+    "und|mul|zxx|mis|q[a-t][a-z]|src|tgt|txt|tsv|csv|xml|sgm|srt|doc|log|raw|tmp|bpe|map|tgz"
+)
 
 _UNSPACED = {"zh", "zh-Hant", "yue", "wuu", "lzh", "ja", "th", "lo", "km", "my", "bo", "dz"}
 _NAMES = {
