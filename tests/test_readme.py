@@ -25,7 +25,7 @@ from transformer_mt.config.data import CleanConfig
 from transformer_mt.config.experiment import Config, build_config, load_config
 from transformer_mt.config.yaml_text import parse_yaml
 from transformer_mt.corpus.cleaning.decide import ALL_RULES, RATIO_SMOOTHING
-from transformer_mt.corpus.demo.demo import build_demo
+from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.model.transformer import Transformer, resolve_tying
 

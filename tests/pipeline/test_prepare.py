@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from transformer_mt.config.experiment import Config, build_config
-from transformer_mt.corpus.demo.demo import build_demo
+from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.corpus.report.report import CorpusReport
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.pipeline.prepare import fingerprints, prepare

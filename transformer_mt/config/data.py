@@ -112,7 +112,7 @@ class Source(Section):
     opus: str | None = None  # CORPUS or CORPUS/VERSION
     hf: str | None = None  # a Hugging Face dataset, NAME or OWNER/NAME, or a local folder
     url: str | None = None  # an archive or a file of any of the formats
-    mtdata: str | None = None  # an identifier of the mtdata index; needs the extra mtdata
+    mtdata: str | None = None  # an identifier of the mtdata index
     sacrebleu: str | None = None  # a test set that sacreBLEU knows, e.g. wmt17
     demo: Literal[True] | None = None  # the bundled zh-en corpus
 

@@ -8,10 +8,13 @@ or set the title of a window. This file does not know what is printed.
 import os
 import re
 import sys
+from collections.abc import Callable
 from io import TextIOBase, TextIOWrapper
 from typing import NoReturn, TextIO, cast
 
 from transformer_mt.errors import TmtError
+
+Say = Callable[[str], None]  # tells a person one line, such as `say`
 
 # C0 without tab and line end, DEL, C1, marks that reorder text, and halves of characters.
 _HIDDEN = re.compile(

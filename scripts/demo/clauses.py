@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from transformer_mt.corpus.demo.lexicon import (
+from lexicon import (
     Adjective,
     Form,
     Noun,
@@ -18,7 +18,7 @@ from transformer_mt.corpus.demo.lexicon import (
     fits,
     inflect,
 )
-from transformer_mt.corpus.demo.phrases import (
+from phrases import (
     GENERAL,
     LEXICON,
     NO_TIME,

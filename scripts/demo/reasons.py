@@ -10,16 +10,16 @@ with the rivals.
 from dataclasses import replace
 from typing import NamedTuple
 
-from transformer_mt.corpus.demo.clauses import (
+from clauses import (
     ASPECTS,
     Clause,
     agree,
 )
-from transformer_mt.corpus.demo.lexicon import (
+from lexicon import (
     Verb,
     fits,
 )
-from transformer_mt.corpus.demo.phrases import (
+from phrases import (
     LEXICON,
     NO_TIME,
     THE,
@@ -34,7 +34,7 @@ from transformer_mt.corpus.demo.phrases import (
     nouns_for,
     thing,
 )
-from transformer_mt.corpus.demo.sentences import Sentence, finish
+from sentences import Sentence, finish
 
 REASONED = tuple(verb for verb in LEXICON.verbs if verb.thing_against)
 CROSSING = tuple(verb for verb in REASONED if verb.en == "cross")

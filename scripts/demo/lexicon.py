@@ -8,7 +8,7 @@ words and which of them go together; it does not know how words make a sentence.
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Literal
 
 from transformer_mt.config.yaml_text import parse_yaml
@@ -147,9 +147,8 @@ def fits(kinds: frozenset[str], wanted: str) -> bool:
 @cache
 def load_lexicon() -> Lexicon:
     """Read the bundled tables."""
-    name = "lexicon.yaml"
-    text = resources.files("transformer_mt.corpus.demo").joinpath(name).read_text(encoding="utf-8")
-    tables: dict[str, Any] = parse_yaml(text, name)
+    path = Path(__file__).with_name("lexicon.yaml")
+    tables: dict[str, Any] = parse_yaml(path.read_text(encoding="utf-8"), path.name)
     feelings = (line.split(" | ") for line in tables["feelings"].splitlines())
     transfers = (line.split(" | ") for line in tables["transfers"].splitlines())
     activities = (line.split(" | ") for line in tables["activities"].splitlines())

@@ -11,7 +11,7 @@ from functools import cache
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from transformer_mt.corpus.demo.lexicon import (
+from lexicon import (
     Adjective,
     Noun,
     Word,

@@ -6,20 +6,20 @@ denied or asked. This file knows no verbs but to be and to have.
 
 from functools import cache
 
-from transformer_mt.corpus.demo.clauses import (
+from clauses import (
     agree,
     clash,
     described,
     in_person,
 )
-from transformer_mt.corpus.demo.lexicon import (
+from lexicon import (
     Noun,
     Word,
     comparative,
     fits,
     with_article,
 )
-from transformer_mt.corpus.demo.phrases import (
+from phrases import (
     GENERAL,
     LEXICON,
     NUMBERS,
@@ -36,7 +36,7 @@ from transformer_mt.corpus.demo.phrases import (
     place,
     spaced,
 )
-from transformer_mt.corpus.demo.sentences import Sentence, be, finish
+from sentences import Sentence, be, finish
 
 # Where things are, what there is, what one has.
 

@@ -1,8 +1,8 @@
-"""The bundled Chinese–English corpus: a synchronous grammar that writes both sides at once.
+"""The parts of the bundled corpus: which sentences are for training, dev, test and contrasts.
 
-Comes in: the sentence families of `sentences.py`. Goes out: a `DemoCorpus`, the same on every
-machine, and its files. This file knows which combinations are held out of training; it knows
-neither words nor grammar, nor what is done with the pairs.
+Comes in: functions that each draw a sentence of one family. Goes out: the sentences of each part,
+the same on every machine. This file knows which combinations are held out of training; it knows
+neither words nor grammar, nor how the corpus is stored.
 
 Three promises, all tested:
 
@@ -19,33 +19,25 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from transformer_mt.corpus.demo.descriptions import description, identity, location
-from transformer_mt.corpus.demo.phrases import (
-    Draw,
-    Fact,
-)
-from transformer_mt.corpus.demo.questions import wh_question, yes_no_question
-from transformer_mt.corpus.demo.reasons import PRONOUNS_TOLD, reason, well_known
-from transformer_mt.corpus.demo.sentences import (
+from descriptions import description, identity, location
+from phrases import Draw, Fact
+from questions import wh_question, yes_no_question
+from reasons import PRONOUNS_TOLD, reason, well_known
+from sentences import (
     Sentence,
     giving,
-    greeting,
     joined,
     opinion,
     relative_clause,
     request,
     statement,
     travel,
-    weather,
 )
-from transformer_mt.system.output import writing_files
+from small_talk import greeting, weather
 
-Pair = tuple[str, str]
 Role = Literal["train", "dev", "test"]
 
 SEED = 2017
@@ -78,22 +70,6 @@ FAMILIES: dict[str, tuple[int, Callable[[Draw], Sentence | None]]] = {  # per ce
 }
 MIN_IN_TRAIN = 10  # a test of combinations, not of vocabulary: every word of dev and test is known
 MAX_DRAWS = 50  # per sentence asked for, before we call the grammar too small
-
-
-class Contrast(NamedTuple):
-    """A source, its reference, and the same reference with one wrong pronoun."""
-
-    src: str
-    right: str
-    wrong: str
-
-
-@dataclass(frozen=True)
-class DemoCorpus:
-    train: list[Pair]  # (Chinese, English)
-    dev: list[Pair]
-    test: list[Pair]
-    contrast: list[Contrast]
 
 
 @cache
@@ -190,34 +166,3 @@ def draw_sentences() -> dict[str, list[Sentence]]:
         keys = {sentence.zh: draw.random() for sentence in sentences}
         drawn[str(role)] = sorted(sentences, key=lambda sentence: keys[sentence.zh])
     return {**drawn, "contrast": unseen_references(draw)}
-
-
-def build_demo() -> DemoCorpus:
-    """Write the corpus: the same pairs on every call and every machine."""
-    drawn = draw_sentences()
-    train, dev, test = ([(s.zh, s.en) for s in drawn[part]] for part in ("train", "dev", "test"))
-    contrast = [Contrast(s.zh, s.en, rival) for s in drawn["contrast"] for rival in s.rivals]
-    return DemoCorpus(train, dev, test, contrast)
-
-
-def write_demo(out_dir: Path) -> list[Path]:
-    """Write `{train,dev,test}.{zh,en}` and `contrast.tsv` (source, right, wrong) into a directory.
-
-    A file that is there already is replaced only if tmt has written it.
-
-    Returns:
-        The paths of the files, in the order above.
-    Raises:
-        TmtError: the directory cannot be written, or holds other files of these names.
-    """
-    corpus = build_demo()
-    texts: dict[str, list[str]] = {}
-    for part, pairs in (("train", corpus.train), ("dev", corpus.dev), ("test", corpus.test)):
-        texts[f"{part}.zh"] = [zh for zh, _ in pairs]
-        texts[f"{part}.en"] = [en for _, en in pairs]
-    texts["contrast.tsv"] = ["\t".join(contrast) for contrast in corpus.contrast]
-    with writing_files(out_dir) as folder:
-        for name, lines in texts.items():
-            text = "".join(f"{line}\n" for line in lines)
-            (folder / name).write_text(text, "utf-8", newline="\n")
-    return [out_dir / name for name in texts]

@@ -6,7 +6,7 @@ file does not know the answers.
 
 from dataclasses import replace
 
-from transformer_mt.corpus.demo.clauses import (
+from clauses import (
     ASPECTS,
     Clause,
     activity,
@@ -16,10 +16,10 @@ from transformer_mt.corpus.demo.clauses import (
     in_person,
     marked,
 )
-from transformer_mt.corpus.demo.lexicon import (
+from lexicon import (
     Word,
 )
-from transformer_mt.corpus.demo.phrases import (
+from phrases import (
     NO_TIME,
     WHO,
     Draw,
@@ -30,7 +30,7 @@ from transformer_mt.corpus.demo.phrases import (
     place,
     the_noun,
 )
-from transformer_mt.corpus.demo.sentences import YES_OR_NO, Sentence, ask, finish
+from sentences import YES_OR_NO, Sentence, ask, finish
 
 ASKED = ("past", "past", "now", "now", "will", "going", "want", "can", "should")
 ASKED_EVENT = (*ASKED, "before", "already")
