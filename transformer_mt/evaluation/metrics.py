@@ -13,9 +13,11 @@ from importlib.util import find_spec
 from typing import Any
 
 from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.rendering.cells import align_columns
 from transformer_mt.text.languages import is_chinese, is_unspaced, language_name
 
 METRICS = ("bleu", "chrf", "chrf++", "ter", "spbleu")
+SIGNIFICANT = 0.05  # a p-value below it is worth a mark
 _SPBLEU_TOKENIZER = "flores200"  # one vocabulary for 200 languages
 # Languages whose words sacreBLEU cuts with an extra package: code → (tokenizer, module, extra).
 _WORD_CUTTERS = {"ja": ("ja-mecab", "MeCab", "ja"), "ko": ("ko-mecab", "mecab_ko", "ko")}
@@ -42,6 +44,16 @@ class Score:
     high: float | None = None
     difference: float | None = None
     p_value: float | None = None
+
+    @property
+    def interval(self) -> str:
+        """The bounds as people read them, or nothing."""
+        known = self.low is not None and self.high is not None
+        return f"{self.low:.2f} … {self.high:.2f}" if known else ""
+
+    @property
+    def is_significant(self) -> bool:
+        return self.p_value is not None and self.p_value < SIGNIFICANT
 
     def to_json(self) -> dict[str, float | str]:
         plain: dict[str, float | str] = {"score": self.score, "signature": self.signature}
@@ -175,31 +187,13 @@ def score_name(metric: str, name: str) -> str:
 
 def format_table(results: Mapping[str, Mapping[str, Score]]) -> str:
     """Lay scores out in aligned columns for a terminal; {test set: {metric: Score}} in order."""
-    scores = [(test, score) for row in results.values() for test, score in row.items()]
-    interval = any(score.low is not None for _, score in scores)
-    rows = [["test set", "metric", "score", *["95 % interval"] * interval, "signature"]]
-    for test, by_metric in results.items():
-        for score in by_metric.values():
-            known = score.low is not None and score.high is not None
-            bounds = f"{score.low:.2f} … {score.high:.2f}" if known else "–"
-            rows.append(
-                [test, score.name, f"{score.score:.2f}", *[bounds] * interval, score.signature]
-            )
+    scores = [(test, score) for test, row in results.items() for score in row.values()]
+    columns = ["interval"] if any(score.interval for _, score in scores) else []
+    rows = [["test set", "metric", "score", *["95 % interval" for _ in columns], "signature"]]
+    for test, score in scores:
+        bounds = [score.interval or "–" for _ in columns]
+        rows.append([test, score.name, f"{score.score:.2f}", *bounds, score.signature])
     return align_columns(rows, numbers=(2,))
-
-
-def align_columns(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ()) -> str:
-    """Rows of equal length as lines; the columns `numbers` are aligned to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    right = set(numbers)
-    lines = []
-    for row in rows:
-        cells = [
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
 
 
 def _spbleu() -> Any:

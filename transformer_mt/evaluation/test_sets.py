@@ -17,7 +17,6 @@ from transformer_mt.corpus.readers.pairs import split_lines
 from transformer_mt.corpus.sources.cache import default_cache
 from transformer_mt.corpus.sources.sacrebleu_sets import obtain_test_set
 from transformer_mt.errors import DataError
-from transformer_mt.evaluation.metrics import Score
 from transformer_mt.model_dir import load_tokenizers, read_metadata
 from transformer_mt.text.languages import language_name
 from transformer_mt.translation.direction import (
@@ -25,8 +24,6 @@ from transformer_mt.translation.direction import (
     direction_of,
     direction_of_file,
 )
-
-Scores = dict[str, dict[str, Score]]  # test set → metric → score
 
 
 @dataclass(frozen=True)

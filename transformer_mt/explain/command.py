@@ -14,7 +14,7 @@ from transformer_mt.errors import ConfigError
 from transformer_mt.evaluation.contrast import evaluate_contrast, read_contrast
 from transformer_mt.explain.figures import write_pngs
 from transformer_mt.explain.head_numbers import head_numbers, render_numbers
-from transformer_mt.explain.page import write_html
+from transformer_mt.explain.page import write_attention_page
 from transformer_mt.explain.terminal import render_terminal, render_top_words
 from transformer_mt.explain.worked_examples import EXAMPLES, render_example, render_scaling
 from transformer_mt.system.output import writing_files
@@ -52,7 +52,7 @@ def attention_text(
         d_model = None if model_cfg.modern else model_cfg.d_model
         with writing_files(out_dir) as folder:
             write_pngs(maps, folder)
-            write_html(maps, folder / "attention.html", d_model=d_model)
+            write_attention_page(maps, folder / "attention.html", d_model=d_model)
     heatmap = render_terminal(
         maps,
         view.kind,
@@ -99,12 +99,9 @@ def contrast_text(
     translator: Translator, path: Path, *, to: str | None = None, n_failures: int = 5
 ) -> str:
     """Accuracy on a contrast set, and some of the sentences that the model gets wrong."""
-
-    def log_probs(srcs: list[str], tgts: list[str]) -> list[float]:
-        return [pair.log_prob for pair in translator.score_pairs(srcs, tgts, to=to)]
-
-    result = evaluate_contrast(log_probs, read_contrast(path))
-    lines = [f"{100 * result.accuracy:.1f} % of {result.n} sentences prefer the right translation"]
+    result = evaluate_contrast(translator, read_contrast(path), to=to)
+    share = result.score.score
+    lines = [f"{share:.1f} % of {result.n} sentences prefer the right translation"]
     for failure in result.failures[:n_failures]:
         lines.append(f"  {failure.source}")
         lines.append(f"    {failure.log_prob_right:8.2f}  {failure.right}")
