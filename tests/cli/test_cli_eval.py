@@ -175,7 +175,7 @@ def test_the_report_says_where_words_were_counted(run_dir: Path, files: Path) ->
         (["-m", "RUN", "--testset", "wmt17", "--ref", "ref.en"], "not both", "two test sets"),
         (["-m", "RUN", "--testset", "wtm17"], "near names: .*wmt17", "misspelt"),
         (["-m", "RUN", "--to", "de"], "--to de: this model translates zh → en only", "direction"),
-        (["-m", "RUN", "--contrast", "none.tsv"], "none.tsv: cannot be read", "no file"),
+        (["-m", "RUN", "--contrast", "none.tsv"], "none.tsv: no such file", "no file"),
         (["--hyp", "good.en", "--ref", "ref.en", "--lang", "en", "--contrast", "contrast.tsv"],
          "--contrast needs a model", "a file prefers nothing"),
         (["--hyp", "good.en", "--ref", "ref.en", "--lang", "en", "--robustness"],

@@ -1,16 +1,18 @@
 """Contrast sets: does the model prefer the right translation to one that is wrong in one word?
 
-Comes in: (source, right, wrong) triples and a scorer of pairs. Goes out: the share of sources
-where the right translation wins, and the failures. This file knows no model and no tokenizer.
+Comes in: (source, right, wrong) triples and a translator. Goes out: the share of sources where the
+right translation wins, and the failures.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import DataError
 from transformer_mt.evaluation.metrics import Score, share_score
+from transformer_mt.translation.translator import Translator
 
 
 class ContrastItem(NamedTuple):
@@ -43,34 +45,15 @@ class ContrastResult:
         return share_score("accuracy", self.n_right, self.n)
 
 
-class ScoredPair(Protocol):
-    @property
-    def log_prob(self) -> float:
-        """Of the target given the source, in nats."""
-
-
-class PairScorer(Protocol):
-    def score_pairs(
-        self, srcs: Sequence[str], tgts: Sequence[str], *, to: str | None = None
-    ) -> Sequence[ScoredPair]:
-        """See `Translator.score_pairs`."""
-
-
 def read_contrast(path: Path) -> list[ContrastItem]:
     """Read a tab-separated file: source, right, wrong.
 
     Raises:
-        DataError: the file is missing or empty, or lines do not have three different fields; the
-            message names the first of them.
+        DataError: lines do not have three different fields, of which the message names the first;
+            the file is empty, or cannot be read, see `split_lines`.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert it first") from error
     items, problems = [], []
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(split_lines(path), start=1):
         if not line.strip():
             continue
         fields = [field.strip() for field in line.split("\t")]
@@ -98,12 +81,11 @@ def _problem(fields: Sequence[str]) -> str | None:
 
 
 def evaluate_contrast(
-    scorer: PairScorer, items: Iterable[ContrastItem], *, to: str | None = None
+    translator: Translator, items: Iterable[ContrastItem], *, to: str | None = None
 ) -> ContrastResult:
     """Score every translation once and compare; equal scores count as wrong.
 
     Args:
-        scorer: a translator.
         items: at least one; same source and right translation: one group.
         to: the language to translate into, for models of both directions.
     """
@@ -116,7 +98,7 @@ def evaluate_contrast(
         for target in (right, *wrongs)
     )
     srcs, tgts = zip(*pairs, strict=True)
-    found = scorer.score_pairs(srcs, tgts, to=to)
+    found = translator.score_pairs(srcs, tgts, to=to)
     log_probs = {pair: own.log_prob for pair, own in zip(pairs, found, strict=True)}
     failures = [
         ContrastFailure(source, right, wrong, log_probs[source, right], log_probs[source, wrong])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.corpus.readers.pairs import split_lines
+from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import DataError, TmtError
 from transformer_mt.evaluation.comet import score_comet
 from transformer_mt.evaluation.contrast import evaluate_contrast, read_contrast

@@ -13,7 +13,7 @@ from typing import Any
 from transformer_mt.config.data import Languages, Source
 from transformer_mt.config.experiment import load_config
 from transformer_mt.corpus.clean import read_clean, test_names
-from transformer_mt.corpus.readers.pairs import split_lines
+from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.corpus.sources.cache import default_cache
 from transformer_mt.corpus.sources.sacrebleu_sets import obtain_test_set
 from transformer_mt.errors import DataError

@@ -1,7 +1,7 @@
-"""What `tmt explain` prints and writes, put together from maps, numbers, examples and contrasts.
+"""The output of `tmt explain`, put together from maps, numbers and contrasts.
 
-Comes in: a translator, a sentence and a view. Goes out: text, pictures, a page. Knows nothing of
-how each of them is drawn.
+Comes in: a translator, a sentence and a view. Goes out: text, pictures, a page. This file does not
+know how each of them is drawn.
 """
 
 import shutil
@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.encoding.tokenizer import BOS_ID
-from transformer_mt.errors import ConfigError
 from transformer_mt.evaluation.contrast import evaluate_contrast, read_contrast
 from transformer_mt.explain.figures import write_pngs
 from transformer_mt.explain.head_numbers import head_numbers, render_numbers
 from transformer_mt.explain.page import write_attention_page
 from transformer_mt.explain.terminal import render_terminal, render_top_words
-from transformer_mt.explain.worked_examples import EXAMPLES, render_example, render_scaling
 from transformer_mt.system.output import writing_files
 from transformer_mt.translation.attention_maps import Choice, Kind, parse_choice, parse_kind
 from transformer_mt.translation.translator import Translator
@@ -84,15 +82,6 @@ def numbers_text(
     rows = src_pieces if view.kind == "encoder" else tgt_pieces
     columns = tgt_pieces if view.kind == "decoder" else src_pieces
     return render_numbers(numbers, rows, columns, width=shutil.get_terminal_size().columns)
-
-
-def example_text(name: str) -> str:
-    """A worked example, or the demonstration of why scores are divided by √d_k."""
-    if name == "scaling":
-        return render_scaling()
-    if name not in EXAMPLES:
-        raise ConfigError(f"--example {name}: use {', '.join([*EXAMPLES, 'scaling'])}")
-    return render_example(name)
 
 
 def contrast_text(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.cells import cell_len
 
-from transformer_mt.rendering.cells import clip, fit, printable
+from transformer_mt.rendering.cells import align_columns, clip, fit, printable
 from transformer_mt.translation.attention_maps import (
     EXPLANATIONS,
     TITLES,
@@ -149,25 +149,17 @@ def _legend(top: float, color: bool, any_masked: bool) -> str:
 
 
 def render_top_words(maps: AttentionMaps, *, k: int = 5) -> str:
-    """A line per step: what it reads, what it writes, and the `k` most probable next pieces."""
+    """A line per step: the piece it reads, the piece it writes, its `k` most probable pieces."""
     steps = zip(maps.tgt_in_pieces, maps.tgt_out_pieces, maps.top_words, strict=True)
-    rows = [(printable(r), printable(w), _words(best[:k])) for r, w, best in steps]
-    read_width = max(len("reads"), *(cell_len(row[0]) for row in rows))
-    write_width = max(len("writes"), *(cell_len(row[1]) for row in rows))
-    word_width = max((cell_len(word) for row in rows for word in row[2]), default=0)
-    head = (
-        f"step  {fit('reads', read_width)}  {fit('writes', write_width)}  most probable next pieces"
-    )
-    lines = [head]
+    rows = [
+        (printable(reads), printable(writes), [f"{printable(w)} {p:.2f}" for w, p in best[:k]])
+        for reads, writes, best in steps
+    ]
+    width = max((cell_len(word) for _, _, words in rows for word in words), default=0)
+    lines = [["step", "reads", "writes", "most probable next pieces"]]
     for i, (reads, writes, words) in enumerate(rows, start=1):
-        cells = "  ".join(fit(word, word_width) for word in words)
-        line = f"{i:4}  {fit(reads, read_width)}  {fit(writes, write_width)}  {cells}"
-        lines.append(line.rstrip())
-    return "\n".join(lines)
-
-
-def _words(best: Sequence[tuple[str, float]]) -> list[str]:
-    return [f"{printable(piece)} {probability:.2f}" for piece, probability in best]
+        lines.append([str(i), reads, writes, "  ".join(fit(word, width) for word in words)])
+    return align_columns(lines, numbers=(0,))
 
 
 def render_matrix(
