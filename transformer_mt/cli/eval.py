@@ -105,7 +105,7 @@ def evaluate(
 
 
 def _systems(context: typer.Context, models: list[Path], hyps: list[Path]) -> "list[System]":
-    """The systems; those of the option that was named first stand first."""
+    """The systems, in the order in which -m and --hyp were first named."""
     from transformer_mt.evaluation.systems import name_systems
 
     if not models and not hyps:

@@ -128,7 +128,7 @@ def names(case: Case) -> CheckResult | None:
     """Addresses and names in Latin letters that source and reference share, and not the other."""
     wanted = dict.fromkeys(_ADDRESS.findall(case.src))
     latin = dict.fromkeys(_LATIN.findall(_ADDRESS.sub(" ", case.src)))
-    if script_of(case.src).latin > len(case.src) / 2:  # then only what begins with a capital
+    if script_of(case.src).latin > len(case.src) / 2:  # then names only, by their capital
         latin = {word: None for word in latin if word[0].isupper()}
     in_ref = set(_LATIN.findall(case.ref))
     wanted |= {word: None for word in latin if word in in_ref}
@@ -141,7 +141,7 @@ def names(case: Case) -> CheckResult | None:
 
 
 def repetition(case: Case) -> CheckResult:
-    """Stretches that are said again, beyond what the reference says again."""
+    """Repeated stretches, unless the reference repeats as much."""
     language = case.tgt_language
     hyp, ref = (_said_again(words(text, language), language) for text in (case.hyp, case.ref))
     if not hyp or len(hyp) <= len(ref):
@@ -196,7 +196,7 @@ def _unit(case: Case) -> str:
 
 
 def unknown(case: Case) -> CheckResult:
-    """Signs of what the vocabulary cannot write, unless the reference has them."""
+    """Signs of characters outside of the vocabulary, unless the reference has them."""
     n = len(_UNKNOWN.findall(case.hyp)) - len(_UNKNOWN.findall(case.ref))
     return CheckResult(n, f"{n} unknown") if n > 0 else _FINE
 

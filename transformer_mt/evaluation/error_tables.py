@@ -31,7 +31,7 @@ class ErrorCount:
 
     Attributes:
         n: sentences with it.
-        of: sentences that could have it, such as those with a number.
+        of: sentences that could have it: for `numbers`, sentences with a number.
         worst: indices of some of them, the worst first.
     """
 

@@ -1,8 +1,8 @@
 """Translations and references → BLEU, chrF and TER with their sacreBLEU signatures.
 
 Comes in: detokenised text, one reference for each translation. Goes out: scores and confidence
-intervals. This file does not know where the translations are from; nor does it compare systems, see
-`significance.py`.
+intervals. This file does not know the origin of the translations; `significance.py` compares
+systems.
 """
 
 import json
@@ -69,7 +69,7 @@ class Scorer:
 
     Attributes:
         tokenize: the sacreBLEU tokenizer that BLEU uses.
-        note: what a reader of the scores should know about that choice, or None.
+        note: a remark on that choice for the reader of the scores, or None.
     """
 
     def __init__(self, tgt_language: str, *, tokenize: str | None = None) -> None:
@@ -142,7 +142,7 @@ class Scorer:
         """A fresh sacreBLEU metric: a used one keeps the bootstrap in its signature.
 
         Raises:
-            ConfigError: unknown, not for this language, or what it needs cannot be had.
+            ConfigError: unknown, not for this language, or its vocabulary cannot be had.
         """
         from sacrebleu.metrics import BLEU, CHRF, TER
 

@@ -1,7 +1,7 @@
 """The report of an evaluation as one HTML page that needs no network and no other file.
 
-Comes in: an `EvaluationReport`. Goes out: the page. This file computes what the page shows beyond
-the report's own numbers; the words and the look are those of `page.html.j2`.
+Comes in: an `EvaluationReport`. Goes out: the page. This file computes the values that
+the report lacks; words and look are in `page.html.j2`.
 """
 
 from pathlib import Path
@@ -85,7 +85,7 @@ def _marks(ref: str, hyps: list[str], language: str) -> list[list[list[int]]]:
 
     Returns:
         For each system beside the baseline, the stretches of the baseline and its own; for a single
-        system those of the reference and its own.
+        system the stretches of the reference and its own.
     """
     pairs = [(hyps[0], hyp) for hyp in hyps[1:]] or [(ref, hyps[0])]
     return [

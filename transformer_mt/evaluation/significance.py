@@ -1,7 +1,7 @@
 """Several systems on the same references → scores, differences to a baseline, their significance.
 
 Comes in: translations by system, the baseline first. Goes out: `Score`s with difference and
-p-value, and the table of them. This file does not know where the translations are from.
+p-value, and the table of them. This file does not know the origin of the translations.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ def compare_systems(
     """Score systems, and test each against the first by paired bootstrap.
 
     All systems are resampled with the same sentences, so their intervals agree with each other. The
-    p-values are those of single comparisons: with many systems, some will be small by chance. The
+    p-values hold for single comparisons: with many systems, some will be small by chance. The
     seed is sacreBLEU's: 12345, or the environment variable SACREBLEU_SEED.
 
     Source: Koehn 2004; sacreBLEU's `PairedTest`.
@@ -86,7 +86,7 @@ def _values(result: Any) -> tuple[float, float, float]:
 
 
 def score_rows(results: Mapping[str, SystemScores]) -> Iterator[tuple[str, str, Score]]:
-    """Test set, system and score: those of the same test set and metric below each other."""
+    """Test set, system and score, systems of the same test set and metric below each other."""
     for test, systems in results.items():
         for metric in dict.fromkeys(name for scores in systems.values() for name in scores):
             for system, scores in systems.items():

@@ -7,6 +7,7 @@ computed or shown.
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ class Evaluation:
 
 
 def name_systems(paths: Sequence[tuple[Path, bool]]) -> list[System]:
-    """Short names that differ: of the run or the file, or else what differs in the paths.
+    """Short names that differ: of the run or the file, or else the differing part of the path.
 
     Args:
         paths: of each system, and whether it is a model directory.
@@ -122,16 +123,16 @@ def _short_name(path: Path) -> str:
 
 
 def _difference(path: Path, others: Sequence[Path]) -> str:
-    """The parts of a path between those that all paths begin and end with."""
+    """The path without the parts that all paths begin and end with."""
     every = [other.absolute().parts for other in others]
-    same = [len(set(level)) == 1 for level in zip(*every, strict=False)]
-    same_behind = [len(set(level)) == 1 for level in zip(*map(reversed, every), strict=False)]
-    first, last = (
-        next((i for i, is_same in enumerate(levels) if not is_same), len(levels))
-        for levels in (same, same_behind)
-    )
-    parts = path.absolute().parts
-    return "/".join(parts[first : len(parts) - last])
+    parts, n_behind = path.absolute().parts, _count_shared([parts[::-1] for parts in every])
+    return "/".join(parts[_count_shared(every) : len(parts) - n_behind])
+
+
+def _count_shared(paths: Sequence[Sequence[str]]) -> int:
+    """The parts that all paths begin with."""
+    levels = zip(*paths, strict=False)
+    return sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
 
 
 def evaluate_systems(request: EvaluationRequest) -> Evaluation:

@@ -1,7 +1,7 @@
-"""The sentences that a model is scored on, and what a model directory says of itself.
+"""Test sets from runs, files and names; and the facts of a model directory.
 
-Comes in: paths and names. Goes out: test sets, plain values. Knows nothing of training, nor of
-systems: see `systems.py`.
+Comes in: paths and names. Goes out: test sets, plain values. This file knows nothing of training,
+nor of systems, see `systems.py`.
 """
 
 import math

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.cells import cell_len
 
-from transformer_mt.explain.terminal import WORD_START
+from transformer_mt.explain.terminal import WORD_START, choice_name
 from transformer_mt.rendering.cells import clip
 from transformer_mt.rendering.figures import INK, MUTED, figure_style, new_figure, save_figure
 from transformer_mt.translation.attention_maps import (
@@ -39,15 +39,12 @@ Weights = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 
-def write_pngs(
-    maps: AttentionMaps, out_dir: Path, *, layer: Choice | None = None, head: Choice = "mean"
-) -> list[Path]:
+def write_pngs(maps: AttentionMaps, out_dir: Path) -> list[Path]:
     """Write encoder.png, decoder.png and cross.png; see `write_png`."""
-    paths = []
-    for kind in KINDS:
-        paths.append(out_dir / f"{kind}.png")
-        write_png(maps, paths[-1], kind, layer=layer, head=head)
-    return paths
+    paths = {kind: out_dir / f"{kind}.png" for kind in KINDS}
+    for kind, path in paths.items():
+        write_png(maps, path, kind)
+    return list(paths.values())
 
 
 def write_png(
@@ -76,9 +73,9 @@ def write_png(
     with figure_style():
         figure = new_figure(sheet.width, sheet.height)
         _draw_heading(figure, sheet, maps, kind)
-        caption = f"{_name('layer', chosen)}, {_name('head', head)}"
+        caption = f"{choice_name('layer', chosen)}, {choice_name('head', head)}"
         _draw_large(figure, sheet, maps, kind, large, caption)
-        caption = f"heads of {_name('layer', chosen)}"
+        caption = f"heads of {choice_name('layer', chosen)}"
         _draw_small(figure, sheet, heads, masked, sheet.heads, caption)
         _draw_small(figure, sheet, layers, masked, sheet.layers, "layers, mean of all heads")
         save_figure(figure, path)
@@ -139,10 +136,6 @@ class _Sheet:
         bottom = self.height - top - height
         box = (left / self.width, bottom / self.height, width / self.width, height / self.height)
         return figure.add_axes(box)
-
-
-def _name(what: str, choice: Choice) -> str:
-    return f"mean of all {what}s" if choice == "mean" else f"{what} {choice}"
 
 
 def _label(piece: str) -> str:

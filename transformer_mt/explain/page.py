@@ -1,7 +1,7 @@
 """Attention maps as one HTML page that needs no network and no other file.
 
-Comes in: `AttentionMaps`. Goes out: the page. This file decides what the page knows; the template
-`page.html.j2` beside it decides how that looks.
+Comes in: `AttentionMaps`. Goes out: the page. This file chooses the values; the look is that of the
+template `page.html.j2`.
 """
 
 from pathlib import Path
@@ -40,7 +40,7 @@ def write_attention_page(
 
 
 def page_data(maps: AttentionMaps, d_model: int | None) -> dict[str, Any]:
-    """Everything that the page shows, as plain values; `d_model` as for the page."""
+    """The content of the page as plain values; `d_model` as for the page."""
     steps = zip(maps.tgt_in_pieces, maps.tgt_out_pieces, maps.top_words, strict=True)
     return {
         "source": maps.source,

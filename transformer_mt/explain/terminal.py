@@ -7,7 +7,7 @@ terminal and nothing of models, pictures or pages (`figures.py`, `page.py`).
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,10 +72,11 @@ def render_terminal(
 
 
 def _title(kind: Kind, layer: Choice, head: Choice) -> str:
-    def name(what: str, choice: Choice) -> str:
-        return f"mean of all {what}s" if choice == "mean" else f"{what} {choice}"
+    return f"{TITLES[kind]}, {choice_name('layer', layer)}, {choice_name('head', head)}"
 
-    return f"{TITLES[kind]}, {name('layer', layer)}, {name('head', head)}"
+
+def choice_name(part: Literal["layer", "head"], choice: Choice) -> str:
+    return f"mean of all {part}s" if choice == "mean" else f"{part} {choice}"
 
 
 def _row_labels(maps: AttentionMaps, kind: Kind) -> list[str]:
@@ -135,7 +136,7 @@ def _strongest(row: NDArray[np.float32], columns: Sequence[str]) -> str:
 
 
 def _legend(top: float, color: bool, any_masked: bool) -> str:
-    """What the shades stand for; the steps are equal shares of the largest weight."""
+    """The weights of the shades, whose steps are equal shares of the largest weight."""
     if color:
         ends = _cells(np.array([0, top], np.float32), np.zeros(2, np.bool_), top, True)
         low, high = ends.split(RESET)[:2]
@@ -170,7 +171,7 @@ def render_matrix(
     digits: int = 4,
     width: int = 100,
 ) -> str:
-    """Write a matrix: no decimals if all numbers are whole, −∞ for what a mask takes away.
+    """Write a matrix: no decimals if all numbers are whole, −∞ for masked scores.
 
     Args:
         values: (rows, columns).

@@ -1,6 +1,6 @@
 """Text in the columns of a terminal, where a Chinese character takes two and an accent none.
 
-Comes in: any text. Goes out: text of a given width. This file does not know what is printed.
+Comes in: any text. Goes out: text of a given width. This file does not know the source of the text.
 """
 
 from collections.abc import Iterable, Sequence

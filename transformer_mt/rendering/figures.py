@@ -1,6 +1,6 @@
 """The style of all figures: fonts, colours, size, and how a figure is saved.
 
-This file knows matplotlib, which it imports only when something is drawn, and not what is drawn.
+This file knows matplotlib, imported only when something is drawn, and no content of a figure.
 """
 
 from collections.abc import Iterator

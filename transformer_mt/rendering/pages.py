@@ -23,7 +23,7 @@ def write_html(template_path: Path, path: Path, **values: Any) -> None:
 
     Args:
         template_path: the template; it may extend `base.html.j2`, which lies beside this file.
-        values: what the template shows, by name; strings are text, and escaped.
+        values: the variables of the template; strings are text, and escaped.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup

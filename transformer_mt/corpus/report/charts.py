@@ -1,17 +1,16 @@
 """Histograms → the geometry of a chart, in units of its drawing.
 
 Comes in: counts by bin. Goes out: a `Chart`, which `charts.html.j2` draws as SVG. This file does
-not know what a report is.
+not know the report.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from transformer_mt.corpus.report.profile import Histogram
 
-_WIDTH, _PANEL, _LEFT, _RIGHT = 640, 120, 58, 8
-_PITCH = _PANEL + 36  # from the top of a panel to that of the next
+_WIDTH = 574  # of the bars of a panel
+_HEIGHT = 116  # of the highest bar
 _LABEL_ROOM = 40  # that a label below the axis needs
 
 
@@ -34,36 +33,27 @@ class Series(NamedTuple):
 
 
 class Bar(NamedTuple):
-    x: float
-    y: float
-    width: float
+    x: float  # from the left end of the axis, as all of these
     height: float
     tip: str
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One histogram of a chart, drawn from `top` down to `floor`."""
+class Panel(NamedTuple):
+    """One histogram of a chart; `highest` is the share of its fullest bin."""
 
     series: Series
-    top: float
-    floor: float
     bars: list[Bar]
     median_x: float
-    highest: float  # share of the fullest bin
+    highest: float
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(NamedTuple):
     """Panels one below the other over the same bins, and their common axis."""
 
     unit: str
+    bar_width: float
     panels: list[Panel]
     ticks: list[tuple[float, str]]  # place and label
-    axis_y: float
-    width: int = _WIDTH
-    left: int = _LEFT
-    right: int = _WIDTH - _RIGHT
 
 
 def percent(share: float) -> str:
@@ -86,20 +76,20 @@ def histogram_chart(every: Sequence[Series], *, unit: str, ticks: Sequence[float
     used = [i for series in every for i, count in enumerate(series.histogram.counts) if count]
     first = max(0, min(used, default=0) - 1)
     last = min(len(edges) - 1, max(used, default=0) + 1)
-    step = (_WIDTH - _LEFT - _RIGHT) / (last - first + 1)
-    places = {i: _LEFT + (i - first) * step for i in range(first, last + 1)}
+    step = _WIDTH / (last - first + 1)
+    places = {i: (i - first) * step for i in range(first, last + 1)}
     panels = []
-    for row, series in enumerate(every):
-        counts, floor = series.histogram.counts, row * _PITCH + 26 + _PANEL
+    for series in every:
+        counts = series.histogram.counts
         total, most = max(1, sum(counts)), max(1, *counts)
         bars = []
         for i, x in places.items():
-            height = max(1.5, (_PANEL - 4) * counts[i] / most) if counts[i] else 0
+            height = max(1.5, _HEIGHT * counts[i] / most) if counts[i] else 0
             tip = f"{_range(edges, i)}: {counts[i]:,} ({percent(counts[i] / total)})"
-            bars.append(Bar(x + 0.75, floor - height, step - 1.5, height, tip))
-        median_x = _LEFT + (_place(edges, series.median) - first) * step
-        panels.append(Panel(series, row * _PITCH, floor, bars, median_x, most / total))
-    return Chart(unit, panels, _ticks(edges, places, ticks), len(every) * _PITCH - 10)
+            bars.append(Bar(x, height, tip))
+        median_x = (_place(edges, series.median) - first) * step
+        panels.append(Panel(series, bars, median_x, most / total))
+    return Chart(unit, step - 1.5, panels, _ticks(edges, places, ticks))
 
 
 def _ticks(

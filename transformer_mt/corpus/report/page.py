@@ -1,7 +1,7 @@
 """A corpus report as one HTML page that needs no network, no other file and no script.
 
-Comes in: a `CorpusReport`. Goes out: the page. This file computes what the page shows beyond the
-report's own numbers; the words and the look are those of `page.html.j2`.
+Comes in: a `CorpusReport`. Goes out: the page. This file computes the values that the report
+lacks; words and look are in `page.html.j2`.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def write_page(report: CorpusReport, path: Path) -> None:
 
 
 def _fates(report: CorpusReport) -> list[StackPart]:
-    """What became of the pairs of the first part."""
+    """The fates of the pairs of the first part."""
     part, held = next(iter(report.parts.values())), sum(report.held_out.values())
     counts = {
         "kept": (part.kept, "c-kept"),
