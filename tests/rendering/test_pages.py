@@ -27,7 +27,7 @@ def template_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.text())
 @example("".join(HOSTILE))
 def test_text_stays_text(template_path: Path, text: str) -> None:

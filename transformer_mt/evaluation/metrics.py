@@ -64,30 +64,22 @@ class Score:
         return plain
 
 
+def scores_to_json(scores: Mapping[str, Score]) -> dict[str, dict[str, float | str]]:
+    return {metric: score.to_json() for metric, score in scores.items()}
+
+
 class Scorer:
     """Scores translations into one language; validation, `tmt eval` and reports share it.
 
     Attributes:
-        tokenize: the sacreBLEU tokenizer that BLEU uses.
-        note: a remark on that choice for the reader of the scores, or None.
+        tokenize: the sacreBLEU tokenizer by which BLEU cuts this language into words.
+        note: a remark on this choice for the reader of the scores, or None.
     """
 
-    def __init__(self, tgt_language: str, *, tokenize: str | None = None) -> None:
-        """Choose how BLEU cuts the target language into words.
-
-        Args:
-            tgt_language: a canonical code.
-            tokenize: a sacreBLEU tokenizer instead of the one that fits the language.
-        Raises:
-            ConfigError: no such tokenizer, or its package is not installed.
-        """
+    def __init__(self, tgt_language: str) -> None:
+        """The scorer of a target language, given by its canonical code."""
         self._language = tgt_language
-        self.note: str | None = None
-        if tokenize is None:
-            self.tokenize, self.note = _tokenizer_for(tgt_language)
-        else:
-            self.tokenize = tokenize
-            _check_tokenizer(tokenize)
+        self.tokenize, self.note = _tokenizer_for(tgt_language)
 
     def score(
         self,
@@ -181,7 +173,7 @@ def share_score(name: str, n_right: int, n: int) -> Score:
 
 
 def score_name(metric: str, name: str) -> str:
-    """How a metric is called in tables: as sacreBLEU calls it, but spBLEU, which it calls BLEU."""
+    """The name of a metric in tables: sacreBLEU's, except for spBLEU, which it calls BLEU."""
     return "spBLEU" if metric == "spbleu" else name
 
 
@@ -230,21 +222,8 @@ def _tokenizer_for(language: str) -> tuple[str, str | None]:
     return "13a", None
 
 
-def _check_tokenizer(tokenize: str) -> None:
-    from sacrebleu.metrics import BLEU
-
-    if tokenize not in BLEU.TOKENIZERS:
-        raise ConfigError(
-            f"unknown BLEU tokenizer {tokenize!r}: use {', '.join(sorted(BLEU.TOKENIZERS))}"
-        )
-    for name, module, extra in _WORD_CUTTERS.values():
-        if tokenize == name and not find_spec(module):
-            raise ConfigError(
-                f"BLEU tokenizer {name} is not installed: pip install 'sacrebleu[{extra}]'"
-            )
-
-
 def check_aligned(hyps: Sequence[str], refs: Sequence[str]) -> None:
+    """Raises: DataError: unequal counts, or nothing to score."""
     if len(hyps) != len(refs):
         raise DataError(
             f"{len(hyps)} translations but {len(refs)} references: each line needs its reference"

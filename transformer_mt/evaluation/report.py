@@ -17,7 +17,7 @@ from transformer_mt.evaluation.error_tables import (
     score_by_length,
     word_frequencies,
 )
-from transformer_mt.evaluation.metrics import Score, Scorer
+from transformer_mt.evaluation.metrics import Score, Scorer, scores_to_json
 from transformer_mt.evaluation.significance import SystemScores
 from transformer_mt.evaluation.systems import Evaluation
 from transformer_mt.evaluation.test_sets import EvaluationSet
@@ -51,7 +51,7 @@ class SetReport:
         return {
             "languages": {"src": self.test.src, "tgt": self.test.tgt},
             "systems": {
-                name: {"scores": _scores_to_json(own.scores), **own.tables.to_json()}
+                name: {"scores": scores_to_json(own.scores), **own.tables.to_json()}
                 for name, own in self.systems.items()
             },
             "sentences": [
@@ -66,10 +66,6 @@ class SetReport:
                 for i, (src, ref) in enumerate(zip(self.test.srcs, self.test.refs, strict=True))
             ],
         }
-
-
-def _scores_to_json(scores: Mapping[str, Score]) -> dict[str, dict[str, float | str]]:
-    return {metric: score.to_json() for metric, score in scores.items()}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import DataError, TmtError
 from transformer_mt.evaluation.comet import score_comet
 from transformer_mt.evaluation.contrast import evaluate_contrast, read_contrast
-from transformer_mt.evaluation.metrics import Score, Scorer
+from transformer_mt.evaluation.metrics import Score, Scorer, scores_to_json
 from transformer_mt.evaluation.robustness import careless_variants, frequent_words, score_words
 from transformer_mt.evaluation.significance import SystemScores, compare_systems
 from transformer_mt.evaluation.test_sets import EvaluationSet
@@ -84,10 +84,7 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """{test set: {metric: …}} of a single system, {test set: {system: {metric: …}}} of more."""
         plain = {
-            test: {
-                system: {metric: score.to_json() for metric, score in scores.items()}
-                for system, scores in systems.items()
-            }
+            test: {system: scores_to_json(scores) for system, scores in systems.items()}
             for test, systems in self.scores.items()
         }
         if len(self.systems) > 1:

@@ -54,7 +54,7 @@ def render_terminal(
     masked = maps.masked(kind)
     top = float(weights.max())
     labels = _row_labels(maps, kind)
-    label_width = max(map(cell_len, labels))
+    label_width = cell_len(labels[0])
     columns = [printable(piece) for piece in maps.column_pieces(kind)]
     strongest = [_strongest(row, columns) for row in weights]
     free = width - label_width - 3 - max(map(cell_len, strongest))
@@ -65,7 +65,7 @@ def render_terminal(
         lines += [" " * (label_width + 1) + line for line in _column_labels(columns[part])]
         for i, label in enumerate(labels):
             cells = _cells(weights[i, part], masked[i, part], top, color)
-            lines.append(f"{fit(label, label_width)} {cells}  {strongest[i]}".rstrip())
+            lines.append(f"{label} {cells}  {strongest[i]}".rstrip())
         lines.append("")
     lines.append(_legend(top, color, bool(masked.any())))
     return "\n".join(lines)
@@ -81,15 +81,17 @@ def choice_name(part: Literal["layer", "head"], choice: Choice) -> str:
 
 def _row_labels(maps: AttentionMaps, kind: Kind) -> list[str]:
     """The piece that asks; in the decoder with the piece that the step then writes."""
-    reads = [printable(piece) for piece in maps.row_pieces(kind)]
+    reads = _same_width(maps.row_pieces(kind))
     written = maps.written_pieces(kind)
-    read_width = min(MAX_ROW_LABEL, max(map(cell_len, reads)))
-    reads = [fit(piece, read_width) for piece in reads]
     if written is None:
         return reads
-    pieces = [printable(piece) for piece in written]
-    write_width = min(MAX_ROW_LABEL, max(map(cell_len, pieces)))
-    return [f"{r} → {fit(w, write_width)}" for r, w in zip(reads, pieces, strict=True)]
+    return [f"{r} → {w}" for r, w in zip(reads, _same_width(written), strict=True)]
+
+
+def _same_width(pieces: Sequence[str]) -> list[str]:
+    labels = [clip(piece, MAX_ROW_LABEL) for piece in pieces]
+    width = max(map(cell_len, labels))
+    return [fit(label, width) for label in labels]
 
 
 def _column_labels(pieces: Sequence[str]) -> list[str]:
@@ -182,8 +184,8 @@ def render_matrix(
     digits = 0 if (finite == np.round(finite)).all() else digits
     cells = [[_number(float(value), digits) for value in row] for row in values]
     heads = [printable(label) for label in columns] or [""] * values.shape[1]
-    labels = [printable(label) for label in rows] or [""] * len(cells)
-    label_width = min(MAX_ROW_LABEL, max(map(cell_len, labels)))
+    labels = _same_width(rows or [""] * len(cells))
+    label_width = cell_len(labels[0])
     cell_width = max(cell_len(cell) for row in cells for cell in row)
     cell_width = max(cell_width, min(MAX_COLUMN_LABEL, max(map(cell_len, heads))))
     per_part = max(1, (width - label_width) // (cell_width + 2))
@@ -193,7 +195,7 @@ def render_matrix(
         if columns:
             lines.append(" " * label_width + _right_aligned(heads[part], cell_width))
         for label, row in zip(labels, cells, strict=True):
-            lines.append(fit(label, label_width) + _right_aligned(row[part], cell_width))
+            lines.append(label + _right_aligned(row[part], cell_width))
         lines.append("")
     return "\n".join(line.rstrip() for line in lines[:-1])
 
