@@ -181,7 +181,7 @@ def test_the_command_line_starts_light() -> None:
     assert found.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("package", ["datasets", "matplotlib", "sacrebleu"])
+@pytest.mark.parametrize("package", ["datasets", "jinja2", "matplotlib", "sacrebleu"])
 def test_heavy_packages_are_imported_inside_functions_only(package: str) -> None:
     for module, path in MODULES.items():
         tree = ast.parse(path.read_text(encoding="utf-8"))

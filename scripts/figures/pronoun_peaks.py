@@ -8,7 +8,7 @@ A head counts if the largest weight of the row lies on the noun; shown is all we
 import argparse
 from pathlib import Path
 
-from transformer_mt.evaluation.contrast import peak_heads
+from transformer_mt.explain.peak_heads import peak_heads
 from transformer_mt.pipeline.run_dir import find_model
 from transformer_mt.translation.attention_maps import AttentionMaps, Kind
 from transformer_mt.translation.translator import Translator

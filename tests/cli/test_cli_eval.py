@@ -4,16 +4,14 @@ import hashlib
 import io
 import json
 import tarfile
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import typer
+from loopback import Server, running
 from typer.testing import CliRunner
 
 from transformer_mt.cli.eval import evaluate
@@ -175,7 +173,7 @@ def test_the_report_says_where_words_were_counted(run_dir: Path, files: Path) ->
         (["-m", "RUN", "--testset", "wmt17", "--ref", "ref.en"], "not both", "two test sets"),
         (["-m", "RUN", "--testset", "wtm17"], "near names: .*wmt17", "misspelt"),
         (["-m", "RUN", "--to", "de"], "--to de: this model translates zh → en only", "direction"),
-        (["-m", "RUN", "--contrast", "none.tsv"], "none.tsv: cannot be read", "no file"),
+        (["-m", "RUN", "--contrast", "none.tsv"], "none.tsv: no such file", "no file"),
         (["--hyp", "good.en", "--ref", "ref.en", "--lang", "en", "--contrast", "contrast.tsv"],
          "--contrast needs a model", "a file prefers nothing"),
         (["--hyp", "good.en", "--ref", "ref.en", "--lang", "en", "--robustness"],
@@ -208,48 +206,42 @@ def test_a_file_belongs_to_one_test_set(run_dir: Path, files: Path) -> None:
 @pytest.fixture
 def set_of_sacrebleu(
     toy_pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Path]:
+) -> Iterator[Server]:
     """`toy/one`: a test set that sacreBLEU fetches from a server on loopback."""
     import sacrebleu
     from sacrebleu.dataset.plain_text import PlainTextDataset
 
-    served = tmp_path / "served"
-    served.mkdir()
-    with tarfile.open(served / "one.tgz", "w:gz") as archive:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for side, name in enumerate(("one.zh", "one.en")):
             text = "".join(f"{pair[side]}\n" for pair in toy_pairs[:3]).encode()
             member = tarfile.TarInfo(name)
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text))
-    server = ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(served))
-    )
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    dataset = PlainTextDataset(
-        name="toy/one",
-        data=[f"http://127.0.0.1:{server.server_port}/one.tgz"],
-        md5=[hashlib.md5((served / "one.tgz").read_bytes()).hexdigest()],
-        langpairs={"zh-en": ["one.zh", "one.en"]},
-    )
-    monkeypatch.setitem(sacrebleu.DATASETS, "toy/one", dataset)
-    monkeypatch.setenv("TMT_CACHE", str(tmp_path / "cache"))
-    yield served
-    server.shutdown()
-    server.server_close()
+    with running() as server:
+        dataset = PlainTextDataset(
+            name="toy/one",
+            data=[server.serve("/one.tgz", packed.getvalue())],
+            md5=[hashlib.md5(packed.getvalue()).hexdigest()],
+            langpairs={"zh-en": ["one.zh", "one.en"]},
+        )
+        monkeypatch.setitem(sacrebleu.DATASETS, "toy/one", dataset)
+        monkeypatch.setenv("TMT_CACHE", str(tmp_path / "cache"))
+        yield server
 
 
-def test_a_test_set_by_name(set_of_sacrebleu: Path, run_dir: Path, files: Path) -> None:
+def test_a_test_set_by_name(set_of_sacrebleu: Server, run_dir: Path, files: Path) -> None:
     found: dict[str, Any] = json.loads(tmt_eval("-m", run_dir, "--testset", "toy/one", "--json")[0])
     assert list(found) == ["toy/one"]
-    (set_of_sacrebleu / "one.tgz").unlink()  # it is in the cache now
+    set_of_sacrebleu.replies.clear()  # it is in the cache now
     three = files / "three.en"
     three.write_text("".join((files / "ref.en").read_text("utf-8").splitlines(True)[:3]), "utf-8")
     given = ["--hyp", three, "--lang", "en", "--from", "zh", "--testset", "toy/one", "--json"]
     assert json.loads(tmt_eval(*given)[0])["toy/one"]["bleu"]["score"] == pytest.approx(100)
 
 
-def test_a_test_set_that_cannot_be_fetched(set_of_sacrebleu: Path, run_dir: Path) -> None:
-    (set_of_sacrebleu / "one.tgz").unlink()
+def test_a_test_set_that_cannot_be_fetched(set_of_sacrebleu: Server, run_dir: Path) -> None:
+    set_of_sacrebleu.replies.clear()
     with pytest.raises(DataError, match=r"one\.tgz: .*404"):
         tmt_eval("-m", run_dir, "--testset", "toy/one")
 

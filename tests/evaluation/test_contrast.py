@@ -1,61 +1,64 @@
-"""Contrast sets: accuracy, failures, reading files, and heads that find a word."""
+"""Contrast sets: groups, failures, and files."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from transformer_mt.errors import DataError
 from transformer_mt.evaluation.contrast import (
     ContrastFailure,
-    contrast_accuracy,
+    ContrastItem,
     evaluate_contrast,
-    peak_heads,
     read_contrast,
 )
-from transformer_mt.translation.attention_maps import AttentionMaps
+from transformer_mt.translation.translator import PairScore
+
+
+class Scorer:
+    """Log-probabilities by target; remembers the pairs that were asked for."""
+
+    def __init__(self, **log_probs: float) -> None:
+        self.log_probs = log_probs
+        self.asked: list[tuple[str, str]] = []
+
+    def score_pairs(
+        self, srcs: Sequence[str], tgts: Sequence[str], *, to: str | None = None
+    ) -> list[PairScore]:
+        self.asked += zip(srcs, tgts, strict=True)
+        return [PairScore(self.log_probs[tgt], 1) for tgt in tgts]
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "accuracy", "why"),
+    ("log_probs", "n_right", "failures", "why"),
     [
-        ([-1.0], [[-2.0]], 1.0, "right wins"),
-        ([-1.0], [[-1.0]], 0.0, "a draw does not count"),
-        ([-1.0], [[-2.0, -0.5]], 0.0, "every wrong one must lose"),
-        ([-1.0, -1.0], [[-2.0], [-0.5]], 0.5, "one of two sources"),
+        ({"she": -1, "he": -2, "they": -3}, 1, [], "right wins"),
+        ({"she": -1, "he": -1, "they": -3}, 0, ["he"], "a draw does not count"),
+        ({"she": -1, "he": -2, "they": -0.5}, 0, ["they"], "every wrong one must lose"),
+        ({"she": -1, "he": -0.5, "they": -0.5}, 0, ["he", "they"], "every failure is named"),
+        ({"she": math.nan, "he": -2, "they": -3}, 0, ["he", "they"], "too long to be scored"),
     ],
 )
-def test_accuracy(right: list[float], wrong: list[list[float]], accuracy: float, why: str) -> None:
-    assert contrast_accuracy(right, wrong) == accuracy, why
+def test_the_right_one_beats_every_wrong_one(
+    log_probs: dict[str, float], n_right: int, failures: list[str], why: str
+) -> None:
+    items = [ContrastItem("a", "she", "he"), ContrastItem("a", "she", "they")]
+    result = evaluate_contrast(Scorer(**log_probs), items)
+    assert (result.n_right, result.n) == (n_right, 1), why
+    assert [failure.wrong for failure in result.failures] == failures, why
+    assert result.score.score == 100 * n_right
 
 
-def test_accuracy_of_nothing_is_an_error() -> None:
-    with pytest.raises(ValueError, match="at least one source"):
-        contrast_accuracy([], [])
-    with pytest.raises(ValueError, match="one wrong translation for each"):
-        contrast_accuracy([-1.0], [[]])
-
-
-def test_sources_are_grouped_scored_once_and_failures_named() -> None:
+def test_sources_are_grouped_and_scored_once() -> None:
     items = [("a", "she", "he"), ("b", "it", "he"), ("a", "she", "they"), ("b", "it", "they")]
-    log_probs = {("a", "she"): -1.0, ("a", "he"): -2.0, ("a", "they"): -3.0,
-                 ("b", "it"): -2.0, ("b", "he"): -1.5, ("b", "they"): -4.0}  # fmt: skip
-    asked: list[tuple[str, str]] = []
-
-    def score_pairs(sources: list[str], targets: list[str]) -> list[float]:
-        pairs = list(zip(sources, targets, strict=True))
-        asked.extend(pairs)
-        return [log_probs[pair] for pair in pairs]
-
-    result = evaluate_contrast(score_pairs, items)
-    assert (result.accuracy, result.n) == (0.5, 2)
-    assert result.failures == [ContrastFailure("b", "it", "he", -2.0, -1.5)]
-    assert sorted(asked) == sorted(log_probs)
-
-
-def test_an_empty_set_is_an_error() -> None:
-    with pytest.raises(DataError, match="contrast set is empty"):
-        evaluate_contrast(lambda sources, targets: [], [])
+    scorer = Scorer(she=-1.0, it=-2.5, he=-2.0, they=-3.0)
+    result = evaluate_contrast(scorer, [ContrastItem(*item) for item in items])
+    assert (result.n_right, result.n) == (1, 2)
+    assert result.failures == [ContrastFailure("b", "it", "he", -2.5, -2.0)]
+    assert sorted(scorer.asked) == [
+        ("a", "he"), ("a", "she"), ("a", "they"), ("b", "he"), ("b", "it"), ("b", "they"),
+    ]  # fmt: skip
 
 
 def test_a_file_is_read_as_written(tmp_path: Path) -> None:
@@ -85,25 +88,8 @@ def test_bad_lines_are_named(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_unreadable_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.tsv: cannot be read: No such file"):
+    with pytest.raises(DataError, match=r"none\.tsv: no such file"):
         read_contrast(tmp_path / "none.tsv")
     (tmp_path / "latin.tsv").write_bytes(b"a\tb\xff\tc")
-    with pytest.raises(DataError, match=r"latin\.tsv: not UTF-8 at byte 3"):
+    with pytest.raises(DataError, match=r"latin\.tsv: line 1: byte 0xff at offset 3 is not UTF-8"):
         read_contrast(tmp_path / "latin.tsv")
-
-
-def test_heads_whose_row_peaks_on_a_word() -> None:
-    pieces = ["动", "物", "它", "</s>"]
-    encoder = np.full((2, 2, 4, 4), 0.25, np.float32)
-    encoder[0, 0, 2] = [0.1, 0.6, 0.2, 0.1]  # peaks on the second piece of the noun
-    encoder[0, 1, 2] = [0.1, 0.2, 0.6, 0.1]  # peaks on itself
-    encoder[1, 0, 2] = [0.3, 0.3, 0.4, 0.0]  # more on the noun in sum, but the peak is elsewhere
-    encoder[1, 1, 2] = [0.9, 0.0, 0.1, 0.0]
-    step = np.ones((2, 2, 1, 1), np.float32)
-    maps = AttentionMaps(
-        pieces, ["<s>"], ["</s>"], encoder, step, encoder[:, :, 2:3], [[("</s>", 1.0)]], "", ""
-    )
-    expected = [(2, 2, pytest.approx(0.9)), (1, 1, pytest.approx(0.7))]
-    assert peak_heads(maps, 2, [0, 1]) == expected
-    assert peak_heads(maps, 0, [0, 1], kind="cross") == expected
-    assert peak_heads(maps, 2, [3]) == []

@@ -59,7 +59,7 @@ def test_a_perfect_copy_is_perfect(language: str, tokenize: str, refs: list[str]
 def test_words_are_the_wrong_unit_for_chinese() -> None:
     # One Chinese sentence is a single word to 13a: no 4-grams, so even a copy scores 0.
     short = ["河边有一座小房子", "我的老师每天读书"]
-    assert Scorer("zh", tokenize="13a").score(short, short)["bleu"].score == 0
+    assert Scorer("en").score(short, short)["bleu"].score == 0
     assert Scorer("zh").score(short, short)["bleu"].score == pytest.approx(100)
 
 
@@ -125,8 +125,6 @@ def test_word_cutters_are_used_if_installed(
     scorer = Scorer(language)
     assert scorer.tokenize == "char"
     assert scorer.note and tokenizer in scorer.note and extra in scorer.note
-    with pytest.raises(ConfigError, match=f"tokenizer {tokenizer} is not installed: pip install"):
-        Scorer(language, tokenize=tokenizer)
     present.add(module)
     assert (Scorer(language).tokenize, Scorer(language).note) == (tokenizer, None)
 
@@ -157,8 +155,6 @@ def test_misaligned_text_is_refused(hyps: list[str], refs: list[str], message: s
 def test_unknown_choices_name_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"unknown metric 'blue': use bleu, chrf, chrf\+\+, ter"):
         Scorer("en").score(["a"], ["a"], ["blue"])
-    with pytest.raises(ConfigError, match=r"unknown BLEU tokenizer '14a': use 13a, char, .*zh"):
-        Scorer("en", tokenize="14a")
     with pytest.raises(ConfigError, match="ter needs words, but th is written without spaces"):
         Scorer("th").score(["a"], ["a"], ["ter"])
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from transformer_mt.cli.options import AsJson, Into, find_model_path, say, show
 from transformer_mt.errors import TmtError
@@ -14,61 +15,61 @@ if TYPE_CHECKING:
     from transformer_mt.evaluation.systems import Evaluation, System
     from transformer_mt.evaluation.test_sets import EvaluationSet
 
+Models = Annotated[
+    list[Path] | None,
+    Option("-m", "--model",
+           help="model or run directory; repeat to compare; default: the newest finished run"),
+]  # fmt: skip
+Hyps = Annotated[
+    list[Path] | None,
+    Option("--hyp", help="a file of translations, as one more system; repeat to compare"),
+]
+SrcPath = Annotated[Path | None, Option("--src", help="source texts")]
+RefPath = Annotated[Path | None, Option("--ref", help="their references")]
+TestSet = Annotated[str | None, Option(help="a test set of sacreBLEU by name, such as wmt17")]
+ChrfWords = Annotated[bool, Option("--chrf++", help="chrF with word bigrams")]
+SpBleu = Annotated[bool, Option("--spbleu", help="BLEU over the sub-words of FLORES-200")]
+CometPython = Annotated[
+    Path | None, Option(metavar="PYTHON", help="also COMET, by a Python that has unbabel-comet")
+]
+ContrastPaths = Annotated[
+    list[Path] | None,
+    Option(help="also accuracy on a TSV of source, right, wrong; may be repeated"),
+]
+Robustness = Annotated[
+    bool, Option("--robustness", help="also lower-cased, without final marks, single words")
+]
+Lang = Annotated[str | None, Option(help="target language, with --hyp and without a model")]
+From = Annotated[str | None, Option("--from", help="source language, where --lang is given")]
+Confidence = Annotated[bool, Option(help="95 % interval from 1000 bootstrap samples")]
+MinBleu = Annotated[float | None, Option(help="exit 1 if BLEU is lower")]
+ReportDir = Annotated[
+    Path | None, Option(metavar="DIR", help="write report.html and report.json: errors, sentences")
+]
+
 
 def evaluate(
     context: typer.Context,
-    models: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "-m",
-            "--model",
-            help="model or run directory; repeat to compare; default: the newest finished run",
-        ),
-    ] = None,
-    hyps: Annotated[
-        list[Path] | None,
-        typer.Option("--hyp", help="a file of translations, as one more system; repeat to compare"),
-    ] = None,
-    src: Annotated[Path | None, typer.Option("--src", help="source texts")] = None,
-    ref: Annotated[Path | None, typer.Option("--ref", help="their references")] = None,
-    testset: Annotated[
-        str | None, typer.Option(help="a test set of sacreBLEU by name, such as wmt17")
-    ] = None,
-    bleu: Annotated[bool, typer.Option("--bleu")] = False,
-    chrf: Annotated[bool, typer.Option("--chrf")] = False,
-    chrf_words: Annotated[bool, typer.Option("--chrf++", help="chrF with word bigrams")] = False,
-    ter: Annotated[bool, typer.Option("--ter")] = False,
-    spbleu: Annotated[
-        bool, typer.Option("--spbleu", help="BLEU over the sub-words of FLORES-200")
-    ] = False,
-    comet: Annotated[
-        Path | None,
-        typer.Option(metavar="PYTHON", help="also COMET, by a Python that has unbabel-comet"),
-    ] = None,
-    contrast: Annotated[
-        list[Path] | None,
-        typer.Option(help="also accuracy on a TSV of source, right, wrong; may be repeated"),
-    ] = None,
-    robustness: Annotated[
-        bool,
-        typer.Option("--robustness", help="also lower-cased, without final marks, single words"),
-    ] = False,
-    lang: Annotated[
-        str | None, typer.Option(help="target language, with --hyp and without a model")
-    ] = None,
-    from_language: Annotated[
-        str | None, typer.Option("--from", help="source language, where --lang is given")
-    ] = None,
+    models: Models = None,
+    hyps: Hyps = None,
+    src: SrcPath = None,
+    ref: RefPath = None,
+    testset: TestSet = None,
+    bleu: Annotated[bool, Option("--bleu")] = False,
+    chrf: Annotated[bool, Option("--chrf")] = False,
+    chrf_words: ChrfWords = False,
+    ter: Annotated[bool, Option("--ter")] = False,
+    spbleu: SpBleu = False,
+    comet: CometPython = None,
+    contrast: ContrastPaths = None,
+    robustness: Robustness = False,
+    lang: Lang = None,
+    from_language: From = None,
     to: Into = None,
-    beam: Annotated[int | None, typer.Option(min=1)] = None,
-    confidence: Annotated[
-        bool, typer.Option(help="95 % interval from 1000 bootstrap samples")
-    ] = False,
-    min_bleu: Annotated[float | None, typer.Option(help="exit 1 if BLEU is lower")] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="write report.html and report.json: errors, sentences"),
-    ] = None,
+    beam: Annotated[int | None, Option(min=1)] = None,
+    confidence: Confidence = False,
+    min_bleu: MinBleu = None,
+    report: ReportDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Score models and translations with sacreBLEU, by default with BLEU and chrF.
@@ -82,7 +83,7 @@ def evaluate(
         raise TmtError(f"--min-bleu {min_bleu}: expected a number from 0 to 100")
     if min_bleu is not None and not bleu:
         metrics.insert(0, "bleu")
-    from transformer_mt.evaluation.systems import evaluate_systems
+    from transformer_mt.evaluation.systems import EvaluationRequest, evaluate_systems
     from transformer_mt.system.output import check_folder_target
 
     if report:
@@ -91,27 +92,20 @@ def evaluate(
     tests = _test_sets(systems, (src, ref), testset, (from_language, lang), to)
     if report and not all(test.src for test in tests):
         raise TmtError("--report shows the sources, too: give --src FILE, and --from CODE")
-    found = evaluate_systems(
-        systems,
-        tests,
-        metrics or ["bleu", "chrf"],
-        contrast_paths=contrast or [],
-        to=to,
-        beam=beam,
-        confidence=confidence,
-        robustness=robustness,
-    )
-    if comet:
-        _add_comet(found, comet)
+    request = EvaluationRequest(
+        systems, tests, metrics or ("bleu", "chrf"), comet, contrast or (), to, beam, confidence,
+        robustness,
+    )  # fmt: skip
+    found = evaluate_systems(request)
     _print(found, as_json=as_json)
-    _tell_faults(found)
     if report:
         _write_report(found, systems, report)
-    _insist(found, min_bleu)
+    if min_bleu is not None:
+        _insist(found, min_bleu)
 
 
 def _systems(context: typer.Context, models: list[Path], hyps: list[Path]) -> "list[System]":
-    """The systems; those of the option that was named first stand first."""
+    """The systems, in the order in which -m and --hyp were first named."""
     from transformer_mt.evaluation.systems import name_systems
 
     if not models and not hyps:
@@ -141,7 +135,6 @@ def _test_sets(
         raise TmtError("give --testset NAME, or --src FILE and --ref FILE, not both")
     model = next((system.path for system in systems if system.is_model), None)
     if model is None and codes[1] and ref and not src:
-        # Called as ever by the translations alone, if there is one file of them.
         name = systems[0].name if len(systems) == 1 else ref.name
         return [evaluation.references_only(ref, canonical_code(codes[1]), name)]
     languages = _languages(model, codes, has_references=bool(testset or ref))
@@ -157,7 +150,7 @@ def _test_sets(
 def _languages(
     model: Path | None, codes: tuple[str | None, str | None], *, has_references: bool
 ) -> "Languages":
-    """Of the model; without one, what --from and --lang say."""
+    """The languages of the model; without one, those of --from and --lang."""
     from transformer_mt.config.data import Languages
     from transformer_mt.config.experiment import load_config
     from transformer_mt.text.languages import canonical_code
@@ -174,15 +167,8 @@ def _languages(
     return Languages(src=canonical_code(src), tgt=canonical_code(tgt))
 
 
-def _add_comet(found: "Evaluation", python: Path) -> None:
-    from transformer_mt.evaluation.comet import score_comet
-
-    for test in found.tests:
-        for system, score in score_comet(python, test, found.outputs[test.name]).items():
-            found.scores[test.name][system]["comet"] = score
-
-
 def _print(found: "Evaluation", *, as_json: bool) -> None:
+    """The scores; on standard error how many translations of each model have faults."""
     from transformer_mt.evaluation.metrics import format_table
     from transformer_mt.evaluation.significance import format_comparison
 
@@ -192,10 +178,6 @@ def _print(found: "Evaluation", *, as_json: bool) -> None:
         show(format_table(found.only_scores()))
     else:
         show(format_comparison(found.scores))
-
-
-def _tell_faults(found: "Evaluation") -> None:
-    """How many translations of each model have faults, see `guards`."""
     for test in found.tests:
         for system, counts in found.faults[test.name].items():
             if counts["any"]:
@@ -205,7 +187,7 @@ def _tell_faults(found: "Evaluation") -> None:
 
 
 def _write_report(found: "Evaluation", systems: "list[System]", directory: Path) -> None:
-    from transformer_mt.evaluation.page import write_page
+    from transformer_mt.evaluation.page import write_evaluation_page
     from transformer_mt.evaluation.report import describe_evaluation
     from transformer_mt.evaluation.test_sets import training_text
     from transformer_mt.system.output import write_json, writing_files
@@ -215,14 +197,12 @@ def _write_report(found: "Evaluation", systems: "list[System]", directory: Path)
     content = describe_evaluation(found, training)
     with writing_files(directory) as folder:
         write_json(folder / "report.json", content.to_json())
-        write_page(content, folder / "report.html")
+        write_evaluation_page(content, folder / "report.html")
     say(f"report: {directory / 'report.html'}")
 
 
-def _insist(found: "Evaluation", min_bleu: float | None) -> None:
+def _insist(found: "Evaluation", min_bleu: float) -> None:
     """Exit with 1 where a BLEU is too low."""
-    if min_bleu is None:
-        return
     one = len(found.systems) == 1
     low = [
         test.name if one else f"{test.name} ({system})"

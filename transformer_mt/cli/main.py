@@ -277,10 +277,11 @@ def explain(
 ) -> None:
     """Show the attention of a translation: terminal, PNG, one HTML page; and worked examples."""
     from transformer_mt.explain import command as explain_command
+    from transformer_mt.explain.worked_examples import example_text
     from transformer_mt.system.output import check_folder_target
 
     if example is not None:
-        show(explain_command.example_text(example))
+        show(example_text(example))
     elif contrast is not None:
         show(explain_command.contrast_text(load_translator(model), contrast, to=to))
     elif text is None:

@@ -1,8 +1,8 @@
 """Sources, translations, references → COMET, computed by another Python that has unbabel-comet.
 
-Comes in: an interpreter and texts. Goes out: a `Score` of each system, in hundredths. What COMET
-needs fits beside neither our versions nor our size, so it is never imported here: a short
-script runs in its own environment and talks JSON over standard input and output.
+Comes in: an interpreter and texts. Goes out: a `Score` of each system, in hundredths. The
+versions and the size of COMET's own needs do not fit beside ours, so it is never imported here: a
+short script runs in its own environment and talks JSON over standard input and output.
 """
 
 import json
@@ -22,8 +22,8 @@ from transformer_mt.system.processes.child_python import child_environment
 
 MODEL = "Unbabel/wmt22-comet-da"
 _N_SAMPLES, _SEED = 1000, 12345
-# Runs where tmt is not installed. What the libraries print must not mix with the answer. Its path
-# has no current folder: Pythons before 3.11 do not know PYTHONSAFEPATH.
+# Runs where tmt is not installed. Output of the libraries must not mix with the answer. Its
+# path has no current folder: Pythons before 3.11 do not know PYTHONSAFEPATH.
 _SCRIPT = """
 import sys
 sys.path[:] = [place for place in sys.path if place]
@@ -105,7 +105,7 @@ def _ask(python: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _compare(values: NDArray[np.float64], signature: str) -> list[Score]:
-    """Means with interval, difference and p-value, as sacreBLEU computes those of its metrics.
+    """Means with interval, difference and p-value, computed as by sacreBLEU for its own metrics.
 
     Args:
         values: (systems, sentences); the first system is the baseline.

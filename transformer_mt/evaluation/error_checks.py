@@ -1,9 +1,8 @@
-"""One translation beside its source and its reference → what is wrong with it, if anything.
+"""One translation beside its source and its reference → its errors.
 
-Comes in: the three texts and their languages. Goes out: a `Finding` per kind of error. Each check
-excuses what the reference does, too: a number that the reference leaves out is not missed, a word
-that it repeats may be repeated. This file does not know models or scores; nor can it say that a
-translation is right.
+Comes in: the three texts and their languages. Goes out: a `CheckResult` per kind of error. Each
+check excuses a fault that the reference has, too: a number that the reference leaves out is not
+missed, a word that it repeats may be repeated. A translation without errors may still be wrong.
 """
 
 import re
@@ -20,7 +19,7 @@ from transformer_mt.text.words import words
 
 @dataclass(frozen=True)
 class Case:
-    """A sentence; `src` may be empty, and its language "" where nobody knows it."""
+    """A sentence; `src` may be empty, and its language "" if it is unknown."""
 
     src: str
     ref: str
@@ -30,19 +29,19 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What a check says of a sentence that it applies to.
+class CheckResult:
+    """The verdict of a check on a sentence that it applies to.
 
     Attributes:
-        severity: 0: nothing is wrong; of two sentences the larger is the worse.
-        detail: what is wrong, for a reader.
+        severity: 0: no error; the larger, the worse.
+        detail: the error in words.
     """
 
     severity: float
     detail: str
 
 
-_FINE = Finding(0.0, "")
+_FINE = CheckResult(0.0, "")
 _HALF_WIDTH = {code: code - 0xFEE0 for code in (*range(0xFF10, 0xFF1A), 0xFF0C, 0xFF0E)}
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 _SCALES = {
@@ -62,7 +61,7 @@ _LONGEST = 5000  # characters of a text that are read
 _LONGEST_SEARCHED = 1000  # pieces in which repetitions are looked for
 
 
-def numbers(case: Case) -> Finding | None:
+def numbers(case: Case) -> CheckResult | None:
     """Numbers of the source that the reference has and the translation has not.
 
     1,500,000, 1.5 million and 150万 are the same, 3 and three, 32 and 三十二; full width does not
@@ -86,7 +85,7 @@ def numbers(case: Case) -> Finding | None:
     if not missing:
         return _FINE
     listed = sorted(missing, key=lambda number: (len(number), number))
-    return Finding(len(missing), f"without {', '.join(listed)}")
+    return CheckResult(len(missing), f"without {', '.join(listed)}")
 
 
 def _reads_words(language: str) -> bool:
@@ -94,7 +93,7 @@ def _reads_words(language: str) -> bool:
 
 
 def _in_words(text: str, numbers: Iterable[str], language: str) -> set[str]:
-    """Which of the numbers a text has in words; the zeros at their ends do not count."""
+    """The numbers that a text has in words; zeros at their ends do not count."""
     wanted, without_digits = list(numbers), re.sub("[0-9]", " ", text)
     if numbers_apart(" ".join(wanted), without_digits, "", language) == len(wanted):
         return set()  # none of them, as in most texts
@@ -125,11 +124,11 @@ def _plain(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def names(case: Case) -> Finding | None:
+def names(case: Case) -> CheckResult | None:
     """Addresses and names in Latin letters that source and reference share, and not the other."""
     wanted = dict.fromkeys(_ADDRESS.findall(case.src))
     latin = dict.fromkeys(_LATIN.findall(_ADDRESS.sub(" ", case.src)))
-    if script_of(case.src).latin > len(case.src) / 2:  # then only what begins with a capital
+    if script_of(case.src).latin > len(case.src) / 2:  # then names only, by their capital
         latin = {word: None for word in latin if word[0].isupper()}
     in_ref = set(_LATIN.findall(case.ref))
     wanted |= {word: None for word in latin if word in in_ref}
@@ -138,17 +137,17 @@ def names(case: Case) -> Finding | None:
         return None
     lower = case.hyp.lower()
     missing = [name for name in wanted if name.lower() not in lower]
-    return Finding(len(missing), f"without {', '.join(missing)}") if missing else _FINE
+    return CheckResult(len(missing), f"without {', '.join(missing)}") if missing else _FINE
 
 
-def repetition(case: Case) -> Finding:
-    """Stretches that are said again, beyond what the reference says again."""
+def repetition(case: Case) -> CheckResult:
+    """Repeated stretches, unless the reference repeats as much."""
     language = case.tgt_language
     hyp, ref = (_said_again(words(text, language), language) for text in (case.hyp, case.ref))
     if not hyp or len(hyp) <= len(ref):
         return _FINE
     again = ("" if is_unspaced(language) else " ").join(hyp[:20])
-    return Finding(len(hyp) - len(ref), f"again: {again}")
+    return CheckResult(len(hyp) - len(ref), f"again: {again}")
 
 
 def _said_again(pieces: list[str], language: str) -> list[str]:
@@ -168,20 +167,20 @@ def _said_again(pieces: list[str], language: str) -> list[str]:
     return pieces[best_end - longest : best_end]
 
 
-def omission(case: Case) -> Finding:
+def omission(case: Case) -> CheckResult:
     """Less than half as long as the reference, and by more than a few words."""
     n_hyp, n_ref = _lengths(case)
     if n_ref - n_hyp < _few(case) and not (n_hyp == 0 < n_ref):
         return _FINE
     severe = n_hyp < n_ref / 2
-    return Finding(n_ref - n_hyp, f"{n_hyp} for {n_ref} {_unit(case)}") if severe else _FINE
+    return CheckResult(n_ref - n_hyp, f"{n_hyp} for {n_ref} {_unit(case)}") if severe else _FINE
 
 
-def too_long(case: Case) -> Finding:
+def too_long(case: Case) -> CheckResult:
     """More than twice as long as the reference, and by more than a few words."""
     n_hyp, n_ref = _lengths(case)
     severe = n_hyp > 2 * n_ref and n_hyp - n_ref >= _few(case)
-    return Finding(n_hyp - n_ref, f"{n_hyp} for {n_ref} {_unit(case)}") if severe else _FINE
+    return CheckResult(n_hyp - n_ref, f"{n_hyp} for {n_ref} {_unit(case)}") if severe else _FINE
 
 
 def _lengths(case: Case) -> tuple[int, int]:
@@ -196,28 +195,28 @@ def _unit(case: Case) -> str:
     return "characters" if is_unspaced(case.tgt_language) else "words"
 
 
-def unknown(case: Case) -> Finding:
-    """Signs of what the vocabulary cannot write, unless the reference has them."""
+def unknown(case: Case) -> CheckResult:
+    """Signs of characters outside of the vocabulary, unless the reference has them."""
     n = len(_UNKNOWN.findall(case.hyp)) - len(_UNKNOWN.findall(case.ref))
-    return Finding(n, f"{n} unknown") if n > 0 else _FINE
+    return CheckResult(n, f"{n} unknown") if n > 0 else _FINE
 
 
-def untranslated(case: Case) -> Finding:
+def untranslated(case: Case) -> CheckResult:
     """Words of the source copied, or Chinese characters where the reference has none."""
     tgt = case.tgt_language
     if not is_chinese(tgt) and tgt not in ("ja", "ko"):
         n_han = script_of(case.hyp).han
         if n_han and not script_of(case.ref).han:
-            return Finding(n_han, f"{n_han} Chinese characters")
+            return CheckResult(n_han, f"{n_han} Chinese characters")
     src, ref, hyp = (Counter(words(text, tgt)) for text in (case.src, case.ref, case.hyp))
     copied, usual = (src & hyp).total(), (src & ref).total()
     n_words = hyp.total()
     if n_words >= 3 and copied >= 0.8 * n_words and copied - usual >= max(3, 0.5 * n_words):
-        return Finding(copied, f"{copied} of {n_words} {_unit(case)} are the source's")
+        return CheckResult(copied, f"{copied} of {n_words} {_unit(case)} are the source's")
     return _FINE
 
 
-Check = Callable[[Case], Finding | None]
+Check = Callable[[Case], CheckResult | None]
 CHECKS: dict[str, tuple[Check, str]] = {
     "numbers": (numbers, "numbers of source and reference that the translation lacks"),
     "names": (names, "names and addresses that the reference copies and the translation lacks"),
@@ -229,14 +228,13 @@ CHECKS: dict[str, tuple[Check, str]] = {
 }
 
 
-def check_sentences(cases: Sequence[Case]) -> dict[str, dict[int, Finding]]:
+def check_sentences(cases: Sequence[Case]) -> dict[str, dict[int, CheckResult]]:
     """Every check on every sentence, of which the first 5000 characters are read.
 
     Returns:
-        For each kind of error, by number of the sentence, what the check says of those that it
-        applies to; those without error have severity 0.
+        Kind of error → index of the sentence → result, where the check applies.
     """
-    found: dict[str, dict[int, Finding]] = {}
+    found: dict[str, dict[int, CheckResult]] = {}
     readable = [
         replace(case, src=case.src[:_LONGEST], ref=case.ref[:_LONGEST], hyp=case.hyp[:_LONGEST])
         for case in cases

@@ -1,19 +1,19 @@
-"""Translations of a test set beside their references → tables of what goes wrong, and where.
+"""Translations of a test set beside their references → tables of their errors.
 
-Comes in: sentences, and how often training saw each word. Goes out: counts by kind of error, scores
-by length of the source, recall of words by their frequency. This file knows strings only: no model,
-no page.
+Comes in: sentences, and the frequency of each word in training. Goes out: counts by kind of error,
+scores by length of the source, recall of words by frequency. This file knows strings only.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.corpus.readers.pairs import split_lines
-from transformer_mt.evaluation.error_checks import CHECKS, Finding
+from transformer_mt.corpus.readers.lines import split_lines
+from transformer_mt.evaluation.error_checks import CHECKS, CheckResult
 from transformer_mt.evaluation.metrics import Scorer
 from transformer_mt.text.languages import is_unspaced
 from transformer_mt.text.words import words
@@ -31,7 +31,7 @@ class ErrorCount:
 
     Attributes:
         n: sentences with it.
-        of: sentences that could have it, such as those with a number.
+        of: sentences that could have it: for `numbers`, sentences with a number.
         worst: indices of some of them, the worst first.
     """
 
@@ -72,19 +72,19 @@ class ErrorTables:
     lengths: list[LengthBucket]
     length_unit: str  # words or characters
     frequencies: list[FrequencyBucket]
-    frequency_basis: str  # what the words were counted in
+    frequency_basis: str  # the text that the words were counted in
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def count_errors(findings: Mapping[str, Mapping[int, Finding]]) -> list[ErrorCount]:
+def count_errors(results: Mapping[str, Mapping[int, CheckResult]]) -> list[ErrorCount]:
     """The result of `check_sentences`, counted."""
     counts = []
     for kind, (_, meaning) in CHECKS.items():
-        wrong = {i: found for i, found in findings[kind].items() if found.severity > 0}
+        wrong = {i: found for i, found in results[kind].items() if found.severity > 0}
         worst = sorted(wrong, key=lambda i: -wrong[i].severity)[:N_WORST]
-        counts.append(ErrorCount(kind, meaning, len(wrong), len(findings[kind]), worst))
+        counts.append(ErrorCount(kind, meaning, len(wrong), len(results[kind]), worst))
     return counts
 
 
@@ -104,7 +104,7 @@ def score_by_length(
     rows: dict[str, list[int]] = {name: [] for name in names}
     for i, src in enumerate(srcs):
         length = max(1, len(words(src, language)))
-        rows[names[sum(length > start for start in starts) - 1]].append(i)
+        rows[names[bisect_left(starts, length) - 1]].append(i)
     buckets = []
     for name, chosen in rows.items():
         if chosen:
@@ -124,34 +124,19 @@ def recall_by_frequency(
         wanted = Counter(words(ref, language))
         n_words += wanted
         n_missed += wanted - Counter(words(hyp, language))
+    names = [str(a) if b == a + 1 else f"{a}–{b - 1}" for a, b in pairwise(FREQUENCIES)]
+    names.append(f"{FREQUENCIES[-1]} and more")
+    inside: dict[str, list[str]] = {name: [] for name in names}
+    for word in n_words:
+        inside[names[bisect_right(FREQUENCIES, frequencies.get(word, 0)) - 1]].append(word)
     buckets = []
-    for low, high in zip(FREQUENCIES, (*FREQUENCIES[1:], None), strict=True):
-        inside = [
-            word
-            for word in n_words
-            if low <= frequencies.get(word, 0) and (high is None or frequencies.get(word, 0) < high)
-        ]
-        if inside:
-            n, missed = (sum(count[word] for word in inside) for count in (n_words, n_missed))
-            most = sorted(inside, key=lambda word: -n_missed[word])[: 2 * N_WORST]
-            names = [word for word in most if n_missed[word]]
-            buckets.append(FrequencyBucket(_range(low, high), n, n - missed, names))
+    for name, chosen in inside.items():
+        if chosen:
+            n, missed = (sum(count[word] for word in chosen) for count in (n_words, n_missed))
+            most = sorted(chosen, key=lambda word: -n_missed[word])[: 2 * N_WORST]
+            most = [word for word in most if n_missed[word]]
+            buckets.append(FrequencyBucket(name, n, n - missed, most))
     return buckets
-
-
-def _range(low: int, high: int | None) -> str:
-    if high is None:
-        return f"{low} and more"
-    return str(low) if high == low + 1 else f"{low}–{high - 1}"
-
-
-def count_words(lines: Iterable[str], wanted: Iterable[str], language: str) -> Counter[str]:
-    """How often each of the wanted words stands in a text."""
-    known = set(wanted)
-    counts: Counter[str] = Counter()
-    for line in lines:
-        counts.update(word for word in words(line, language) if word in known)
-    return counts
 
 
 def word_frequencies(
@@ -160,13 +145,16 @@ def word_frequencies(
     """Frequencies of the words of references in the training text, or else in themselves.
 
     Args:
-        training_path: text in the target language, or None; long ones are read from the start only.
+        training_path: text in the target language, or None; a long one is read from the start only.
     Returns:
-        The counts, and what they are of.
+        The counts, and the name of the text that they are of.
     """
     vocabulary = {word for ref in refs for word in words(ref, language)}
-    if training_path is None:
-        return count_words(refs, vocabulary, language), "the references (no training text at hand)"
-    lines = islice(split_lines(training_path), MAX_TRAINING_LINES)
-    counts = count_words(lines, vocabulary, language)
-    return counts, f"the training text (its first {MAX_TRAINING_LINES:,} lines at most)"
+    lines, basis = iter(refs), "the references (no training text at hand)"
+    if training_path is not None:
+        lines = islice(split_lines(training_path), MAX_TRAINING_LINES)
+        basis = f"the training text (its first {MAX_TRAINING_LINES:,} lines at most)"
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(word for word in words(line, language) if word in vocabulary)
+    return counts, basis

@@ -1,8 +1,8 @@
 """Translations and references → BLEU, chrF and TER with their sacreBLEU signatures.
 
 Comes in: detokenised text, one reference for each translation. Goes out: scores and confidence
-intervals. This file does not know where the translations are from; nor does it compare systems, see
-`significance.py`.
+intervals. This file does not know the origin of the translations; `significance.py` compares
+systems.
 """
 
 import json
@@ -13,9 +13,11 @@ from importlib.util import find_spec
 from typing import Any
 
 from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.rendering.cells import align_columns
 from transformer_mt.text.languages import is_chinese, is_unspaced, language_name
 
 METRICS = ("bleu", "chrf", "chrf++", "ter", "spbleu")
+SIGNIFICANT = 0.05  # a p-value below it is worth a mark
 _SPBLEU_TOKENIZER = "flores200"  # one vocabulary for 200 languages
 # Languages whose words sacreBLEU cuts with an extra package: code → (tokenizer, module, extra).
 _WORD_CUTTERS = {"ja": ("ja-mecab", "MeCab", "ja"), "ko": ("ko-mecab", "mecab_ko", "ko")}
@@ -43,6 +45,16 @@ class Score:
     difference: float | None = None
     p_value: float | None = None
 
+    @property
+    def interval(self) -> str:
+        """The bounds as people read them, or nothing."""
+        known = self.low is not None and self.high is not None
+        return f"{self.low:.2f} … {self.high:.2f}" if known else ""
+
+    @property
+    def is_significant(self) -> bool:
+        return self.p_value is not None and self.p_value < SIGNIFICANT
+
     def to_json(self) -> dict[str, float | str]:
         plain: dict[str, float | str] = {"score": self.score, "signature": self.signature}
         if self.low is not None and self.high is not None:
@@ -52,30 +64,22 @@ class Score:
         return plain
 
 
+def scores_to_json(scores: Mapping[str, Score]) -> dict[str, dict[str, float | str]]:
+    return {metric: score.to_json() for metric, score in scores.items()}
+
+
 class Scorer:
     """Scores translations into one language; validation, `tmt eval` and reports share it.
 
     Attributes:
-        tokenize: the sacreBLEU tokenizer that BLEU uses.
-        note: what a reader of the scores should know about that choice, or None.
+        tokenize: the sacreBLEU tokenizer by which BLEU cuts this language into words.
+        note: a remark on this choice for the reader of the scores, or None.
     """
 
-    def __init__(self, tgt_language: str, *, tokenize: str | None = None) -> None:
-        """Choose how BLEU cuts the target language into words.
-
-        Args:
-            tgt_language: a canonical code.
-            tokenize: a sacreBLEU tokenizer instead of the one that fits the language.
-        Raises:
-            ConfigError: no such tokenizer, or its package is not installed.
-        """
+    def __init__(self, tgt_language: str) -> None:
+        """The scorer of a target language, given by its canonical code."""
         self._language = tgt_language
-        self.note: str | None = None
-        if tokenize is None:
-            self.tokenize, self.note = _tokenizer_for(tgt_language)
-        else:
-            self.tokenize = tokenize
-            _check_tokenizer(tokenize)
+        self.tokenize, self.note = _tokenizer_for(tgt_language)
 
     def score(
         self,
@@ -130,7 +134,7 @@ class Scorer:
         """A fresh sacreBLEU metric: a used one keeps the bootstrap in its signature.
 
         Raises:
-            ConfigError: unknown, not for this language, or what it needs cannot be had.
+            ConfigError: unknown, not for this language, or its vocabulary cannot be had.
         """
         from sacrebleu.metrics import BLEU, CHRF, TER
 
@@ -169,37 +173,19 @@ def share_score(name: str, n_right: int, n: int) -> Score:
 
 
 def score_name(metric: str, name: str) -> str:
-    """How a metric is called in tables: as sacreBLEU calls it, but spBLEU, which it calls BLEU."""
+    """The name of a metric in tables: sacreBLEU's, except for spBLEU, which it calls BLEU."""
     return "spBLEU" if metric == "spbleu" else name
 
 
 def format_table(results: Mapping[str, Mapping[str, Score]]) -> str:
     """Lay scores out in aligned columns for a terminal; {test set: {metric: Score}} in order."""
-    scores = [(test, score) for row in results.values() for test, score in row.items()]
-    interval = any(score.low is not None for _, score in scores)
-    rows = [["test set", "metric", "score", *["95 % interval"] * interval, "signature"]]
-    for test, by_metric in results.items():
-        for score in by_metric.values():
-            known = score.low is not None and score.high is not None
-            bounds = f"{score.low:.2f} … {score.high:.2f}" if known else "–"
-            rows.append(
-                [test, score.name, f"{score.score:.2f}", *[bounds] * interval, score.signature]
-            )
+    scores = [(test, score) for test, row in results.items() for score in row.values()]
+    columns = ["interval"] if any(score.interval for _, score in scores) else []
+    rows = [["test set", "metric", "score", *["95 % interval" for _ in columns], "signature"]]
+    for test, score in scores:
+        bounds = [score.interval or "–" for _ in columns]
+        rows.append([test, score.name, f"{score.score:.2f}", *bounds, score.signature])
     return align_columns(rows, numbers=(2,))
-
-
-def align_columns(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ()) -> str:
-    """Rows of equal length as lines; the columns `numbers` are aligned to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    right = set(numbers)
-    lines = []
-    for row in rows:
-        cells = [
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
 
 
 def _spbleu() -> Any:
@@ -236,21 +222,8 @@ def _tokenizer_for(language: str) -> tuple[str, str | None]:
     return "13a", None
 
 
-def _check_tokenizer(tokenize: str) -> None:
-    from sacrebleu.metrics import BLEU
-
-    if tokenize not in BLEU.TOKENIZERS:
-        raise ConfigError(
-            f"unknown BLEU tokenizer {tokenize!r}: use {', '.join(sorted(BLEU.TOKENIZERS))}"
-        )
-    for name, module, extra in _WORD_CUTTERS.values():
-        if tokenize == name and not find_spec(module):
-            raise ConfigError(
-                f"BLEU tokenizer {name} is not installed: pip install 'sacrebleu[{extra}]'"
-            )
-
-
 def check_aligned(hyps: Sequence[str], refs: Sequence[str]) -> None:
+    """Raises: DataError: unequal counts, or nothing to score."""
     if len(hyps) != len(refs):
         raise DataError(
             f"{len(hyps)} translations but {len(refs)} references: each line needs its reference"

@@ -1,16 +1,15 @@
-"""An evaluation → all that its report says: error tables, and every sentence with its errors.
+"""An evaluation → the content of its report: error tables, and every sentence with its errors.
 
-Comes in: an `Evaluation`. Goes out: an `EvaluationReport`, which is also plain values. This file
-does not know what an error is, see `error_checks.py`, nor any page.
+Comes in: an `Evaluation`. Goes out: an `EvaluationReport`, which is also plain values. The errors
+are defined in `error_checks.py`.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.evaluation.error_checks import Case, Finding, check_sentences
+from transformer_mt.evaluation.error_checks import Case, CheckResult, check_sentences
 from transformer_mt.evaluation.error_tables import (
     ErrorTables,
     count_errors,
@@ -18,7 +17,7 @@ from transformer_mt.evaluation.error_tables import (
     score_by_length,
     word_frequencies,
 )
-from transformer_mt.evaluation.metrics import Score, Scorer
+from transformer_mt.evaluation.metrics import Score, Scorer, scores_to_json
 from transformer_mt.evaluation.significance import SystemScores
 from transformer_mt.evaluation.systems import Evaluation
 from transformer_mt.evaluation.test_sets import EvaluationSet
@@ -31,7 +30,7 @@ class SystemReport:
 
     Attributes:
         chrf: of each sentence.
-        errors: for each sentence, what is wrong with it, by kind of error.
+        errors: of each sentence, by kind: the error in words.
     """
 
     hyps: list[str]
@@ -51,7 +50,10 @@ class SetReport:
     def to_json(self) -> dict[str, Any]:
         return {
             "languages": {"src": self.test.src, "tgt": self.test.tgt},
-            "systems": {name: self._system_to_json(name) for name in self.systems},
+            "systems": {
+                name: {"scores": scores_to_json(own.scores), **own.tables.to_json()}
+                for name, own in self.systems.items()
+            },
             "sentences": [
                 {
                     "src": src,
@@ -64,11 +66,6 @@ class SetReport:
                 for i, (src, ref) in enumerate(zip(self.test.srcs, self.test.refs, strict=True))
             ],
         }
-
-    def _system_to_json(self, name: str) -> dict[str, Any]:
-        own = self.systems[name]
-        scores = {metric: score.to_json() for metric, score in own.scores.items()}
-        return {"scores": scores, **own.tables.to_json()}
 
 
 @dataclass(frozen=True)
@@ -111,45 +108,29 @@ def describe_evaluation(
 def _describe(
     evaluation: Evaluation, test: EvaluationSet, training: Mapping[str, Path | None]
 ) -> SetReport:
-    frequencies = word_frequencies(test.refs, training.get(test.tgt), test.tgt)
+    counts, basis = word_frequencies(test.refs, training.get(test.tgt), test.tgt)
+    scorer = Scorer(test.tgt)
     systems = {}
     for name, hyps in evaluation.outputs[test.name].items():
-        findings = check_sentences(
-            [
-                Case(src, ref, hyp, test.src, test.tgt)
-                for src, ref, hyp in zip(test.srcs, test.refs, hyps, strict=True)
-            ]
+        texts = zip(test.srcs, test.refs, hyps, strict=True)
+        results = check_sentences([Case(*own, test.src, test.tgt) for own in texts])
+        tables = ErrorTables(
+            count_errors(results),
+            score_by_length(test.srcs, hyps, test.refs, test.src, scorer),
+            "characters" if is_unspaced(test.src) else "words",
+            recall_by_frequency(hyps, test.refs, counts, test.tgt),
+            basis,
         )
-        systems[name] = SystemReport(
-            hyps,
-            evaluation.scores[test.name][name],
-            [round(score, 2) for score in Scorer(test.tgt).sentence_chrf(hyps, test.refs)],
-            _by_sentence(findings, len(hyps)),
-            _tables(test, hyps, findings, frequencies),
-        )
+        scores = evaluation.scores[test.name][name]
+        chrf = [round(score, 2) for score in scorer.sentence_chrf(hyps, test.refs)]
+        systems[name] = SystemReport(hyps, scores, chrf, _by_sentence(results, len(hyps)), tables)
     return SetReport(test, systems)
 
 
-def _tables(
-    test: EvaluationSet,
-    hyps: list[str],
-    findings: Mapping[str, Mapping[int, Finding]],
-    frequencies: tuple[Counter[str], str],
-) -> ErrorTables:
-    counts, basis = frequencies
-    return ErrorTables(
-        count_errors(findings),
-        score_by_length(test.srcs, hyps, test.refs, test.src, Scorer(test.tgt)),
-        "characters" if is_unspaced(test.src) else "words",
-        recall_by_frequency(hyps, test.refs, counts, test.tgt),
-        basis,
-    )
-
-
-def _by_sentence(findings: Mapping[str, Mapping[int, Finding]], n: int) -> list[dict[str, str]]:
+def _by_sentence(results: Mapping[str, Mapping[int, CheckResult]], n: int) -> list[dict[str, str]]:
     errors: list[dict[str, str]] = [{} for _ in range(n)]
-    for kind, found in findings.items():
-        for i, finding in found.items():
-            if finding.severity > 0:
-                errors[i][kind] = finding.detail
+    for kind, found in results.items():
+        for i, result in found.items():
+            if result.severity > 0:
+                errors[i][kind] = result.detail
     return errors

@@ -1,7 +1,7 @@
-"""Test sets as careless people would type them, and single words.
+"""Test sets as careless people type them, and single words.
 
-Comes in: a test set. Goes out: variants of it with the same references, and words with no
-reference, whose translations can only be looked at. This file knows strings only.
+Comes in: a test set. Goes out: variants of it with the same references, and its
+words, whose translations have no reference. This file knows strings only.
 """
 
 from collections import Counter

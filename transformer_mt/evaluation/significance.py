@@ -1,21 +1,16 @@
 """Several systems on the same references → scores, differences to a baseline, their significance.
 
 Comes in: translations by system, the baseline first. Goes out: `Score`s with difference and
-p-value, and the table of them. This file does not know where the translations are from.
+p-value, and the table of them. This file does not know the origin of the translations.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from transformer_mt.errors import ConfigError, DataError
-from transformer_mt.evaluation.metrics import (
-    Score,
-    Scorer,
-    align_columns,
-    check_aligned,
-    score_name,
-)
+from transformer_mt.evaluation.metrics import Score, Scorer, check_aligned, score_name
+from transformer_mt.rendering.cells import align_columns
 
 SystemScores = dict[str, dict[str, Score]]  # system → metric → score
 
@@ -31,7 +26,7 @@ def compare_systems(
     """Score systems, and test each against the first by paired bootstrap.
 
     All systems are resampled with the same sentences, so their intervals agree with each other. The
-    p-values are those of single comparisons: with many systems, some will be small by chance. The
+    p-values hold for single comparisons: with many systems, some will be small by chance. The
     seed is sacreBLEU's: 12345, or the environment variable SACREBLEU_SEED.
 
     Source: Koehn 2004; sacreBLEU's `PairedTest`.
@@ -90,33 +85,29 @@ def _values(result: Any) -> tuple[float, float, float]:
     return result.score, result.mean, result.ci
 
 
-def format_comparison(results: Mapping[str, Mapping[str, Mapping[str, Score]]]) -> str:
-    """Lay {test set: {system: {metric: Score}}} out for a terminal, systems below each other.
-
-    What stands below the same test set and metric is compared with the first system there.
-    """
-    heads = ["test set", "metric", "system", "score", "95 % interval", "difference", "p", ""]
-    rows = [heads]
+def score_rows(results: Mapping[str, SystemScores]) -> Iterator[tuple[str, str, Score]]:
+    """Test set, system and score, systems of the same test set and metric below each other."""
     for test, systems in results.items():
         for metric in dict.fromkeys(name for scores in systems.values() for name in scores):
             for system, scores in systems.items():
                 if metric in scores:
-                    rows.append([test, scores[metric].name, system, *_cells(scores[metric])])
-    table = align_columns(rows, numbers=(3, 5, 6))
-    signatures = dict.fromkeys(
-        f"{score.name}: {score.signature}"
-        for systems in results.values()
-        for scores in systems.values()
-        for score in scores.values()
-    )
-    return "\n".join([table, "", *signatures])
+                    yield test, system, scores[metric]
 
 
-def _cells(score: Score) -> list[str]:
-    """Score, interval, difference, p-value, and a star where chance is unlikely."""
-    known = score.low is not None and score.high is not None
-    cells = [f"{score.score:.2f}", f"{score.low:.2f} … {score.high:.2f}" if known else "–"]
-    if score.difference is None or score.p_value is None:
-        return [*cells, "", "", ""]
-    star = "*" if score.p_value < 0.05 else ""
-    return [*cells, f"{score.difference:+.2f}", f"{score.p_value:.3f}", star]
+def format_comparison(results: Mapping[str, SystemScores]) -> str:
+    """Lay {test set: {system: {metric: Score}}} out for a terminal, systems below each other.
+
+    Scores of the same test set and metric are compared with the first of them.
+    """
+    rows = [["test set", "metric", "system", "score", "95 % interval", "difference", "p", ""]]
+    signatures: dict[str, None] = {}
+    for test, system, score in score_rows(results):
+        cells = [test, score.name, system, f"{score.score:.2f}", score.interval or "–"]
+        if score.difference is None or score.p_value is None:
+            cells += ["", "", ""]
+        else:
+            star = "*" if score.is_significant else ""
+            cells += [f"{score.difference:+.2f}", f"{score.p_value:.3f}", star]
+        rows.append(cells)
+        signatures[f"{score.name}: {score.signature}"] = None
+    return "\n".join([align_columns(rows, numbers=(3, 5, 6)), "", *signatures])

@@ -1,19 +1,21 @@
-"""Models and files of finished translations → what each says of every test set, and its scores.
+"""Models and files of finished translations → translations and scores of every test set.
 
-Comes in: systems, test sets, contrast files. Goes out: an `Evaluation`. This file does not know how
-scores are computed or shown.
+Comes in: an `EvaluationRequest`. Goes out: an `Evaluation`. This file does not know how scores are
+computed or shown.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.corpus.readers.pairs import split_lines
+from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import DataError, TmtError
+from transformer_mt.evaluation.comet import score_comet
 from transformer_mt.evaluation.contrast import evaluate_contrast, read_contrast
-from transformer_mt.evaluation.metrics import Score, Scorer, share_score
+from transformer_mt.evaluation.metrics import Score, Scorer, scores_to_json
 from transformer_mt.evaluation.robustness import careless_variants, frequent_words, score_words
 from transformer_mt.evaluation.significance import SystemScores, compare_systems
 from transformer_mt.evaluation.test_sets import EvaluationSet
@@ -32,6 +34,33 @@ class System:
     name: str
     path: Path
     is_model: bool
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """The work of an evaluation.
+
+    Attributes:
+        systems: at least one; the first is the baseline of the others.
+        tests: at least one; their names differ.
+        metrics: some of `METRICS`.
+        comet_python: the interpreter of an environment with unbabel-comet: also COMET.
+        contrast_paths: contrast files: also the share of sources whose right translation wins.
+        to: the direction of the contrast files, for models of both directions.
+        beam: None: each model's own.
+        confidence: a 95 % interval also for a single system; compared ones always have it.
+        robustness: also the variants of each test set and its single words, see `robustness.py`.
+    """
+
+    systems: Sequence[System]
+    tests: Sequence[EvaluationSet]
+    metrics: Sequence[str] = ("bleu", "chrf")
+    comet_python: Path | None = None
+    contrast_paths: Sequence[Path] = ()
+    to: str | None = None
+    beam: int | None = None
+    confidence: bool = False
+    robustness: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,10 +84,7 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """{test set: {metric: …}} of a single system, {test set: {system: {metric: …}}} of more."""
         plain = {
-            test: {
-                system: {metric: score.to_json() for metric, score in scores.items()}
-                for system, scores in systems.items()
-            }
+            test: {system: scores_to_json(scores) for system, scores in systems.items()}
             for test, systems in self.scores.items()
         }
         if len(self.systems) > 1:
@@ -71,7 +97,7 @@ class Evaluation:
 
 
 def name_systems(paths: Sequence[tuple[Path, bool]]) -> list[System]:
-    """Short names that differ: of the run or the file, or else what differs in the paths.
+    """Short names that differ: of the run or the file, or else the differing part of the path.
 
     Args:
         paths: of each system, and whether it is a model directory.
@@ -94,70 +120,61 @@ def _short_name(path: Path) -> str:
 
 
 def _difference(path: Path, others: Sequence[Path]) -> str:
-    """The parts of a path between those that all paths begin and end with."""
+    """The path without the parts that all paths begin and end with."""
     every = [other.absolute().parts for other in others]
-    same = [len(set(level)) == 1 for level in zip(*every, strict=False)]
-    same_behind = [len(set(level)) == 1 for level in zip(*map(reversed, every), strict=False)]
-    first, last = (
-        next((i for i, is_same in enumerate(levels) if not is_same), len(levels))
-        for levels in (same, same_behind)
-    )
-    parts = path.absolute().parts
-    return "/".join(parts[first : len(parts) - last])
+    parts, n_behind = path.absolute().parts, _count_shared([parts[::-1] for parts in every])
+    return "/".join(parts[_count_shared(every) : len(parts) - n_behind])
 
 
-def evaluate_systems(
-    systems: Sequence[System],
-    tests: Sequence[EvaluationSet],
-    metrics: Sequence[str],
-    *,
-    contrast_paths: Sequence[Path] = (),
-    to: str | None = None,
-    beam: int | None = None,
-    confidence: bool = False,
-    robustness: bool = False,
-) -> Evaluation:
+def _count_shared(paths: Sequence[Sequence[str]]) -> int:
+    """The parts that all paths begin with."""
+    levels = zip(*paths, strict=False)
+    return sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
+
+
+def evaluate_systems(request: EvaluationRequest) -> Evaluation:
     """Translate with each model, one at a time, and score; with several systems, compare.
 
-    Args:
-        systems: at least one; the first is the baseline of the others.
-        to: the direction of the contrast files, for models of both directions.
-        confidence: a 95 % interval also for a single system; compared ones always have it.
-        robustness: also the variants of each test set and its single words, see `robustness.py`.
     Raises:
         DataError: nothing to translate; a file that does not fit its test set; a contrast file
             that cannot be read, or no model to ask.
-        TmtError: a model that does not translate in the direction of a test set.
+        TmtError: a model that does not translate in the direction of a test set; see also
+            `score_comet`.
     """
-    if contrast_paths and not any(system.is_model for system in systems):
-        raise TmtError("--contrast needs a model: finished translations have no preferences")
-    if robustness and not all(system.is_model for system in systems):
-        raise TmtError("--robustness needs models: finished translations are of one text only")
-    contrasts = {str(path): read_contrast(path) for path in contrast_paths}
-    words = {test.name: frequent_words(test) for test in tests} if robustness else {}
-    if robustness:
-        tests = [*tests, *(variant for test in tests for variant in careless_variants(test))]
+    _check(request)
+    contrasts = {str(path): read_contrast(path) for path in request.contrast_paths}
+    tests = list(request.tests)
+    if request.robustness:
+        tests += (variant for test in request.tests for variant in careless_variants(test))
     outputs: Outputs = {test.name: {} for test in tests}
     faults: dict[str, dict[str, Counter[str]]] = {test.name: {} for test in tests}
-    others: dict[str, SystemScores] = defaultdict(dict)
-    for system in systems:
+    shares: dict[str, SystemScores] = defaultdict(dict)
+    for system in request.systems:
         if not system.is_model:
             for test in tests:
                 outputs[test.name][system.name] = _read_output(system, test, len(tests))
             continue
         translator = Translator.load(system.path)
         for test in tests:
-            found = _translate(translator, system, test, beam)
+            found = _translate(translator, system, test, request.beam)
             outputs[test.name][system.name] = [translation.text for translation in found]
             faults[test.name][system.name] = _count_faults(found)
-        for test in tests:
-            if alone := words.get(test.name):
-                found = translator.translate(alone, to=test.tgt, beam=beam)
-                others[f"{test.name}.words"][system.name] = {"words": score_words(found, test.tgt)}
+        for test in request.tests if request.robustness else ():
+            if words := frequent_words(test):
+                found = translator.translate(words, to=test.tgt, beam=request.beam)
+                shares[f"{test.name}.words"][system.name] = {"words": score_words(found, test.tgt)}
         for name, items in contrasts.items():
-            others[name][system.name] = {"contrast": _prefer(translator, items, to)}
-    scores = {test.name: _score(test, outputs[test.name], metrics, confidence) for test in tests}
-    return Evaluation(list(tests), outputs, {**scores, **others}, faults)
+            result = evaluate_contrast(translator, items, to=request.to)
+            shares[name][system.name] = {"contrast": result.score}
+    scores = {test.name: _score(test, outputs[test.name], request) for test in tests}
+    return Evaluation(tests, outputs, {**scores, **shares}, faults)
+
+
+def _check(request: EvaluationRequest) -> None:
+    if request.contrast_paths and not any(system.is_model for system in request.systems):
+        raise TmtError("--contrast needs a model: finished translations have no preferences")
+    if request.robustness and not all(system.is_model for system in request.systems):
+        raise TmtError("--robustness needs models: finished translations are of one text only")
 
 
 def _read_output(system: System, test: EvaluationSet, n_tests: int) -> list[str]:
@@ -178,13 +195,11 @@ def _read_output(system: System, test: EvaluationSet, n_tests: int) -> list[str]
 def _translate(
     translator: Translator, system: System, test: EvaluationSet, beam: int | None
 ) -> list[Translation]:
-    directions = [
-        (direction.src, direction.tgt) for direction in both_directions(translator.cfg.languages)
-    ]
-    if (test.src, test.tgt) not in directions:
-        own = " and ".join(f"{src} → {tgt}" for src, tgt in directions)
+    own = [(known.src, known.tgt) for known in both_directions(translator.cfg.languages)]
+    if (test.src, test.tgt) not in own:
+        directions = " and ".join(f"{src} → {tgt}" for src, tgt in own)
         raise TmtError(
-            f"{system.path} translates {own}; the test set {test.name} is "
+            f"{system.path} translates {directions}; the test set {test.name} is "
             f"{test.src or 'without sources'} → {test.tgt}"
         )
     return translator.translate(test.srcs, to=test.tgt, beam=beam)
@@ -196,25 +211,17 @@ def _count_faults(translations: Sequence[Translation]) -> Counter[str]:
     return counts
 
 
-def _prefer(translator: Translator, items: list[tuple[str, str, str]], to: str | None) -> Score:
-    """How often a model prefers right translations to wrong ones."""
-
-    def log_probs(srcs: list[str], tgts: list[str]) -> list[float]:
-        return [pair.log_prob for pair in translator.score_pairs(srcs, tgts, to=to)]
-
-    result = evaluate_contrast(log_probs, items)
-    return share_score("accuracy", round(result.accuracy * result.n), result.n)
-
-
 def _score(
-    test: EvaluationSet,
-    outputs: Mapping[str, Sequence[str]],
-    metrics: Sequence[str],
-    confidence: bool,
+    test: EvaluationSet, outputs: Mapping[str, Sequence[str]], request: EvaluationRequest
 ) -> SystemScores:
     scorer = Scorer(test.tgt)
     if len(outputs) > 1:
-        return compare_systems(scorer, outputs, test.refs, metrics, n=N_SAMPLES)
-    ((name, hyps),) = outputs.items()
-    n_samples = N_SAMPLES if confidence else 0
-    return {name: scorer.score(hyps, test.refs, metrics, confidence=n_samples)}
+        scores = compare_systems(scorer, outputs, test.refs, request.metrics, n=N_SAMPLES)
+    else:
+        ((name, hyps),) = outputs.items()
+        n_samples = N_SAMPLES if request.confidence else 0
+        scores = {name: scorer.score(hyps, test.refs, request.metrics, confidence=n_samples)}
+    if request.comet_python:
+        for name, score in score_comet(request.comet_python, test, outputs).items():
+            scores[name]["comet"] = score
+    return scores

@@ -1,7 +1,7 @@
-"""The sentences that a model is scored on, and what a model directory says of itself.
+"""Test sets from runs, files and names; and the facts of a model directory.
 
-Comes in: paths and names. Goes out: test sets, plain values. Knows nothing of training, nor of
-systems: see `systems.py`.
+Comes in: paths and names. Goes out: test sets, plain values. This file knows nothing of training,
+nor of systems, see `systems.py`.
 """
 
 import math
@@ -13,11 +13,10 @@ from typing import Any
 from transformer_mt.config.data import Languages, Source
 from transformer_mt.config.experiment import load_config
 from transformer_mt.corpus.clean import read_clean, test_names
-from transformer_mt.corpus.readers.pairs import split_lines
+from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.corpus.sources.cache import default_cache
 from transformer_mt.corpus.sources.sacrebleu_sets import obtain_test_set
 from transformer_mt.errors import DataError
-from transformer_mt.evaluation.metrics import Score
 from transformer_mt.model_dir import load_tokenizers, read_metadata
 from transformer_mt.text.languages import language_name
 from transformer_mt.translation.direction import (
@@ -25,8 +24,6 @@ from transformer_mt.translation.direction import (
     direction_of,
     direction_of_file,
 )
-
-Scores = dict[str, dict[str, Score]]  # test set → metric → score
 
 
 @dataclass(frozen=True)

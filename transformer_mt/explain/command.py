@@ -1,7 +1,7 @@
-"""What `tmt explain` prints and writes, put together from maps, numbers, examples and contrasts.
+"""The output of `tmt explain`, put together from maps, numbers and contrasts.
 
-Comes in: a translator, a sentence and a view. Goes out: text, pictures, a page. Knows nothing of
-how each of them is drawn.
+Comes in: a translator, a sentence and a view. Goes out: text, pictures, a page. This file does not
+know how each of them is drawn.
 """
 
 import shutil
@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.encoding.tokenizer import BOS_ID
-from transformer_mt.errors import ConfigError
 from transformer_mt.evaluation.contrast import evaluate_contrast, read_contrast
 from transformer_mt.explain.figures import write_pngs
 from transformer_mt.explain.head_numbers import head_numbers, render_numbers
-from transformer_mt.explain.page import write_html
+from transformer_mt.explain.page import write_attention_page
 from transformer_mt.explain.terminal import render_terminal, render_top_words
-from transformer_mt.explain.worked_examples import EXAMPLES, render_example, render_scaling
 from transformer_mt.system.output import writing_files
 from transformer_mt.translation.attention_maps import Choice, Kind, parse_choice, parse_kind
 from transformer_mt.translation.translator import Translator
@@ -52,7 +50,7 @@ def attention_text(
         d_model = None if model_cfg.modern else model_cfg.d_model
         with writing_files(out_dir) as folder:
             write_pngs(maps, folder)
-            write_html(maps, folder / "attention.html", d_model=d_model)
+            write_attention_page(maps, folder / "attention.html", d_model=d_model)
     heatmap = render_terminal(
         maps,
         view.kind,
@@ -86,25 +84,13 @@ def numbers_text(
     return render_numbers(numbers, rows, columns, width=shutil.get_terminal_size().columns)
 
 
-def example_text(name: str) -> str:
-    """A worked example, or the demonstration of why scores are divided by √d_k."""
-    if name == "scaling":
-        return render_scaling()
-    if name not in EXAMPLES:
-        raise ConfigError(f"--example {name}: use {', '.join([*EXAMPLES, 'scaling'])}")
-    return render_example(name)
-
-
 def contrast_text(
     translator: Translator, path: Path, *, to: str | None = None, n_failures: int = 5
 ) -> str:
     """Accuracy on a contrast set, and some of the sentences that the model gets wrong."""
-
-    def log_probs(srcs: list[str], tgts: list[str]) -> list[float]:
-        return [pair.log_prob for pair in translator.score_pairs(srcs, tgts, to=to)]
-
-    result = evaluate_contrast(log_probs, read_contrast(path))
-    lines = [f"{100 * result.accuracy:.1f} % of {result.n} sentences prefer the right translation"]
+    result = evaluate_contrast(translator, read_contrast(path), to=to)
+    share = result.score.score
+    lines = [f"{share:.1f} % of {result.n} sentences prefer the right translation"]
     for failure in result.failures[:n_failures]:
         lines.append(f"  {failure.source}")
         lines.append(f"    {failure.log_prob_right:8.2f}  {failure.right}")

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.cells import cell_len
 
-from transformer_mt.explain.terminal import WORD_START, pad, printable, text_width
+from transformer_mt.explain.terminal import WORD_START, choice_name
+from transformer_mt.rendering.cells import clip
 from transformer_mt.rendering.figures import INK, MUTED, figure_style, new_figure, save_figure
 from transformer_mt.translation.attention_maps import (
     KINDS,
@@ -37,15 +39,12 @@ Weights = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 
-def write_pngs(
-    maps: AttentionMaps, out_dir: Path, *, layer: Choice | None = None, head: Choice = "mean"
-) -> list[Path]:
+def write_pngs(maps: AttentionMaps, out_dir: Path) -> list[Path]:
     """Write encoder.png, decoder.png and cross.png; see `write_png`."""
-    paths = []
-    for kind in KINDS:
-        paths.append(out_dir / f"{kind}.png")
-        write_png(maps, paths[-1], kind, layer=layer, head=head)
-    return paths
+    paths = {kind: out_dir / f"{kind}.png" for kind in KINDS}
+    for kind, path in paths.items():
+        write_png(maps, path, kind)
+    return list(paths.values())
 
 
 def write_png(
@@ -74,9 +73,9 @@ def write_png(
     with figure_style():
         figure = new_figure(sheet.width, sheet.height)
         _draw_heading(figure, sheet, maps, kind)
-        caption = f"{_name('layer', chosen)}, {_name('head', head)}"
+        caption = f"{choice_name('layer', chosen)}, {choice_name('head', head)}"
         _draw_large(figure, sheet, maps, kind, large, caption)
-        caption = f"heads of {_name('layer', chosen)}"
+        caption = f"heads of {choice_name('layer', chosen)}"
         _draw_small(figure, sheet, heads, masked, sheet.heads, caption)
         _draw_small(figure, sheet, layers, masked, sheet.layers, "layers, mean of all heads")
         save_figure(figure, path)
@@ -139,18 +138,13 @@ class _Sheet:
         return figure.add_axes(box)
 
 
-def _name(what: str, choice: Choice) -> str:
-    return f"mean of all {what}s" if choice == "mean" else f"{what} {choice}"
-
-
 def _label(piece: str) -> str:
     """The piece, not too long; its mark of a word start as a thin line, not as a block."""
-    text = printable(piece).replace(WORD_START, "_")
-    return pad(text, min(MAX_LABEL, text_width(text)))
+    return clip(piece.replace(WORD_START, "_"), MAX_LABEL)
 
 
 def _label_length(pieces: list[str]) -> float:
-    return LETTER * max(text_width(_label(piece)) for piece in pieces)
+    return LETTER * max(cell_len(_label(piece)) for piece in pieces)
 
 
 def _text(figure: "Figure", sheet: _Sheet, left: float, top: float, text: str, *,
@@ -161,9 +155,8 @@ def _text(figure: "Figure", sheet: _Sheet, left: float, top: float, text: str, *
 
 def _draw_heading(figure: "Figure", sheet: _Sheet, maps: AttentionMaps, kind: Kind) -> None:
     _text(figure, sheet, MARGIN, 0.4, TITLES[kind], size=15)
-    text = printable(f"{maps.source} → {maps.translation}")
     fitting = int((sheet.width - 2 * MARGIN) / HEADING_LETTER)
-    _text(figure, sheet, MARGIN, 0.66, pad(text, fitting).rstrip())
+    _text(figure, sheet, MARGIN, 0.66, clip(f"{maps.source} → {maps.translation}", fitting))
 
 
 def _image(axes: "Axes", weights: Weights, masked: Mask, top: float) -> "AxesImage":
@@ -201,7 +194,7 @@ def _draw_large(figure: "Figure", sheet: _Sheet, maps: AttentionMaps, kind: Kind
 def _label_columns(axes: "Axes", pieces: list[str]) -> None:
     """Latin labels turned upwards; Chinese ones upright, one character below the other."""
     labels = [_label(piece) for piece in pieces]
-    upright = [text_width(label) == 2 * len(label) for label in labels]
+    upright = [cell_len(label) == 2 * len(label) for label in labels]
     texts = ["\n".join(a) if stay else a for a, stay in zip(labels, upright, strict=True)]
     for tick, stay in zip(axes.set_xticks(range(len(texts)), texts), upright, strict=True):
         tick.label2.set_rotation(0 if stay else 90)

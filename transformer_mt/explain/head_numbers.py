@@ -1,7 +1,7 @@
 """One attention head as numbers: its queries, keys, values, scores, weights and output.
 
 Comes in: a `Transformer`, the ids of one sentence pair, the choice of a head. Goes out: matrices,
-recomputed step by step from what the layer's own projections give, and their text. This file knows
+recomputed step by step from the outputs of the layer's projections, and their text. This file knows
 no tokenizer: labels are handed in.
 """
 
@@ -22,7 +22,7 @@ from transformer_mt.translation.attention_maps import TITLES, Kind, check_choice
 
 @dataclass(frozen=True, eq=False)
 class HeadNumbers:
-    """Everything that one head computes for one sentence, in float32."""
+    """All intermediate results of one head for one sentence, in float32."""
 
     kind: Kind
     layer: int  # from 1

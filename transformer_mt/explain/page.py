@@ -1,21 +1,15 @@
 """Attention maps as one HTML page that needs no network and no other file.
 
-Comes in: `AttentionMaps`. Goes out: `page.html` with the data written into it. This file
-decides what the page knows; the template beside it decides how that looks.
+Comes in: `AttentionMaps`. Goes out: the page. This file chooses the values; the look is that of the
+template `page.html.j2`.
 """
 
-import html
-import json
-import re
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from transformer_mt.rendering.html import escape_json
-from transformer_mt.system.output import write_text
+from transformer_mt.rendering.pages import write_html
 from transformer_mt.translation.attention_maps import (
     EXPLANATIONS,
     KINDS,
@@ -28,13 +22,25 @@ from transformer_mt.translation.attention_maps import (
 UNIT = 10_000
 
 
-def page_data(maps: AttentionMaps, *, d_model: int | None = 512) -> dict[str, Any]:
-    """Everything that the page shows, as plain values ready for JSON.
+def write_attention_page(
+    maps: AttentionMaps,
+    path: Path,
+    *,
+    title: str = "Attention of one translation",
+    d_model: int | None = 512,
+) -> None:
+    """Write the page, whole or not at all.
 
     Args:
         d_model: model width, for the table of position encodings, which the page computes; None:
             the model adds no such table, and the page shows none.
     """
+    template_path = Path(__file__).with_name("page.html.j2")
+    write_html(template_path, path, title=title, data=page_data(maps, d_model))
+
+
+def page_data(maps: AttentionMaps, d_model: int | None) -> dict[str, Any]:
+    """The content of the page as plain values; `d_model` as for the page."""
     steps = zip(maps.tgt_in_pieces, maps.tgt_out_pieces, maps.top_words, strict=True)
     return {
         "source": maps.source,
@@ -57,32 +63,5 @@ def _kind_data(maps: AttentionMaps, kind: Kind) -> dict[str, Any]:
         "columns": maps.column_pieces(kind),
         "writes": maps.written_pieces(kind),
         "masked": maps.masked(kind).astype(int).tolist(),
-        "weights": _whole_numbers(maps.weights(kind)),
+        "weights": np.rint(maps.weights(kind) * UNIT).astype(int).tolist(),  # (L, H, rows, columns)
     }
-
-
-def _whole_numbers(weights: NDArray[np.float32]) -> list[Any]:
-    """(L, H, rows, columns) in units of 1 / UNIT; the page divides again."""
-    rounded: list[Any] = np.rint(weights * UNIT).astype(int).tolist()
-    return rounded
-
-
-def write_html(
-    maps: AttentionMaps, path: Path, *, title: str | None = None, d_model: int | None = 512
-) -> None:
-    """Write the page under a temporary name, then rename it.
-
-    Args:
-        title: of the page; None: a general one.
-        d_model: see `page_data`.
-    """
-    template = resources.files("transformer_mt.explain") / "page.html"
-    data = json.dumps(page_data(maps, d_model=d_model), ensure_ascii=False, separators=(",", ":"))
-    fields = {
-        "title": html.escape(title or "Attention of one translation"),
-        "data": escape_json(data),
-    }
-    page = template.read_text(encoding="utf-8")
-    # One pass, so that a field's text is never searched for fields.
-    page = re.sub(r"\{\{(title|data)\}\}", lambda match: fields[match[1]], page)
-    write_text(path, page)

@@ -6,13 +6,14 @@ terminal and nothing of models, pictures or pages (`figures.py`, `page.py`).
 
 import math
 import textwrap
-import unicodedata
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.cells import cell_len
 
+from transformer_mt.rendering.cells import align_columns, clip, fit, printable
 from transformer_mt.translation.attention_maps import (
     EXPLANATIONS,
     TITLES,
@@ -29,31 +30,6 @@ MAX_ROW_LABEL = 18  # terminal columns
 RESET = "\x1b[0m"
 # Colours of the weights 0 and 1; between them a straight line.
 COLOR_LOW, COLOR_HIGH = (237, 243, 250), (8, 48, 107)
-
-
-def text_width(text: str) -> int:
-    """Terminal columns that a text fills: CJK characters fill two, combining marks none."""
-    return sum(map(_character_width, text))
-
-
-def _character_width(character: str) -> int:
-    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def pad(text: str, width: int) -> str:
-    """Fill up with spaces to `width` terminal columns, or cut, with … at the end."""
-    if text_width(text) > width:
-        while text_width(text) > width - 1:
-            text = text[:-1]
-        text += "…"
-    return text + " " * (width - text_width(text))
-
-
-def printable(piece: str) -> str:
-    """A piece without characters that would move the cursor or change the terminal's state."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in piece)
 
 
 def render_terminal(
@@ -78,10 +54,10 @@ def render_terminal(
     masked = maps.masked(kind)
     top = float(weights.max())
     labels = _row_labels(maps, kind)
-    label_width = max(map(text_width, labels))
+    label_width = cell_len(labels[0])
     columns = [printable(piece) for piece in maps.column_pieces(kind)]
     strongest = [_strongest(row, columns) for row in weights]
-    free = width - label_width - 3 - max(map(text_width, strongest))
+    free = width - label_width - 3 - max(map(cell_len, strongest))
     per_part = max(8, free // 2)
     lines = [_title(kind, layer, head), *textwrap.wrap(EXPLANATIONS[kind], width), ""]
     for start in range(0, len(columns), per_part):
@@ -89,30 +65,33 @@ def render_terminal(
         lines += [" " * (label_width + 1) + line for line in _column_labels(columns[part])]
         for i, label in enumerate(labels):
             cells = _cells(weights[i, part], masked[i, part], top, color)
-            lines.append(f"{pad(label, label_width)} {cells}  {strongest[i]}".rstrip())
+            lines.append(f"{label} {cells}  {strongest[i]}".rstrip())
         lines.append("")
     lines.append(_legend(top, color, bool(masked.any())))
     return "\n".join(lines)
 
 
 def _title(kind: Kind, layer: Choice, head: Choice) -> str:
-    def name(what: str, choice: Choice) -> str:
-        return f"mean of all {what}s" if choice == "mean" else f"{what} {choice}"
+    return f"{TITLES[kind]}, {choice_name('layer', layer)}, {choice_name('head', head)}"
 
-    return f"{TITLES[kind]}, {name('layer', layer)}, {name('head', head)}"
+
+def choice_name(part: Literal["layer", "head"], choice: Choice) -> str:
+    return f"mean of all {part}s" if choice == "mean" else f"{part} {choice}"
 
 
 def _row_labels(maps: AttentionMaps, kind: Kind) -> list[str]:
     """The piece that asks; in the decoder with the piece that the step then writes."""
-    reads = [printable(piece) for piece in maps.row_pieces(kind)]
+    reads = _same_width(maps.row_pieces(kind))
     written = maps.written_pieces(kind)
-    read_width = min(MAX_ROW_LABEL, max(map(text_width, reads)))
-    reads = [pad(piece, read_width) for piece in reads]
     if written is None:
         return reads
-    pieces = [printable(piece) for piece in written]
-    write_width = min(MAX_ROW_LABEL, max(map(text_width, pieces)))
-    return [f"{r} → {pad(w, write_width)}" for r, w in zip(reads, pieces, strict=True)]
+    return [f"{r} → {w}" for r, w in zip(reads, _same_width(written), strict=True)]
+
+
+def _same_width(pieces: Sequence[str]) -> list[str]:
+    labels = [clip(piece, MAX_ROW_LABEL) for piece in pieces]
+    width = max(map(cell_len, labels))
+    return [fit(label, width) for label in labels]
 
 
 def _column_labels(pieces: Sequence[str]) -> list[str]:
@@ -120,14 +99,14 @@ def _column_labels(pieces: Sequence[str]) -> list[str]:
     labels = [_short(piece) for piece in pieces]
     height = max(map(len, labels))
     rows = zip(*(label.rjust(height) for label in labels), strict=True)
-    return ["".join(pad(character, 2) for character in row).rstrip() for row in rows]
+    return ["".join(fit(character, 2) for character in row).rstrip() for row in rows]
 
 
 def _short(piece: str) -> str:
     """A column label: one character per line, so no combining marks and no mark of word starts."""
     if piece != WORD_START:
         piece = piece.removeprefix(WORD_START)
-    piece = "".join(c for c in piece if _character_width(c) > 0) or "?"
+    piece = "".join(c for c in piece if cell_len(c) > 0) or "?"
     return piece if len(piece) <= MAX_COLUMN_LABEL else piece[: MAX_COLUMN_LABEL - 1] + "…"
 
 
@@ -155,11 +134,11 @@ def _shade(share: float) -> str:
 
 def _strongest(row: NDArray[np.float32], columns: Sequence[str]) -> str:
     best = int(row.argmax())
-    return f"{pad(columns[best], min(MAX_ROW_LABEL, text_width(columns[best])))} {row[best]:.2f}"
+    return f"{clip(columns[best], MAX_ROW_LABEL)} {row[best]:.2f}"
 
 
 def _legend(top: float, color: bool, any_masked: bool) -> str:
-    """What the shades stand for; the steps are equal shares of the largest weight."""
+    """The weights of the shades, whose steps are equal shares of the largest weight."""
     if color:
         ends = _cells(np.array([0, top], np.float32), np.zeros(2, np.bool_), top, True)
         low, high = ends.split(RESET)[:2]
@@ -173,25 +152,17 @@ def _legend(top: float, color: bool, any_masked: bool) -> str:
 
 
 def render_top_words(maps: AttentionMaps, *, k: int = 5) -> str:
-    """A line per step: what it reads, what it writes, and the `k` most probable next pieces."""
+    """A line per step: the piece it reads, the piece it writes, its `k` most probable pieces."""
     steps = zip(maps.tgt_in_pieces, maps.tgt_out_pieces, maps.top_words, strict=True)
-    rows = [(printable(r), printable(w), _words(best[:k])) for r, w, best in steps]
-    read_width = max(len("reads"), *(text_width(row[0]) for row in rows))
-    write_width = max(len("writes"), *(text_width(row[1]) for row in rows))
-    word_width = max((text_width(word) for row in rows for word in row[2]), default=0)
-    head = (
-        f"step  {pad('reads', read_width)}  {pad('writes', write_width)}  most probable next pieces"
-    )
-    lines = [head]
+    rows = [
+        (printable(reads), printable(writes), [f"{printable(w)} {p:.2f}" for w, p in best[:k]])
+        for reads, writes, best in steps
+    ]
+    width = max((cell_len(word) for _, _, words in rows for word in words), default=0)
+    lines = [["step", "reads", "writes", "most probable next pieces"]]
     for i, (reads, writes, words) in enumerate(rows, start=1):
-        cells = "  ".join(pad(word, word_width) for word in words)
-        line = f"{i:4}  {pad(reads, read_width)}  {pad(writes, write_width)}  {cells}"
-        lines.append(line.rstrip())
-    return "\n".join(lines)
-
-
-def _words(best: Sequence[tuple[str, float]]) -> list[str]:
-    return [f"{printable(piece)} {probability:.2f}" for piece, probability in best]
+        lines.append([str(i), reads, writes, "  ".join(fit(word, width) for word in words)])
+    return align_columns(lines, numbers=(0,))
 
 
 def render_matrix(
@@ -202,7 +173,7 @@ def render_matrix(
     digits: int = 4,
     width: int = 100,
 ) -> str:
-    """Write a matrix: no decimals if all numbers are whole, −∞ for what a mask takes away.
+    """Write a matrix: no decimals if all numbers are whole, −∞ for masked scores.
 
     Args:
         values: (rows, columns).
@@ -213,10 +184,10 @@ def render_matrix(
     digits = 0 if (finite == np.round(finite)).all() else digits
     cells = [[_number(float(value), digits) for value in row] for row in values]
     heads = [printable(label) for label in columns] or [""] * values.shape[1]
-    labels = [printable(label) for label in rows] or [""] * len(cells)
-    label_width = min(MAX_ROW_LABEL, max(map(text_width, labels)))
-    cell_width = max(text_width(cell) for row in cells for cell in row)
-    cell_width = max(cell_width, min(MAX_COLUMN_LABEL, max(map(text_width, heads))))
+    labels = _same_width(rows or [""] * len(cells))
+    label_width = cell_len(labels[0])
+    cell_width = max(cell_len(cell) for row in cells for cell in row)
+    cell_width = max(cell_width, min(MAX_COLUMN_LABEL, max(map(cell_len, heads))))
     per_part = max(1, (width - label_width) // (cell_width + 2))
     lines = []
     for start in range(0, values.shape[1], per_part):
@@ -224,14 +195,14 @@ def render_matrix(
         if columns:
             lines.append(" " * label_width + _right_aligned(heads[part], cell_width))
         for label, row in zip(labels, cells, strict=True):
-            lines.append(pad(label, label_width) + _right_aligned(row[part], cell_width))
+            lines.append(label + _right_aligned(row[part], cell_width))
         lines.append("")
     return "\n".join(line.rstrip() for line in lines[:-1])
 
 
 def _right_aligned(texts: Sequence[str], width: int) -> str:
-    cut = [pad(text, min(width, text_width(text))) for text in texts]
-    return "".join("  " + " " * (width - text_width(text)) + text for text in cut)
+    clipped = [clip(text, width) for text in texts]
+    return "".join("  " + " " * (width - cell_len(text)) + text for text in clipped)
 
 
 def _number(value: float, digits: int) -> str:

@@ -5,7 +5,7 @@ computed here, not copied: popular texts print these examples with slips. This f
 """
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Example:
-    """Inputs, one row per word, the three projections, and what copies of the example get wrong."""
+    """Inputs, one row per word, the three projections, and the slips in copies of the example."""
 
     title: str
     words: tuple[str, ...]
@@ -67,8 +67,18 @@ EXAMPLES = {
     ),
 }
 
+_SCALING_HEAD = """\
+Why attention divides by √d_k: random queries and keys, components of variance 1
 
-def softmax(scores: Matrix) -> Matrix:
+        variance of q·k     mean top weight     mean gradient norm
+ d_k    plain     / √d_k    plain     / √d_k    plain     / √d_k"""
+_SCALING_EXPLANATION = """
+A dot product of d_k terms has variance d_k, so longer vectors give larger scores; the
+softmax then puts nearly all weight on one key, and its gradient p_i (δ_ij − p_j) goes to
+0, so that hardly anything is learned. Divided by √d_k, the variance is 1 for every d_k."""
+
+
+def softmax_rows(scores: Matrix) -> Matrix:
     """Softmax along the last axis; subtracting the largest score first changes nothing but the
     size of the numbers."""
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -76,7 +86,7 @@ def softmax(scores: Matrix) -> Matrix:
 
 
 def compute(example: Example) -> Steps:
-    """softmax(Q Kᵀ / √d_k) V, step by step. Source: Vaswani et al. 2017, section 3.2.1."""
+    """softmax_rows(Q Kᵀ / √d_k) V, step by step. Source: Vaswani et al. 2017, section 3.2.1."""
     x, w_q, w_k, w_v = (
         np.asarray(matrix, dtype=np.float64)
         for matrix in (example.x, example.w_q, example.w_k, example.w_v)
@@ -84,22 +94,24 @@ def compute(example: Example) -> Steps:
     q, k, v = x @ w_q, x @ w_k, x @ w_v
     scores = q @ k.T  # (words, words)
     scaled = scores / np.sqrt(k.shape[1])
-    weights = softmax(scaled)
+    weights = softmax_rows(scaled)
     return Steps(q, k, v, scores, scaled, weights, weights @ v)
 
 
-def render_example(name: str) -> str:
-    """One example as text, from the inputs to the output.
+def example_text(name: str) -> str:
+    """A worked example from the inputs to the output, or `scaling`, the measurements.
 
     Raises:
         ConfigError: there is no example of this name.
     """
-    example = EXAMPLES.get(name)
-    if example is None:
-        raise ConfigError(f"--example {name}: there is none; there are {', '.join(EXAMPLES)}")
+    if name == "scaling":
+        return render_scaling(measure_scaling())
+    if name not in EXAMPLES:
+        raise ConfigError(f"--example {name}: use {', '.join([*EXAMPLES, 'scaling'])}")
+    example = EXAMPLES[name]
     steps = compute(example)
     words, d_k = example.words, steps.k.shape[1]
-    low, high = softmax(np.array([2.0, 8.0]))
+    low, high = softmax_rows(np.array([2.0, 8.0]))
     parts = [
         example.title,
         _block("X, one row per word", example.x, words),
@@ -126,51 +138,42 @@ def _block(
 
 
 @dataclass(frozen=True)
-class Scaling:
-    """What d_k does to attention, with and without the division by √d_k."""
+class Saturation:
+    """Numbers that say how close a softmax is to picking one key alone."""
 
-    d_k: int
-    variance: float  # of the dot product of two random vectors
-    scaled_variance: float
-    top_weight: float  # mean of the largest softmax weight
-    scaled_top_weight: float
+    variance: float  # of the scores
+    top_weight: float  # mean of the largest weight
     gradient: float  # mean norm of p_i (δ_ij − p_j), the softmax by its own inputs
-    scaled_gradient: float
 
 
-def scaling_demonstration(
+def measure_scaling(
     d_ks: Sequence[int] = (4, 8, 16, 32, 64, 128, 256, 512),
     *,
     n: int = 1000,
     n_keys: int = 16,
     seed: int = 1,
-) -> list[Scaling]:
-    """Measure what the scaling is for, on vectors of independent components of unit variance.
+) -> dict[int, tuple[Saturation, Saturation]]:
+    """Saturation without and with the division by √d_k, on vectors of independent components.
 
     Source: Vaswani et al. 2017, section 3.2.1, footnote 4.
     Args:
+        d_ks: lengths of the vectors, whose components have variance 1.
         n: queries per d_k, each with `n_keys` keys of its own.
     """
     generator = np.random.default_rng(seed)
-    rows = []
+    measured = {}
     for d_k in d_ks:
         q = generator.standard_normal((n, 1, d_k))
         k = generator.standard_normal((n, n_keys, d_k))
         scores = (q * k).sum(axis=-1)  # (n, n_keys)
-        scaled = scores / np.sqrt(d_k)
-        weights, scaled_weights = softmax(scores), softmax(scaled)
-        rows.append(
-            Scaling(
-                d_k,
-                float(scores.var()),
-                float(scaled.var()),
-                float(weights.max(axis=-1).mean()),
-                float(scaled_weights.max(axis=-1).mean()),
-                float(jacobian_norms(weights).mean()),
-                float(jacobian_norms(scaled_weights).mean()),
-            )
-        )
-    return rows
+        measured[d_k] = _saturation(scores), _saturation(scores / np.sqrt(d_k))
+    return measured
+
+
+def _saturation(scores: Matrix) -> Saturation:
+    weights = softmax_rows(scores)
+    top_weight, gradient = weights.max(axis=-1).mean(), jacobian_norms(weights).mean()
+    return Saturation(float(scores.var()), float(top_weight), float(gradient))
 
 
 def jacobian_norms(weights: Matrix) -> Matrix:
@@ -186,24 +189,12 @@ def jacobian_norms(weights: Matrix) -> Matrix:
     return np.asarray(np.sqrt((jacobian**2).sum(axis=(-2, -1))))
 
 
-def render_scaling(rows: Sequence[Scaling] | None = None) -> str:
-    """The demonstration as a table with an explanation; None: run it with its defaults."""
-    lines = [
-        "Why attention divides by √d_k: random queries and keys, components of variance 1",
-        "",
-        "        variance of q·k     mean top weight     mean gradient norm",
-        " d_k    plain     / √d_k    plain     / √d_k    plain     / √d_k",
+def render_scaling(measured: Mapping[int, tuple[Saturation, Saturation]]) -> str:
+    """The measurements as a table with an explanation."""
+    rows = [
+        f"{d_k:4}  {plain.variance:7.2f} {scaled.variance:10.2f}"
+        f"  {plain.top_weight:7.3f} {scaled.top_weight:10.3f}"
+        f"  {plain.gradient:7.4f} {scaled.gradient:10.4f}"
+        for d_k, (plain, scaled) in measured.items()
     ]
-    for row in scaling_demonstration() if rows is None else rows:
-        lines.append(
-            f"{row.d_k:4}  {row.variance:7.2f} {row.scaled_variance:10.2f}"
-            f"  {row.top_weight:7.3f} {row.scaled_top_weight:10.3f}"
-            f"  {row.gradient:7.4f} {row.scaled_gradient:10.4f}"
-        )
-    lines += [
-        "",
-        "A dot product of d_k terms has variance d_k, so longer vectors give larger scores; the",
-        "softmax then puts nearly all weight on one key, and its gradient p_i (δ_ij − p_j) goes to",
-        "0, so that hardly anything is learned. Divided by √d_k, the variance is 1 for every d_k.",
-    ]
-    return "\n".join(lines)
+    return "\n".join([_SCALING_HEAD, *rows, _SCALING_EXPLANATION])

@@ -22,11 +22,11 @@ from transformer_mt.errors import TrainingError
 from transformer_mt.evaluation.metrics import Scorer
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.model_dir import build_model
+from transformer_mt.pipeline.curves import write_curves
 from transformer_mt.pipeline.finish import finish
 from transformer_mt.pipeline.prepare import Fingerprints, Prepared, Say, fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.validate import dev_validation
-from transformer_mt.rendering.figures import write_curves
 from transformer_mt.system.device import (
     choose_device,
     choose_precision,

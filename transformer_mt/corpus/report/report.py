@@ -15,6 +15,7 @@ from rich.cells import cell_len, set_cell_size
 
 from transformer_mt.config.data import Languages
 from transformer_mt.corpus.report.profile import ProfileReport, VocabularyReport
+from transformer_mt.rendering.cells import clip
 
 _MAX_LINES = 8  # of notes, and of problems, in the summary
 
@@ -134,17 +135,6 @@ class CorpusReport:
 @lru_cache(maxsize=1)
 def _adapter() -> TypeAdapter[CorpusReport]:
     return TypeAdapter(CorpusReport)
-
-
-def visible(text: str) -> str:
-    """Text for a terminal: no control character acts, no invisible one hides."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-
-
-def clip(text: str, width: int) -> str:
-    """At most `width` columns of the terminal; … stands for what was cut."""
-    text = visible(text[: 4 * width])
-    return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
 
 
 def _example(rule: RuleReport) -> str:

@@ -1,0 +1,30 @@
+"""Text of a given width on a terminal."""
+
+import pytest
+from rich.cells import cell_len
+
+from transformer_mt.rendering.cells import align_columns, fit
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "expected"),
+    [
+        ("abc", 5, "abc  "),
+        ("abc", 2, "a…"),
+        ("动物", 4, "动物"),
+        ("动物", 3, "动…"),
+        ("a动物", 3, "a… "),
+        ("e\u0301e", 3, "e\u0301e "),
+        ("", 1, " "),
+        ("动", 1, "…"),
+        ("a\x1b[2J", 6, "a\ufffd[2J "),
+    ],
+)
+def test_fitted_text_has_exactly_the_width_asked_for(text: str, width: int, expected: str) -> None:
+    assert fit(text, width) == expected
+    assert cell_len(expected) == width
+
+
+def test_columns_stand_below_each_other_in_any_script() -> None:
+    lines = align_columns([["名字", "n"], ["a", "12"]], numbers=(1,)).split("\n")
+    assert lines == ["名字   n", "a     12"]

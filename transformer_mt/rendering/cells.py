@@ -1,0 +1,39 @@
+"""Text in the columns of a terminal, where a Chinese character takes two and an accent none.
+
+Comes in: any text. Goes out: text of a given width. This file does not know the source of the text.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from rich.cells import cell_len, set_cell_size
+
+
+def printable(text: str) -> str:
+    """The text without characters that would move the cursor, hide, or change the terminal."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def clip(text: str, width: int) -> str:
+    """At most `width` columns of printable text; … stands for the rest."""
+    text = printable(text[: 4 * width])
+    return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def fit(text: str, width: int) -> str:
+    """Exactly `width` columns of printable text: clipped, or filled up with spaces."""
+    return set_cell_size(clip(text, width), width)
+
+
+def align_columns(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ()) -> str:
+    """Rows of equal length as lines; the columns `numbers` are aligned to the right."""
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    right = set(numbers)
+    lines = []
+    for row in rows:
+        gaps = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        cells = [
+            gap + cell if i in right else cell + gap
+            for i, (cell, gap) in enumerate(zip(row, gaps, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,54 @@
+"""Templates and values → HTML pages that need no network and no other file.
+
+Comes in: a Jinja2 template and the values that it shows. Goes out: a page in which every text is
+escaped. This file does not know any page.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.system.output import write_text
+
+_FORBIDDEN = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff"  # in any HTML
+_NOT_IN_HTML = re.compile(f"[{_FORBIDDEN}]")
+_NOT_IN_SCRIPT = re.compile(f"[<>&\u2028\u2029{_FORBIDDEN}]")
+
+
+def write_html(template_path: Path, path: Path, **values: Any) -> None:
+    """Write a page, whole or not at all.
+
+    Filters of a template: `number(spec)` formats, `script_json` makes JSON for a script element.
+
+    Args:
+        template_path: the template; it may extend `base.html.j2`, which lies beside this file.
+        values: the variables of the template; strings are text, and escaped.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader([template_path.parent, Path(__file__).parent]),
+        autoescape=True,
+        finalize=_replace_forbidden,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = lambda value, spec=",": format(value, spec)
+    environment.filters["script_json"] = lambda value: Markup(script_json(value))
+    write_text(path, environment.get_template(template_path.name).render(values))
+
+
+def _replace_forbidden(value: Any) -> Any:
+    """Text with a visible sign for each forbidden character; finished HTML is of another type."""
+    if type(value) is str:
+        return _NOT_IN_HTML.sub("\N{REPLACEMENT CHARACTER}", value)
+    return "" if value is None else value
+
+
+def script_json(value: Any) -> str:
+    """JSON in which no tag can begin or end, so that it may stand in a script element."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _NOT_IN_SCRIPT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
