@@ -12,6 +12,7 @@ from transformer_mt.translation.documents.document import Document
 from transformer_mt.translation.documents.html import read_html
 from transformer_mt.translation.documents.jsonl import read_jsonl
 from transformer_mt.translation.documents.markdown import read_markdown
+from transformer_mt.translation.documents.marks import Align
 from transformer_mt.translation.documents.srt import read_srt
 from transformer_mt.translation.documents.text import read_text
 
@@ -58,12 +59,18 @@ def read_document(text: str, form: Form, *, field: str = "text") -> Document:
 
 
 def translate_document(
-    text: str, form: Form, translate: Callable[[list[str]], list[str]], *, field: str = "text"
+    text: str,
+    form: Form,
+    translate: Callable[[list[str]], list[str]],
+    *,
+    field: str = "text",
+    align: Align | None = None,
 ) -> str:
     """Translate what there is to translate, and nothing else.
 
     Args:
         translate: called once with all segments, in order; gives one translation for each.
+        align: see `Document.rebuild`.
     Returns:
         Text with as many lines. What is translated as itself stays byte for byte.
     Raises:
@@ -72,4 +79,4 @@ def translate_document(
     """
     document = read_document(text, form, field=field)
     segments = document.segments
-    return document.rebuild(translate(segments) if segments else [])
+    return document.rebuild(translate(segments) if segments else [], align)
