@@ -22,6 +22,10 @@ _SPACES = re.compile("[ \t]+")
 _DEEPEST = 20  # marks within marks; where there are more, marks divide the text
 
 
+Kind = Literal["text", "joint", "open", "close", "kept", "break"]
+Piece = tuple[str, Kind]
+
+
 class Token(NamedTuple):
     """A piece of a run.
 
@@ -29,7 +33,7 @@ class Token(NamedTuple):
     close: markup around text. kept: stays as it is, within a sentence. break: divides sentences.
     """
 
-    kind: Literal["text", "joint", "open", "close", "kept", "break"]
+    kind: Kind
     raw: str
     name: str = ""  # of open and close: they pair by it; of kept: what the model reads in its place
 
@@ -153,7 +157,7 @@ def _paired(tokens: list[Token]) -> tuple[list[Token], dict[int, int], int]:
 def _without_edges(tokens: list[Token], partners: dict[int, int]) -> tuple[str, list[Token], str]:
     """What stands before the text, the tokens from there to its end, and what stands after it.
 
-    Markup around all of the text stays with it, and takes what is between it and the text.
+    Markup around all of the text stays with it, and takes the white space between it and the text.
     """
     content = [
         i
@@ -178,7 +182,7 @@ def _without_edges(tokens: list[Token], partners: dict[int, int]) -> tuple[str, 
     before, after = [Token("text", "")], [Token("text", "")]
     for edge, rest in ((before, head), (after, tail)):
         for token, stays in rest:
-            if stays:
+            if stays or (len(edge) > 1 and token.kind not in ("text", "joint")):
                 edge.append(token)
             else:
                 raws = [edge[-1].raw, token.raw]
@@ -288,20 +292,22 @@ def _trimmed(marks: Sequence[Mark], text: str, lead: int) -> tuple[Mark, ...]:
     return tuple(trimmed)
 
 
-def pieces(sentence: Sentence) -> Iterator[tuple[str, bool]]:
-    """Text and markup in turn: (characters, whether they are text)."""
+def pieces(sentence: Sentence) -> Iterator[Piece]:
+    """Text, with what surrounds it, and markup in turn."""
+    yield sentence.lead, "text"
     yield from _pieces(sentence.text, sentence.marks, 0, len(sentence.text))
+    yield sentence.trail, "text"
 
 
-def _pieces(text: str, marks: Sequence[Mark], start: int, end: int) -> Iterator[tuple[str, bool]]:
+def _pieces(text: str, marks: Sequence[Mark], start: int, end: int) -> Iterator[Piece]:
     for mark in marks:
-        yield text[start : mark.start], True
-        yield mark.opening, False
+        yield text[start : mark.start], "text"
+        yield mark.opening, "kept" if mark.kept else "open"
         if not mark.kept:
             yield from _pieces(text, mark.inner, mark.start, mark.end)
-            yield mark.closing, False
+            yield mark.closing, "close"
         start = mark.end
-    yield text[start:end], True
+    yield text[start:end], "text"
 
 
 def lay_out(sentence: Sentence, syntax: Syntax, *, wrapped: bool = True) -> str:
@@ -310,13 +316,12 @@ def lay_out(sentence: Sentence, syntax: Syntax, *, wrapped: bool = True) -> str:
     Args:
         wrapped: False: all of the text stands on the first line.
     """
-    ends = (sentence.lead, True), (sentence.trail, True)
     written: list[str] = []
     fixed: list[tuple[int, int]] = []
     length = 0
-    for characters, is_text in (ends[0], *pieces(sentence), ends[1]):
-        raw = syntax.encode(characters) if is_text else characters
-        if raw and not is_text:
+    for characters, kind in pieces(sentence):
+        raw = syntax.encode(characters) if kind == "text" else characters
+        if raw and kind != "text":
             fixed.append((length, length + len(raw)))
         written.append(raw)
         length += len(raw)

@@ -7,7 +7,7 @@ again as the same text with the same marks: each is parsed before it is taken.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from html import unescape
 from itertools import groupby
@@ -16,6 +16,7 @@ from operator import itemgetter
 from transformer_mt.translation.documents import html
 from transformer_mt.translation.documents.document import Document, Segment
 from transformer_mt.translation.documents.inline import (
+    Piece,
     Sentence,
     Syntax,
     Token,
@@ -161,20 +162,19 @@ def _renamed(marks: Sequence[Mark], names: _Names) -> tuple[Mark, ...]:
 
 def _read(tokens: Sequence[Token]) -> list[tuple[str, bool]]:
     """Text and markup of a run in a form in which equal ones are the same."""
-    parts: list[tuple[str, bool]] = []
+    parts: list[Piece] = []
     for token in tokens:
         if token.kind == "text":
             found = enumerate(_NOTE.split(token.raw))
-            parts += [(raw, False) if i % 2 else (decode(raw), True) for i, raw in found]
+            parts += [(raw, "kept") if i % 2 else (decode(raw), "text") for i, raw in found]
         elif token.kind != "joint":
-            parts.append((token.raw, False))
+            parts.append((token.raw, token.kind))
     return _canonical(parts)
 
 
 def _meant(sentence: Sentence) -> list[tuple[str, bool]]:
     """A sentence in the form of `_read`."""
-    plain = sentence._replace(marks=_markup(sentence.text, sentence.marks))
-    return _canonical([(plain.lead, True), *pieces(plain), (plain.trail, True)])
+    return _canonical(pieces(sentence._replace(marks=_markup(sentence.text, sentence.marks))))
 
 
 def _markup(text: str, marks: Sequence[Mark]) -> tuple[Mark, ...]:
@@ -186,15 +186,12 @@ def _markup(text: str, marks: Sequence[Mark]) -> tuple[Mark, ...]:
     )
 
 
-def _canonical(parts: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
-    """Parts without white space; neighbours of one kind as one, but ** and * stay apart."""
-    bare = [
-        (
-            "".join(characters.split()) + ("|" if not is_text and characters in _TAGS else ""),
-            is_text,
-        )
-        for characters, is_text in parts
-    ]
+def _canonical(parts: Iterable[Piece]) -> list[tuple[str, bool]]:
+    """(characters without white space, whether they are text); neighbours of one kind as one."""
+    bare = []
+    for characters, kind in parts:
+        emphasis = {"open": "(", "close": ")"}.get(kind, "") if characters in _TAGS else ""
+        bare.append(("".join(characters.split()) + emphasis, kind == "text"))
     groups = groupby(filter(itemgetter(0), bare), itemgetter(1))
     return [("".join(map(itemgetter(0), group)), is_text) for is_text, group in groups]
 
