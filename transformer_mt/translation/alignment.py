@@ -76,11 +76,15 @@ def character_alignment(
     weights = layers.mean(axis=(0, 1))  # (T, S)
     weights[:, [piece in (*tags, EOS) for piece in maps.src_pieces]] = -1
     best = weights.argmax(axis=1)  # (T,) pieces of the source
-    character_of: dict[int, int] = {}  # piece of the source → its first character
+    first: dict[int, int] = {}  # piece of the source → its first character
     for i, piece in enumerate(_pieces_of(text, maps.src_pieces, tags)):
-        character_of.setdefault(piece, i)
+        first.setdefault(piece, i)
+    # A piece without a character, such as the second byte of one, has that of the piece before it.
+    character_of = [first.get(0, -1)]
+    for piece in range(1, len(maps.src_pieces)):
+        character_of.append(first.get(piece, character_of[-1]))
     return [
-        character_of.get(int(best[piece]), -1) if piece >= 0 else -1
+        character_of[best[piece]] if piece >= 0 else -1
         for piece in _pieces_of(translation, maps.tgt_out_pieces, ())
     ]
 
