@@ -144,6 +144,7 @@ def test_markdown_stays_well_formed(page: str, name: str) -> None:
         ("`x` or `x y`", "X Y ou X", "`x y` ou `x`", "code within code"),
         ("[`a`](u) b", "b a", "b [`a`](u)", "a link on code"),
         ("a[^1] b[^2] c", "c b a", "c b[^2] a[^1]", "notes follow their words"),
+        ("**`a`** b", "b a", "b **`a`**", "emphasis on code"),
         ("![a b](u)", "b a", "![b a](u)", "texts of images"),
         ("> **a\n> b** c", "c b a", "> c **b\n> a**", "a mark over two lines"),
     ],

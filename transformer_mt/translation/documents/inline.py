@@ -285,7 +285,8 @@ def _trimmed(marks: Sequence[Mark], text: str, lead: int) -> tuple[Mark, ...]:
         mark = replace(mark, inner=_trimmed(mark.inner, text, lead))
         match mark.inner:
             case (Mark(kept=True) as only,) if (only.start, only.end) == (mark.start, mark.end):
-                if only.opening != text[only.start : only.end]:  # [`code`](u) is one token
+                is_link = mark.opening != mark.closing
+                if is_link and only.opening != text[only.start : only.end]:  # as in [`code`](u)
                     opening = mark.opening + only.opening + mark.closing
                     mark = replace(only, opening=opening, closing="")
         trimmed.append(mark)
