@@ -66,7 +66,7 @@ def character_alignment(
     """Read the weights of one pass.
 
     Args:
-        maps: of the text, and of the translation as what the decoder reads.
+        maps: of one pass, in which the encoder reads the text and the decoder the translation.
         tags: pieces that stand for no text.
     Returns:
         For each character of the translation an index in the text; -1: white space.

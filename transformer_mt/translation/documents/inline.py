@@ -29,13 +29,13 @@ Piece = tuple[str, Kind]
 class Token(NamedTuple):
     """A piece of a run.
 
-    text: to be translated. joint: a line end with what belongs to it, such as a quote mark. open,
+    text: to be translated. joint: a line end with the quote mark or indent after it. open,
     close: markup around text. kept: stays as it is, within a sentence. break: divides sentences.
     """
 
     kind: Kind
     raw: str
-    name: str = ""  # of open and close: they pair by it; of kept: what the model reads in its place
+    name: str = ""  # of open and close: they pair by it; of kept: its characters in the sentence
 
 
 class Sentence(NamedTuple):
@@ -155,7 +155,7 @@ def _paired(tokens: list[Token]) -> tuple[list[Token], dict[int, int], int]:
 
 
 def _without_edges(tokens: list[Token], partners: dict[int, int]) -> tuple[str, list[Token], str]:
-    """What stands before the text, the tokens from there to its end, and what stands after it.
+    """The raw text before the first word, the tokens up to the last one, the raw text after it.
 
     Markup around all of the text stays with it, and takes the white space between it and the text.
     """
@@ -294,7 +294,7 @@ def _trimmed(marks: Sequence[Mark], text: str, lead: int) -> tuple[Mark, ...]:
 
 
 def pieces(sentence: Sentence) -> Iterator[Piece]:
-    """Text, with what surrounds it, and markup in turn."""
+    """Text and markup in turn, with the white space around the sentence."""
     yield sentence.lead, "text"
     yield from _pieces(sentence.text, sentence.marks, 0, len(sentence.text))
     yield sentence.trail, "text"

@@ -15,7 +15,7 @@ from transformer_mt.translation.documents.inline import Syntax, text_parts
 _DECODER = json.JSONDecoder()
 _GAP = re.compile(r"[ \t\r\n]*[:,{]?[ \t\r\n]*")  # between two values of an object
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold
-_UNIT = re.compile(r"\\.|[^\\]+")  # of what stands between a string's quotes
+_UNIT = re.compile(r"\\.|[^\\]+")  # of the raw text between a string's quotes
 
 
 def read_jsonl(text: str, field: str) -> Document:

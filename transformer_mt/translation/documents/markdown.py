@@ -46,15 +46,15 @@ _SPELLED = re.compile(
 )
 _SPACES = re.compile("[ \t]+")
 _SPECIAL = re.compile(r"[\\`*_\[\]<~]|&(?=[#A-Za-z])")
-# What would begin or underline a block at the start of a line.
+# Marks that begin or underline a block at the start of a line.
 _BLOCK_START = re.compile(
     r"^(?:(\d{1,9})(?=[.)](?:\s|$))|(?=#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|[-=_*]{2}|=\s*$|~~~|\||:::"
     r"|:?-|<[A-Za-z!?/%]))"
 )
 _LAST_MARKS = re.compile(r"(?=#+\s*$)")  # of a heading
 
-# A block that is read as the one around a run: what precedes the first line and the other lines of
-# a text, and what follows it.
+# A page that holds a text in the same kind of block: raw text before its first line, before its
+# other lines, and after its last one.
 _CONTEXTS: dict[Block, tuple[str, str, str]] = {
     "paragraph": ("", "", ""),
     "heading": ("# ", "", ""),
@@ -64,7 +64,7 @@ _CONTEXTS: dict[Block, tuple[str, str, str]] = {
     "quote": ("> ", "> ", ""),
     "footnote": ("[^1]: ", "    ", ""),
 }
-_Names = dict[str, tuple[str, str]]  # a mark of emphasis → what is written before and after text
+_Names = dict[str, tuple[str, str]]  # a mark of emphasis → markup before and after a text
 _STARS: _Names = {"_": ("*", "*"), "__": ("**", "**")}  # _ is no mark within a word
 _TAGS: _Names = {
     mark: (f"<{name}>", f"</{name}>")

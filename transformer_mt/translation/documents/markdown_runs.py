@@ -2,7 +2,7 @@
 
 Comes in: CommonMark with tables, strikethrough, footnotes, task lists and alerts. Goes out: where
 each run stands, its tokens, and the block that it is in. pyromark finds blocks and inline markup,
-as ranges of bytes; this file makes tokens of its events. It does not know what is done with them.
+as ranges of bytes; this file makes tokens of its events. It does not know how tokens are written.
 """
 
 import re
@@ -39,7 +39,7 @@ _LINE_END = re.compile("\n")
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cannot hold
 _EMPHASIS = str.maketrans("*_~", "xxx")  # within addresses they mark nothing
 _DIRECTIVE = re.compile(r":::.*|\[![A-Za-z]+\]\s*")
-_KEPT_LINKS = ("Autolink", "Email", "Shortcut", "Collapsed")  # what is read is the target, or a key
+_KEPT_LINKS = ("Autolink", "Email", "Shortcut", "Collapsed")  # their text is the target, or a key
 
 
 class _Event(NamedTuple):

@@ -312,7 +312,7 @@ class _Writer:
         self._length = 0
 
     def write(self, windows: Sequence[_Window], part: tuple[int, int]) -> tuple[Mark, ...]:
-        """Append a part of the translation; the marks in it, with positions in what is written."""
+        """Append a part of the translation; its marks, with positions in the written text."""
         position, part_end = part
         placed = []
         for window in windows:

@@ -74,7 +74,7 @@ def _tokens(raw: str) -> Iterator[Token]:
 
 
 def _edges(line: str) -> tuple[str, str, str]:
-    """A line as what precedes its text, the text, and what follows it: tags, spaces, a dash."""
+    """A line as three: tags, spaces and a dash, then the text, then tags and spaces."""
     pieces = _TAGS.split(line)
     is_text = [i % 2 == 0 and not piece.isspace() and piece != "" for i, piece in enumerate(pieces)]
     if not any(is_text):

@@ -1,7 +1,7 @@
 """Where HTML markup stands in a text: tags, comments, and elements whose content is no prose.
 
 Comes in: any text, well-formed or not. Goes out: spans, in order and apart. Time is linear, also
-where quotes, comments and elements never end. This file does not know what is done with the rest.
+where quotes, comments and elements never end. This file does not know how text is translated.
 """
 
 import re
@@ -71,7 +71,7 @@ def markup_spans(text: str, *, keep: bool = True) -> Iterator[tuple[int, int]]:
 
 
 class _Finder:
-    """Ends of markup. What was once looked for in vain is not looked for again."""
+    """Ends of markup. A string that was once not found is not looked for again."""
 
     def __init__(self, text: str) -> None:
         self._text = text

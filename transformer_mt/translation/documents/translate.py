@@ -31,12 +31,12 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 def form_of(path: Path) -> Form:
-    """What a file's name says; `text` if it says nothing."""
+    """The form that a file's suffix stands for; `text` for any other."""
     return _FORM_OF_SUFFIX.get(path.suffix.lower(), "text")
 
 
 def read_document(text: str, form: Form, *, field: str = "text") -> Document:
-    """Find what there is to translate.
+    """Find the text to translate.
 
     Args:
         text: a whole file, decoded without any change of line ends.
@@ -66,13 +66,13 @@ def translate_document(
     field: str = "text",
     align: Align | None = None,
 ) -> str:
-    """Translate what there is to translate, and nothing else.
+    """Translate the text of a document, and nothing else.
 
     Args:
         translate: called once with all segments, in order; gives one translation for each.
         align: see `Document.rebuild`.
     Returns:
-        Text with as many lines. What is translated as itself stays byte for byte.
+        A document of as many lines. A segment that is translated as itself stays byte for byte.
     Raises:
         DataError: see `read_document`.
         ValueError: `translate` gave another number of translations.
