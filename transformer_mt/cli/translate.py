@@ -24,6 +24,7 @@ from transformer_mt.cli.options import (
 from transformer_mt.errors import DataError, TmtError
 
 if TYPE_CHECKING:
+    from transformer_mt.translation.documents.marks import Align
     from transformer_mt.translation.documents.translate import Form
     from transformer_mt.translation.request import Translation
     from transformer_mt.translation.translator import Translator
@@ -120,6 +121,7 @@ def translate(
     """Translate arguments, a file, or standard input, line by line and in order."""
     from transformer_mt.search.sampling import Sampling
     from transformer_mt.system.device import keep_memory
+    from transformer_mt.translation.alignment import AttentionAligner
     from transformer_mt.translation.glossary import Glossary
     from transformer_mt.translation.request import Wishes
     from transformer_mt.translation.translator import Translator
@@ -163,7 +165,8 @@ def translate(
         def texts_of(segments: list[str]) -> list[str]:
             return [translation.text for translation in found(segments)]
 
-        _write_document(input_path, output_path, document_form, field, texts_of)
+        align = AttentionAligner(translator, to=to)
+        _write_document(input_path, output_path, document_form, field, texts_of, align)
     flagged.tell()
 
 
@@ -209,6 +212,7 @@ def _write_document(
     form: "Form",
     field: str,
     translated: Callable[[list[str]], list[str]],
+    align: "Align",
 ) -> None:
     """Translate a file, or standard input, as a whole."""
     from transformer_mt.system.output import write_text
@@ -216,7 +220,7 @@ def _write_document(
 
     text = _read_document(input_path)
     try:
-        result = translate_document(text, form, translated, field=field)
+        result = translate_document(text, form, translated, field=field, align=align)
     except DataError as error:
         raise DataError(f"{input_path or 'standard input'}: {error}") from error
     if output_path is None:

@@ -14,7 +14,7 @@ TIME = "00:00:01,000 --> 00:00:02,500"
         ("一二\n三四。", ["一二三四。"], "without a space in Chinese"),
         ("<i>One</i>\n<i>two</i>", ["One two"], "tags at the ends of lines"),
         ("{\\an8}<i>One\ntwo</i> ", ["One two"], "positions, too"),
-        ("One <i>two</i> three", ["One", "two", "three"], "tags inside divide"),
+        ("One <i>two</i> three", ["One two three"], "tags within a line"),
         ("- One?\n- Two.", ["One?", "Two."], "a dash is another speaker"),
         ("- <i>One</i>\n–Two\nthree", ["One", "Two three"], "also with tags, and lines that go on"),
         ("-- One", ["-- One"], "two dashes are none"),
@@ -45,6 +45,7 @@ def test_what_stands_before_the_first_time_stays() -> None:
         ("- a ", "one", "- one "),
         ("a", "0 --> 1", "0 -> 1"),
         ("a", "b --> c", "b --> c"),
+        ("a <i>b</i>\n{\\i1}c", "c b a", "{\\i1}c\n<i>b</i> a"),
     ],
 )
 def test_where_translations_go(cue: str, translation: str, written: str) -> None:

@@ -1,16 +1,17 @@
-"""HTML: what stands between tags is translated, everything else stays byte for byte.
+"""HTML: text is translated, block by block, with its inline tags; all else stays byte for byte.
 
-Comes in: a page, well-formed or not. Goes out: a segment for each text node with words. Inline tags
-divide a sentence, too: `a <b>b</b> c` is three segments, since a model knows no tags. Text that is
-no prose is kept: see `tags.py`. This file does not mend pages.
+Comes in: a page, well-formed or not. Goes out: a segment for each run of text between the tags of
+blocks. Inline tags are placed in the translation; code, formulas and addresses are kept within the
+sentence. This file does not mend pages.
 """
 
 import re
+from collections.abc import Iterator
 from html import unescape
 
-from transformer_mt.translation.documents.document import Document, Segment, text_parts
-from transformer_mt.translation.documents.spans import url_spans
-from transformer_mt.translation.documents.tags import markup_spans
+from transformer_mt.translation.documents.document import Document
+from transformer_mt.translation.documents.inline import Syntax, Token, run_parts, text_tokens
+from transformer_mt.translation.documents.tags import markup_spans, tag_name
 
 _ENTITY = re.compile(
     r"&(?:#[0-9]{1,7}(?![0-9])|#[xX][0-9a-fA-F]{1,6}(?![0-9a-fA-F])|[A-Za-z][A-Za-z0-9]{1,31});?"
@@ -19,24 +20,48 @@ _SPACES = re.compile("[ \t\r\n\f]+")
 _SPELLED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\xa0": "&nbsp;"}
 _SPECIAL = re.compile("[&<>\xa0]")
 
+_PAIRS = frozenset(
+    "a abbr acronym b bdi bdo big cite del dfn em font i ins label mark q s small span strike "
+    "strong sub sup time tt u".split()
+)
+_READ = frozenset("code kbd samp var".split())  # a part of the sentence, but not translated
+_WITHOUT_TEXT = frozenset("img wbr input svg math".split())
+
 
 def read_html(text: str) -> Document:
-    parts: list[str | Segment] = []
+    return Document(run_parts(list(html_tokens(text)), SYNTAX))
+
+
+def html_tokens(text: str) -> Iterator[Token]:
+    """Text and markup of a page; tags of blocks divide it."""
     position = 0
     for start, end in markup_spans(text):
-        parts += [*_prose(text[position:start]), text[start:end]]
+        yield from text_tokens(text[position:start], decode)
+        yield markup_token(text[start:end])
         position = end
-    return Document([*parts, *_prose(text[position:])])
+    yield from text_tokens(text[position:], decode)
 
 
-def _prose(raw: str) -> list[str | Segment]:
-    """Text without tags, cut at web addresses, which stay."""
-    parts: list[str | Segment] = []
-    position = 0
-    for start, end in url_spans(raw):
-        parts += [*text_parts(raw[position:start], decode, encode), raw[start:end]]
-        position = end
-    return [*parts, *text_parts(raw[position:], decode, encode)]
+def markup_token(raw: str) -> Token:
+    """A span of `markup_spans` as a token; the tags of blocks divide the text."""
+    name = tag_name(raw)
+    content = _content(raw)
+    if content is not None and (name in _PAIRS or name in _READ):
+        return Token("kept", raw, content)
+    if name in _PAIRS and not raw.endswith("/>"):
+        return Token("close" if raw[1] == "/" else "open", raw, name)
+    if name in _PAIRS or name in _READ or name in _WITHOUT_TEXT or raw.startswith(("<!--", "<?")):
+        return Token("kept", raw)
+    return Token("break", raw)
+
+
+def _content(raw: str) -> str | None:
+    """The text of a whole element; None: it is a single tag."""
+    spans = list(markup_spans(raw, keep=False))
+    if len(spans) < 2:
+        return None
+    ends = zip((end for _, end in spans), (start for start, _ in spans[1:]), strict=False)
+    return decode("".join(raw[end:start] for end, start in ends)).strip()
 
 
 def decode(raw: str) -> str:
@@ -44,5 +69,12 @@ def decode(raw: str) -> str:
     return _SPACES.sub(" ", _ENTITY.sub(lambda entity: unescape(entity[0]), raw))
 
 
-def encode(text: str) -> str:
-    return _SPECIAL.sub(lambda special: _SPELLED[special[0]], text)
+class _HtmlSyntax(Syntax):
+    def decode(self, raw: str) -> str:
+        return decode(raw)
+
+    def encode(self, text: str) -> str:
+        return _SPECIAL.sub(lambda special: _SPELLED[special[0]], text)
+
+
+SYNTAX = _HtmlSyntax()

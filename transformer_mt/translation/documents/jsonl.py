@@ -9,12 +9,13 @@ import json
 import re
 
 from transformer_mt.errors import DataError
-from transformer_mt.translation.documents.document import Document, Segment, text_parts
+from transformer_mt.translation.documents.document import Document, Segment
+from transformer_mt.translation.documents.inline import Syntax, text_parts
 
 _DECODER = json.JSONDecoder()
 _GAP = re.compile(r"[ \t\r\n]*[:,{]?[ \t\r\n]*")  # between two values of an object
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold
-_UNIT = re.compile(r"\\.|[^\\]+")  # of what stands between a string's quotes
+_UNIT = re.compile(r"\\.|[^\\]+")  # of the raw text between a string's quotes
 
 
 def read_jsonl(text: str, field: str) -> Document:
@@ -78,17 +79,17 @@ def _string_parts(raw: str) -> list[str | Segment]:
     line: list[str] = []
     for unit in [*_UNIT.findall(raw), r"\n"]:
         if unit == r"\n":
-            parts += [*text_parts("".join(line), _decoded, _encoded), unit]
+            parts += [*text_parts("".join(line), _JsonSyntax()), unit]
             line = []
         else:
             line.append(unit)
     return parts[:-1]
 
 
-def _decoded(raw: str) -> str:
-    return str(json.loads(f'"{raw}"', strict=False))
+class _JsonSyntax(Syntax):
+    def decode(self, raw: str) -> str:
+        return str(json.loads(f'"{raw}"', strict=False))
 
-
-def _encoded(text: str) -> str:
-    spelled = json.dumps(text, ensure_ascii=False)[1:-1]
-    return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", spelled)
+    def encode(self, text: str) -> str:
+        spelled = json.dumps(text, ensure_ascii=False)[1:-1]
+        return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", spelled)

@@ -61,7 +61,7 @@ def _url_length(url: str) -> int:
 
 
 def has_words(text: str) -> bool:
-    """Whether there is anything to translate: a letter outside of what is protected."""
+    """Whether a text has a letter outside of protected spans: anything to translate."""
     end = 0
     for start, next_end in [*protected_spans(text), (len(text), len(text))]:
         if any(map(str.isalpha, text[end:start])):

@@ -1,14 +1,15 @@
 """SubRip subtitles: the text of a cue is translated as one and laid out on as many lines.
 
-Comes in: the text of an .srt file. Goes out: a segment for each cue; for each speaker, where lines
-begin with a dash; for each run of text, where tags stand inside of a line. Numbers, times, what
-stands before the first time, and tags at the ends of lines stay.
+Comes in: the text of an .srt file. Goes out: a segment for each cue, or for each speaker where
+lines begin with a dash. Numbers, times, all lines before the first time, and tags at the ends of
+lines stay; tags within a line are placed in the translation.
 """
 
 import re
-from itertools import chain
+from collections.abc import Iterator
 
-from transformer_mt.translation.documents.document import Document, Segment, line_parts, text_parts
+from transformer_mt.translation.documents.document import Document, Segment
+from transformer_mt.translation.documents.inline import Syntax, Token, run_parts, text_tokens
 
 _TIMES = re.compile(r"\s*[0-9:.,]+\s*-->")
 _TAG = r"<[^<>\n]{1,200}>|\{\\[^{}\n]{1,200}\}"
@@ -49,18 +50,31 @@ def _kept_lines(lines: list[str]) -> list[bool]:
 
 def _group_parts(group: list[str]) -> list[str | Segment]:
     """The parts of lines that are one text, but for the last line end."""
-    edges = [_edges(line) for line in group]
-    leads, cores, trails = map(list, zip(*edges, strict=True))
+    leads, cores, trails = map(list, zip(*map(_edges, group), strict=True))
     if any(map(_TAGS.search, cores)):
-        runs = _TAGS.split("\n".join(group)[len(leads[0]) :])  # text and tags in turn
-        parts = [[run] if i % 2 else text_parts(run, encode=_encoded) for i, run in enumerate(runs)]
-        return [leads[0], *chain.from_iterable(parts)]
-    joints = [f"{trail}\n{lead}" for trail, lead in zip(trails, leads[1:], strict=False)]
-    return line_parts(cores, joints, (leads[0], trails[-1]), encode_line=_encoded)
+        raw = "\n".join(group)[len(leads[0]) :]
+        return [leads[0], *run_parts(list(_tokens(raw)), _SrtSyntax())]
+    tokens = []
+    for i, (lead, core, trail) in enumerate(zip([*leads[1:], ""], cores, trails, strict=True)):
+        tokens += [Token("text", core)]
+        tokens += [Token("joint", f"{trail}\n{lead}")] if i + 1 < len(cores) else []
+    return [leads[0], *run_parts(tokens, _SrtSyntax()), trails[-1]]
+
+
+def _tokens(raw: str) -> Iterator[Token]:
+    """Lines of text with tags, which pair by their first letter."""
+    for i, piece in enumerate(_TAGS.split(raw)):
+        if i % 2 == 0:
+            yield from text_tokens(piece)
+        elif piece[0] == "<":
+            name = piece.strip("</>")[:1].lower()
+            yield Token("close" if piece[1] == "/" else "open", piece, name)
+        else:
+            yield Token("kept", piece)
 
 
 def _edges(line: str) -> tuple[str, str, str]:
-    """A line as what precedes its text, the text, and what follows it: tags, spaces, a dash."""
+    """A line as three: tags, spaces and a dash, then the text, then tags and spaces."""
     pieces = _TAGS.split(line)
     is_text = [i % 2 == 0 and not piece.isspace() and piece != "" for i, piece in enumerate(pieces)]
     if not any(is_text):
@@ -74,5 +88,6 @@ def _edges(line: str) -> tuple[str, str, str]:
     return "".join(pieces[:first]) + lead[0], text, trail + "".join(pieces[last:])
 
 
-def _encoded(text: str) -> str:
-    return text.replace("-->", "->") if _TIMES.match(text) else text
+class _SrtSyntax(Syntax):
+    def encode_line(self, line: str) -> str:
+        return line.replace("-->", "->") if _TIMES.match(line) else line

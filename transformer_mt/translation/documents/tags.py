@@ -1,7 +1,7 @@
 """Where HTML markup stands in a text: tags, comments, and elements whose content is no prose.
 
 Comes in: any text, well-formed or not. Goes out: spans, in order and apart. Time is linear, also
-where quotes, comments and elements never end. This file does not know what is done with the rest.
+where quotes, comments and elements never end. This file does not know how text is translated.
 """
 
 import re
@@ -18,11 +18,27 @@ _VALUE = re.compile(r"""=\s*(["'])""")
 _OTHER_MARKUP = {"<!--": "-->", "<![CDATA[": "]]>", "<?": "?>", "<%": "%>", "<!": ">", "</": ">"}
 
 
-def markup_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Spans of everything that is no text: (start, end) in rising order.
+def tag_name(raw: str) -> str:
+    """The name of the tag that a text begins with, in lower case; empty: none."""
+    tag = _TAG_START.match(raw)
+    return tag[1].lower() if tag else ""
 
-    An element that is kept (code, scripts, styles, formulas, `translate="no"`) is one span with all
-    that it holds. What never ends is kept to the end of the text.
+
+def is_not_translated(tag: str) -> bool:
+    """Whether a tag begins an element with code, a formula, or `translate="no"`."""
+    return (tag_name(tag) in _KEPT or bool(_NOT_TRANSLATED.search(tag))) and not (
+        tag.endswith("/>") or tag_name(tag) in _VOID
+    )
+
+
+def markup_spans(text: str, *, keep: bool = True) -> Iterator[tuple[int, int]]:
+    """Spans of markup: (start, end) in rising order.
+
+    An element that is not translated (code, scripts, styles, formulas, `translate="no"`) is one
+    span with all of its content. Without its end, it goes to the end of the text.
+
+    Args:
+        keep: False: single tags, also of elements that are not translated.
     """
     finder = _Finder(text)
     kept, kept_start, depth = "", 0, 0  # the kept element that is open, if any
@@ -40,7 +56,7 @@ def markup_spans(text: str) -> Iterator[tuple[int, int]]:
             alone = True
         if not kept:
             skipped = name in _KEPT or (tag and _NOT_TRANSLATED.search(text, position, end))
-            if skipped and not closes and not alone:
+            if keep and skipped and not closes and not alone:
                 kept, kept_start, depth = name, position, 1
             else:
                 yield position, end
@@ -55,7 +71,7 @@ def markup_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 class _Finder:
-    """Ends of markup. What was once looked for in vain is not looked for again."""
+    """Ends of markup. A string that was once not found is not looked for again."""
 
     def __init__(self, text: str) -> None:
         self._text = text

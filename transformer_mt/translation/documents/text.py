@@ -1,10 +1,11 @@
 """Plain text: every line with words in it is a segment."""
 
-from transformer_mt.translation.documents.document import Document, Segment, text_parts
+from itertools import chain
+
+from transformer_mt.translation.documents.document import Document
+from transformer_mt.translation.documents.inline import Syntax, text_parts
 
 
 def read_text(text: str) -> Document:
-    parts: list[str | Segment] = []
-    for line in text.split("\n"):
-        parts += [*text_parts(line), "\n"]
-    return Document(parts[:-1])
+    parts = ([*text_parts(line, Syntax()), "\n"] for line in text.split("\n"))
+    return Document(list(chain.from_iterable(parts))[:-1])

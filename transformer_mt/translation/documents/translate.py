@@ -12,6 +12,7 @@ from transformer_mt.translation.documents.document import Document
 from transformer_mt.translation.documents.html import read_html
 from transformer_mt.translation.documents.jsonl import read_jsonl
 from transformer_mt.translation.documents.markdown import read_markdown
+from transformer_mt.translation.documents.marks import Align
 from transformer_mt.translation.documents.srt import read_srt
 from transformer_mt.translation.documents.text import read_text
 
@@ -30,12 +31,12 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 def form_of(path: Path) -> Form:
-    """What a file's name says; `text` if it says nothing."""
+    """The form that a file's suffix stands for; `text` for any other."""
     return _FORM_OF_SUFFIX.get(path.suffix.lower(), "text")
 
 
 def read_document(text: str, form: Form, *, field: str = "text") -> Document:
-    """Find what there is to translate.
+    """Find the text to translate.
 
     Args:
         text: a whole file, decoded without any change of line ends.
@@ -58,18 +59,24 @@ def read_document(text: str, form: Form, *, field: str = "text") -> Document:
 
 
 def translate_document(
-    text: str, form: Form, translate: Callable[[list[str]], list[str]], *, field: str = "text"
+    text: str,
+    form: Form,
+    translate: Callable[[list[str]], list[str]],
+    *,
+    field: str = "text",
+    align: Align | None = None,
 ) -> str:
-    """Translate what there is to translate, and nothing else.
+    """Translate the text of a document, and nothing else.
 
     Args:
         translate: called once with all segments, in order; gives one translation for each.
+        align: see `Document.rebuild`.
     Returns:
-        Text with as many lines. What is translated as itself stays byte for byte.
+        A document of as many lines. A segment that is translated as itself stays byte for byte.
     Raises:
         DataError: see `read_document`.
         ValueError: `translate` gave another number of translations.
     """
     document = read_document(text, form, field=field)
     segments = document.segments
-    return document.rebuild(translate(segments) if segments else [])
+    return document.rebuild(translate(segments) if segments else [], align)

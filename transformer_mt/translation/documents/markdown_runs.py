@@ -1,0 +1,248 @@
+"""A page of Markdown as runs of tokens: the text of each paragraph, heading and cell.
+
+Comes in: CommonMark with tables, strikethrough, footnotes, task lists and alerts. Goes out: where
+each run stands, its tokens, and the block that it is in. pyromark finds blocks and inline markup,
+as ranges of bytes; this file makes tokens of its events. It does not know how tokens are written.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
+
+import pyromark
+
+from transformer_mt.translation.documents.html import html_tokens, markup_token
+from transformer_mt.translation.documents.inline import Token
+from transformer_mt.translation.documents.spans import url_spans
+from transformer_mt.translation.documents.tags import is_not_translated, tag_name
+
+Block = Literal[
+    "paragraph", "heading", "underlined heading", "cell", "item", "quote", "footnote", "html"
+]
+_CONTAINERS: dict[str, Block] = {
+    "Item": "item", "BlockQuote": "quote", "FootnoteDefinition": "footnote"
+}  # fmt: skip
+_INLINE = frozenset(
+    "Text Code InlineHtml SoftBreak HardBreak FootnoteReference Emphasis Strong Strikethrough Link "
+    "Image".split()
+)
+_OPTIONS = (
+    pyromark.Options.ENABLE_TABLES
+    | pyromark.Options.ENABLE_FOOTNOTES
+    | pyromark.Options.ENABLE_STRIKETHROUGH
+    | pyromark.Options.ENABLE_TASKLISTS
+    | pyromark.Options.ENABLE_GFM
+)
+_LINE_END = re.compile("\n")
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cannot hold
+_EMPHASIS = str.maketrans("*_~", "xxx")  # within addresses they mark nothing
+_DIRECTIVE = re.compile(r":::.*|\[![A-Za-z]+\]\s*")
+_KEPT_LINKS = ("Autolink", "Email", "Shortcut", "Collapsed")  # their text is the target, or a key
+
+
+class _Event(NamedTuple):
+    phase: str  # Start, End, or empty
+    name: str
+    detail: Any
+    start: int  # bytes
+    end: int
+
+
+@dataclass
+class Run:
+    """Tokens from byte `start` to byte `end`, and the innermost block around them."""
+
+    block: Block
+    start: int
+    end: int
+    tokens: list[Token] = field(default_factory=list)
+
+
+def encoded(text: str) -> bytes:
+    """The bytes that the positions of runs count; half a character takes three."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def decoded(source: bytes) -> str:
+    return source.decode("utf-8", "surrogatepass")
+
+
+def read_runs(text: str, *, any_label: bool = False) -> Iterator[Run]:
+    """The runs of a page, in order and apart.
+
+    Args:
+        any_label: `[label]` is a link, whether the label is defined or not.
+    """
+    source = encoded(text)
+    reader: _RunReader | None = None
+    html: list[_Event] = []
+    code = False
+    blocks: list[Block] = ["paragraph"]
+    for event in _events(text, any_label=any_label):
+        if event.name == "CodeBlock":
+            code = event.phase == "Start"
+        if event.name in _INLINE and not code:
+            escaped = event.name == "Text" and source[event.start - 1 : event.start] == b"\\"
+            reader = reader or _RunReader(source, blocks[-1], event.start - escaped)
+            reader.add(event)
+            continue
+        if reader and event.name != "TaskListMarker":
+            yield reader.finish()
+            reader = None
+        if event.name == "Html":
+            html.append(event)
+        elif event.name == "HtmlBlock" and event.phase == "End":
+            yield _html_run(source, html)
+            html = []
+        elif block := _block(source, event):
+            if event.phase == "Start":
+                blocks.append(block)
+            else:
+                blocks.pop()
+
+
+def _events(text: str, *, any_label: bool) -> Iterator[_Event]:
+    """Events of a text in which addresses are free of emphasis; positions are those of the text."""
+    text = _SURROGATE.sub("\ufffd", text)
+    pieces, position = [], 0
+    for start, end in url_spans(text):
+        pieces += [text[position:start], text[start:end].translate(_EMPHASIS)]
+        position = end
+    text = "".join([*pieces, text[position:]])
+    link: Callable[[Any], tuple[str, str]] | None = (lambda _: ("u", "")) if any_label else None
+    events = pyromark.events_with_range(text, options=_OPTIONS, broken_link_callback=link)
+    for event, span in events:
+        phase: str = ""
+        content: Any = event
+        if isinstance(event, dict) and next(iter(event)) in ("Start", "End"):
+            ((phase, content),) = event.items()
+        name, detail = (content, None) if isinstance(content, str) else next(iter(content.items()))
+        yield _Event(phase, name, detail, span["start"], span["end"])
+
+
+def _block(source: bytes, event: _Event) -> Block | None:
+    if event.name == "Heading":
+        return "heading" if source.startswith(b"#", event.start) else "underlined heading"
+    return "cell" if event.name == "TableCell" else _CONTAINERS.get(event.name)
+
+
+def _html_run(source: bytes, lines: list[_Event]) -> Run:
+    """A block of HTML; quote marks before its lines belong to the line ends."""
+    html = ""
+    quotes: list[str] = []  # after each line end
+    end = lines[0].start
+    for event in lines:
+        gap = decoded(source[end : event.start])
+        if html.endswith("\n") and gap.strip():
+            quotes[-1] = gap
+            gap = ""
+        html += gap + decoded(source[event.start : event.end])
+        quotes += [""] * (html.count("\n") - len(quotes))
+        end = event.end
+    remaining = iter(quotes)
+    tokens = [
+        token._replace(raw=_LINE_END.sub(lambda _: f"\n{next(remaining)}", token.raw))
+        for token in html_tokens(html)
+    ]
+    return Run("html", lines[0].start, end, tokens)
+
+
+class _RunReader:
+    """Makes tokens of the events of one run."""
+
+    def __init__(self, source: bytes, block: Block, start: int) -> None:
+        self._source, self._block = source, block
+        self._start = self._end = start
+        self._tokens: list[Token] = []
+        self._at_line_start = False
+        self._depth = 0
+        self._element: list[tuple[str, int]] = []  # names and places of tags of code and the like
+
+    def add(self, event: _Event) -> None:
+        if event.end <= self._end and event.phase != "End":
+            return  # within a link that is kept
+        if event.phase == "End":
+            if event.end > self._end:
+                self._close(event)
+            return
+        gap = decoded(self._source[self._end : event.start])  # an escape, or before a line's text
+        if self._at_line_start:
+            self._append_raw(gap)
+            gap = ""
+        self._end = event.end
+        raw = decoded(self._source[event.start : event.end])
+        self._at_line_start = event.name in ("SoftBreak", "HardBreak")
+        if event.name == "SoftBreak":
+            self._tokens.append(Token("joint", gap + raw))
+        elif event.name == "HardBreak":
+            self._tokens.append(Token("kept" if self._depth else "break", gap + raw))
+        elif event.name in ("Text", "FootnoteReference"):
+            self._add_text(gap + raw)
+        else:
+            self._add_text(gap)
+            self._add_markup(event, raw)
+
+    def finish(self) -> Run:
+        tokens: list[Token] = []
+        for at_joint, group in groupby(self._tokens, lambda token: token.kind == "joint"):
+            line = list(group)
+            raw = "".join(token.raw for token in line)
+            is_directive = not at_joint and _DIRECTIVE.fullmatch(raw)
+            tokens += [Token("break", raw)] if is_directive else line
+        return Run(self._block, self._start, self._end, tokens)
+
+    def _append_raw(self, raw: str) -> None:
+        last = self._tokens[-1]
+        self._tokens[-1] = last._replace(raw=last.raw + raw)
+
+    def _add_text(self, raw: str) -> None:
+        if self._tokens and self._tokens[-1].kind == "text":
+            self._append_raw(raw)
+        elif raw:
+            self._tokens.append(Token("text", raw))
+
+    def _add_markup(self, event: _Event, raw: str) -> None:
+        if event.name == "Code":
+            self._tokens.append(Token("kept", raw, event.detail))
+        elif event.name == "InlineHtml":
+            self._add_tag(raw)
+        elif event.name in ("Link", "Image") and event.detail["link_type"].startswith(_KEPT_LINKS):
+            read = raw.removeprefix("!").removesuffix("[]")[1:-1].strip("`*_")
+            self._tokens.append(Token("kept", raw, " ".join(read.split())))
+        else:
+            opening = raw[: _length_of(event.name, raw)]
+            self._end = event.start + len(opening)
+            self._tokens.append(Token("open", opening, event.name))
+            self._depth += 1
+
+    def _close(self, event: _Event) -> None:
+        raw = decoded(self._source[self._end : event.end])
+        is_link = event.name in ("Link", "Image")
+        start = raw.find("]") if is_link else len(raw) - _length_of(event.name, raw[::-1])
+        if self._at_line_start:
+            self._append_raw(raw[:start])
+        else:
+            self._add_text(raw[:start])
+        self._at_line_start = False
+        self._tokens.append(Token("close", raw[start:], event.name))
+        self._end = event.end
+        self._depth -= 1
+
+    def _add_tag(self, raw: str) -> None:
+        self._tokens.append(markup_token(raw))
+        name = tag_name(raw)
+        if raw.startswith("</") and self._element and name == self._element[-1][0]:
+            _, start = self._element.pop()
+            whole = "".join(token.raw for token in self._tokens[start:])
+            self._tokens[start:] = [markup_token(whole)]
+        elif not raw.startswith("</") and is_not_translated(raw):
+            self._element.append((name, len(self._tokens) - 1))
+
+
+def _length_of(name: str, raw: str) -> int:
+    """Characters of the mark that markup begins with."""
+    if name == "Strikethrough":
+        return 2 if raw.startswith("~~") else 1
+    return 2 if name in ("Strong", "Image") else 1
