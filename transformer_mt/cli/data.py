@@ -8,7 +8,7 @@ import typer
 
 from transformer_mt.cli.options import (
     AsJson,
-    ConfigPath,
+    ConfigName,
     ModelPath,
     Offline,
     Overrides,
@@ -16,7 +16,7 @@ from transformer_mt.cli.options import (
     RunDir,
     find_model_path,
     input_lines,
-    load_experiment,
+    read_config,
     say,
     show,
 )
@@ -77,12 +77,12 @@ def data_check(
 
 @data_app.command("download")
 def data_download(
-    config: ConfigPath, overrides: Overrides = None, reverse: Reverse = False
+    config: ConfigName, overrides: Overrides = None, reverse: Reverse = False
 ) -> None:
     """Get every source of a configuration that is named and not in the cache yet."""
     from transformer_mt.corpus.sources.obtain import obtain_datasets, obtain_sources
 
-    cfg = load_experiment(config, overrides, reverse=reverse)
+    cfg = read_config(config, overrides, reverse=reverse)
     local = obtain_sources(cfg, say)
     obtain_datasets(cfg)
     for name, origins in zip(local.names, local.origins, strict=True):
@@ -92,7 +92,7 @@ def data_download(
 
 @data_app.command("clean")
 def data_clean(
-    config: ConfigPath,
+    config: ConfigName,
     out_dir: Annotated[Path, typer.Argument(help="where the clean text and the reports go")],
     overrides: Overrides = None,
     reverse: Reverse = False,
@@ -103,7 +103,7 @@ def data_clean(
     from transformer_mt.corpus.sources.obtain import obtain_sources
     from transformer_mt.pipeline.prepare import clean_stage, fingerprints, read_report
 
-    cfg = load_experiment(config, overrides, reverse=reverse, offline=offline)
+    cfg = read_config(config, overrides, reverse=reverse, offline=offline)
     out_dir = out_dir.absolute()
     work_dir = out_dir.with_name(f"{out_dir.name}.work")
     local = obtain_sources(cfg, say)
@@ -116,19 +116,19 @@ def data_clean(
 
 @data_app.command("prepare")
 def data_prepare(
-    config: ConfigPath,
+    config: ConfigName,
     overrides: Overrides = None,
     reverse: Reverse = False,
     run_dir: RunDir = None,
     offline: Offline = False,
 ) -> None:
     """Do all that `train` does before training: download, clean, tokenizer, encode."""
-    _prepare(load_experiment(config, overrides, reverse=reverse, offline=offline), run_dir)
+    _prepare(read_config(config, overrides, reverse=reverse, offline=offline), run_dir)
 
 
 @data_app.command("sample")
 def data_sample(
-    config: ConfigPath,
+    config: ConfigName,
     overrides: Overrides = None,
     reverse: Reverse = False,
     run_dir: RunDir = None,
@@ -139,7 +139,7 @@ def data_sample(
     """Show what an epoch of training holds: how much of each source, and some pairs."""
     from transformer_mt.encoding.mixing import describe_epoch, sample_epoch
 
-    cfg = load_experiment(config, overrides, reverse=reverse)
+    cfg = read_config(config, overrides, reverse=reverse)
     prepared = _prepare(cfg, run_dir)
     shares = describe_epoch(cfg, prepared.train, epoch)
     pairs = sample_epoch(cfg, prepared.train, prepared.tokenizers, epoch, examples)

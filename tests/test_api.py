@@ -1,0 +1,179 @@
+"""`import transformer_mt as tmt`: train, load, translate, score, attention, evaluate; threads."""
+
+import multiprocessing
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+import transformer_mt as tmt
+from transformer_mt.config.experiment import Config, load_experiment
+from transformer_mt.encoding.tokenizer import Tokenizer
+from transformer_mt.errors import ConfigError, DataError, TrainingStopped
+from transformer_mt.model_dir import build_model, save_model_dir, weights_of
+from transformer_mt.pipeline import start
+from transformer_mt.translation.translator import Translator
+
+SMALL = {
+    "tokenizer.vocab_size": 1200, "model.d_model": 16, "model.heads": 2, "model.ffn": 16,
+    "model.encoder_layers": 1, "model.decoder_layers": 1, "train.max_updates": 4,
+    "train.validate_every": 2, "train.keep_last": 2, "train.average": 2, "decode.beam": 1,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model_dir(
+    tmp_path_factory: pytest.TempPathFactory,
+    toy_config: Config,
+    tokenizer_dir: Path,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+) -> Path:
+    path = tmp_path_factory.mktemp("api") / "model"
+    torch.manual_seed(1)
+    model = build_model(toy_config, tokenizers)
+    save_model_dir(path, toy_config, weights_of(model), tokenizer_dir, {"name": "toy"})
+    return path
+
+
+@pytest.fixture(scope="module")
+def texts(toy_pairs: list[tuple[str, str]]) -> list[str]:
+    return [zh for zh, _ in toy_pairs[:120]]
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """So that translating uses two worker processes, or two threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_the_import_loads_nothing() -> None:
+    code = "import sys; before = {*sys.modules}; import transformer_mt as tmt; assert tmt.load; " \
+        "print(*sorted({*sys.modules} - before))"  # fmt: skip
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["transformer_mt", "transformer_mt.errors"]
+
+
+def test_translations_scores_and_attention_are_those_of_the_translator(
+    model_dir: Path, texts: list[str]
+) -> None:
+    translator = Translator.load(model_dir)
+    with tmt.load(model_dir) as model:
+        found = model.translate(texts[:5], beam=5, n_best=2)
+        assert found == translator.translate(texts[:5], beam=5, n_best=2, retry=True)
+        assert [len(t.alternatives) for t in found] == [2] * 5
+        assert model.translate(texts[:2], prefix="the")[0].text.startswith("the")
+        pairs = [(text, "the cat") for text in texts[:3]]
+        assert model.score(pairs) == translator.score_pairs(texts[:3], ["the cat"] * 3)
+        assert model.score([]) == [] == model.translate([])
+        maps = model.attention(texts[0], "the cat")
+        assert maps.cross.shape[2:] == (len(maps.tgt_in_pieces), len(maps.src_pieces))
+        assert model.config.languages.pair == "zh-en"
+
+
+def test_several_models_vote(model_dir: Path, texts: list[str]) -> None:
+    with tmt.load(model_dir, str(model_dir)) as both, tmt.load(model_dir) as one:
+        assert [t.text for t in both.translate(texts[:3])] == [
+            t.text for t in one.translate(texts[:3])
+        ]
+
+
+def test_mistakes(
+    model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(tmt.TmtError, match="no finished run under runs/"):
+        tmt.load()
+    with pytest.raises(tmt.TmtError, match="nowhere: no such model directory"):
+        tmt.load("nowhere")
+    with pytest.raises(DataError, match="2 sources but 1 references"):
+        tmt.evaluate(model_dir, texts=(texts[:2], ["the cat"]))
+    model = tmt.load(model_dir)
+    with pytest.raises(TypeError, match=r"texts is a list: translate\(\[text\]\)"):
+        model.translate(texts[0])
+    with pytest.raises(ConfigError, match="n-best 3 needs a beam of at least 3"):
+        model.translate(texts[:1], beam=2, n_best=3)
+    model.close()
+    model.close()
+    with pytest.raises(tmt.TmtError, match="this model is closed; load it again"):
+        model.translate(texts[:1])
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_threads_share_a_model(model_dir: Path, texts: list[str]) -> None:
+    """With worker processes, made before there are threads, and with threads only."""
+    calls = [texts[start : start + 70] for start in range(0, 50, 10)]
+    for warm_up in (True, False):
+        with tmt.load(model_dir) as model:
+            if warm_up:
+                expected = [model.translate(call, beam=2) for call in calls]
+            with ThreadPoolExecutor(5) as pool:
+                found = list(pool.map(lambda call: model.translate(call, beam=2), calls))
+                assert pool.submit(torch.get_num_threads).result() == 2
+            assert found == expected
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("end", ["close", "del"])
+def test_no_process_outlives_a_model(model_dir: Path, texts: list[str], end: str) -> None:
+    others = {*multiprocessing.active_children()}
+    model = tmt.load(model_dir)
+    model.translate(texts, beam=2)
+    assert {*multiprocessing.active_children()} - others
+    if end == "close":
+        model.close()
+    else:
+        del model
+    assert not {*multiprocessing.active_children()} - others
+
+
+def test_train_load_evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process; then the same call again, in two, finds that nothing is left to do."""
+    monkeypatch.chdir(tmp_path)
+    trained = tmt.train("tiny", SMALL, processes=1)
+    assert (trained.run_dir, trained.model_dir) == (Path("runs/tiny"), Path("runs/tiny/model"))
+    assert trained.metadata["trained"]["updates"] == 4
+    assert {*trained.scores} == {"demo"} and {"bleu", "chrf"} <= {*trained.scores["demo"]}
+    before = (trained.model_dir / "model.safetensors").stat().st_mtime_ns
+    again = tmt.train("tiny", SMALL, run_dir="runs/tiny", processes=2)
+    assert (again.scores, again.run_dir) == (trained.scores, trained.run_dir)
+    assert (trained.model_dir / "model.safetensors").stat().st_mtime_ns == before
+    with tmt.load() as model:
+        srcs = ["这只狗很大。", "谁在公园里？"]
+        refs = [translation.text for translation in model.translate(srcs)]
+    own = tmt.evaluate("runs/tiny", metrics=["bleu"]).only_scores()
+    assert own["demo"]["bleu"].score == pytest.approx(trained.scores["demo"]["bleu"], abs=0.5)
+    found = tmt.evaluate("runs/tiny", texts=(srcs, refs), metrics=["chrf"])
+    assert found.only_scores()["texts"]["chrf"].score == pytest.approx(100)
+
+
+def test_a_training_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="train.lr: expected a number or 'paper'"):
+        tmt.train("tiny", {"train.lr": "fast"})
+    with ThreadPoolExecutor(1) as pool, pytest.raises(tmt.TmtError, match="needs the main thread"):
+        pool.submit(tmt.train, "tiny").result()
+    for status, error in ((start.STOPPED, TrainingStopped), (2, tmt.TmtError)):
+        monkeypatch.setattr(start, "launch", lambda *_, status=status: status)
+        with pytest.raises(error):
+            tmt.train("tiny", processes=2)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("train.lr", 1e-05), ("languages.src", "no"), ("data.root", "数据/\N{PARTY POPPER} x"),
+     ("train.patience", None), ("data.train", [{"path": "a: b", "weight": 2.0}]),
+     ("data.clean.numbers", False)],
+)  # fmt: skip
+def test_settings_arrive_as_they_are(key: str, value: object) -> None:
+    cfg = load_experiment("tiny", start.as_overrides({key: value})).model_dump()
+    for part in key.split("."):
+        cfg = cfg[part]
+    assert cfg == value
