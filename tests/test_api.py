@@ -1,5 +1,6 @@
 """`import transformer_mt as tmt`: train, load, translate, score, attention, evaluate; threads."""
 
+import json
 import multiprocessing
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import write_notebook
 
 import transformer_mt as tmt
 from transformer_mt.config.experiment import Config, load_experiment
@@ -16,6 +18,7 @@ from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.errors import ConfigError, DataError, TrainingStopped
 from transformer_mt.model_dir import build_model, save_model_dir, weights_of
 from transformer_mt.pipeline import start
+from transformer_mt.pipeline.start import TrainedModel
 from transformer_mt.translation.translator import Translator
 
 SMALL: dict[str, object] = {
@@ -69,8 +72,8 @@ def test_translations_scores_and_attention_are_those_of_the_translator(
 ) -> None:
     translator = Translator.load(model_dir)
     with tmt.load(model_dir) as model:
-        found = model.translate(texts[:5], beam=5, n_best=2)
-        assert found == translator.translate(texts[:5], beam=5, n_best=2, retry=True)
+        found = model.translate(texts[:5], beam=5, n_best=2, max_length=8)
+        assert found == translator.translate(texts[:5], beam=5, n_best=2, max_length=8, retry=True)
         assert [len(t.alternatives) for t in found] == [2] * 5
         assert model.translate(texts[:2], prefix="the")[0].text.startswith("the")
         pairs = [(text, "the cat") for text in texts[:3]]
@@ -137,29 +140,61 @@ def test_no_process_outlives_a_model(model_dir: Path, texts: list[str], end: str
     assert not {*multiprocessing.active_children()} - others
 
 
-def test_train_load_evaluate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy_pairs: list[tuple[str, str]]
-) -> None:
-    """In this process; then the same call again, in two, finds that nothing is left to do."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory, toy_pairs: list[tuple[str, str]]) -> Path:
+    """A folder with two text files and `runs/tiny`, trained on them in this process."""
+    folder = tmp_path_factory.mktemp("experiment")
     for side, code in enumerate(("zh", "en")):
         text = "".join(f"{pair[side]}\n" for pair in toy_pairs)
-        Path(f"own.{code}").write_text(text, encoding="utf-8")
-    trained = tmt.train("tiny", SMALL, processes=1)
+        (folder / f"own.{code}").write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        trained = tmt.train("tiny", SMALL, processes=1)
     assert (trained.run_dir, trained.model_dir) == (Path("runs/tiny"), Path("runs/tiny/model"))
     assert trained.metadata["trained"]["updates"] == 4
     assert {*trained.scores} == {"own"} and {"bleu", "chrf"} <= {*trained.scores["own"]}
-    before = (trained.model_dir / "model.safetensors").stat().st_mtime_ns
+    return folder
+
+
+def test_train_again_load_evaluate(experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same call again, now in two processes, finds that nothing is left to do."""
+    monkeypatch.chdir(experiment)
+    weights = Path("runs/tiny/model/model.safetensors")
+    before = weights.stat().st_mtime_ns
     again = tmt.train("tiny", SMALL, run_dir="runs/tiny", processes=2)
-    assert (again.scores, again.run_dir) == (trained.scores, trained.run_dir)
-    assert (trained.model_dir / "model.safetensors").stat().st_mtime_ns == before
+    assert (again.run_dir, weights.stat().st_mtime_ns) == (Path("runs/tiny"), before)
     with tmt.load() as model:
         srcs = ["这只狗很大。", "谁在公园里？"]
         refs = [translation.text for translation in model.translate(srcs, retry=False)]
     own = tmt.evaluate("runs/tiny", metrics=["bleu"]).only_scores()
-    assert own["own"]["bleu"].score == pytest.approx(trained.scores["own"]["bleu"], abs=0.5)
+    assert own["own"]["bleu"].score == pytest.approx(again.scores["own"]["bleu"], abs=0.5)
     found = tmt.evaluate("runs/tiny", texts=(srcs, refs), metrics=["chrf"])
     assert found.only_scores()["texts"]["chrf"].score == pytest.approx(100)
+
+
+def test_the_page_is_the_notebook_and_both_run(
+    experiment: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All code cells in order, with the small model in the place of the one on the page."""
+    notebook = write_notebook.NOTEBOOK.read_text(encoding="utf-8")
+    page = write_notebook.PAGE.read_text(encoding="utf-8")
+    assert notebook == write_notebook.notebook_of(page), "python scripts/write_notebook.py"
+    assert len(page.split()) <= 600
+    train = tmt.train
+
+    def train_small(config: str, settings: dict[str, object]) -> TrainedModel:
+        return train(config, {**settings, **SMALL}, processes=1)
+
+    monkeypatch.chdir(experiment)
+    monkeypatch.setattr(tmt, "train", train_small)
+    names: dict[str, object] = {}
+    for cell in json.loads(notebook)["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    said = capsys.readouterr().out
+    assert said.startswith("runs/tiny/model\n{'own': {'bleu':") and "nrefs:1" in said
+    with pytest.raises(tmt.TmtError, match="closed"):
+        names["model"].translate(["x"])
 
 
 def test_a_training_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
