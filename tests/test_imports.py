@@ -107,7 +107,7 @@ def test_the_parser_sees_imports() -> None:
     assert {"config.experiment", "model.attention", "model.dropout"} <= of_the_package(
         MODULES["model.transformer"]
     )
-    assert "pipeline.train" in of_the_package(MODULES["cli.main"]), "those inside functions too"
+    assert "pipeline.start" in of_the_package(MODULES["cli.train"]), "those inside functions too"
     assert "torch" in foreign(MODULES["model.attention"])
 
 

@@ -40,7 +40,6 @@ HISTORY = re.compile(
     r"earlier version|present version|with the version",
     re.IGNORECASE,
 )
-SOON = {"config"}  # commands that the README names before they are there
 SMALL = [
     "tokenizer.vocab_size=1000", "model.d_model=32", "model.heads=2", "model.ffn=64",
     "model.encoder_layers=1", "model.decoder_layers=1", "train.max_updates=6",
@@ -90,8 +89,7 @@ def tmt_commands(page: str) -> list[list[str]]:
     """Words after `tmt` of each command on a page, in blocks and in the text."""
     inline = [shlex.split(span) for span in spans(page) if span.startswith("tmt ")]
     found = [words[1:] for words in [*fenced_commands(page), *inline] if words[0] == "tmt"]
-    absent = {"--help", *(SOON - set(COMMAND_LINE.commands))}
-    return [words for words in found if words[0] not in absent]
+    return [words for words in found if words[0] != "--help"]
 
 
 def parse(words: list[str]) -> tuple[str, dict[str, Any]]:

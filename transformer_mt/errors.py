@@ -1,7 +1,7 @@
 """Errors that a user can cause and mend.
 
 Each message says where, what was found, what is allowed and what to do. The command line prints the
-message alone and exits with status 2, and the same for what the system refuses (`OUTSIDE`); every
+message alone and exits with status 2, and does the same for errors of the system (`OUTSIDE`). Every
 other exception is a bug and keeps its traceback.
 """
 
@@ -36,11 +36,15 @@ class TrainingError(TmtError):
     """Training cannot go on."""
 
 
+class TrainingStopped(TrainingError):
+    """A signal has ended a training early; all is saved, and training again goes on from there."""
+
+
 class LostProcess(TrainingError):
-    """Another process of a training is gone: not the cause, which that process has told."""
+    """Another process of a training is gone; that process reports the cause."""
 
 
-# What a command ends with because of something outside the program.
+# Errors with a cause outside the program.
 OUTSIDE = (TmtError, OSError, MemoryError, RecursionError, UnicodeError)
 
 

@@ -1,7 +1,8 @@
-"""The model directory: all that anything after training reads, and can be copied elsewhere.
+"""The model directory: the only input of translation, evaluation, explanation and export.
 
-`config.yaml`, `model.safetensors`, one or two SentencePiece models, `metadata.json`. No pickle. The
-metadata holds a digest of every other file, so that a truncated or altered one is noticed.
+`config.yaml`, `model.safetensors`, one or two SentencePiece models, `metadata.json`. No pickle. It
+can be copied anywhere. The metadata holds a digest of every other file, so that a truncated or
+altered one is noticed.
 """
 
 import math
@@ -130,13 +131,13 @@ def _check_sizes(cfg: Config, path: Path) -> None:
         raise ValueError(f"the layers have {expected:,} parameters, the file {n_numbers:,} numbers")
 
 
-# What modules and `Transformer` draw with; `xavier_uniform_` arrives as the last one.
+# The random initialisers of `Transformer`; `xavier_uniform_` arrives as `Tensor.uniform_`.
 _DRAWS = (nn.init.kaiming_uniform_, nn.init.uniform_, nn.init.normal_, Tensor.uniform_)
 
 
 class _UndrawnNumbers(TorchFunctionMode):
-    """No random numbers for weights that a file is about to replace: for large models, most of
-    the time that loading took."""
+    """Leave weights uninitialised: a file replaces them, and for large models the random numbers
+    would take most of the time of loading."""
 
     def __torch_function__(
         self,

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command import tmt_here
 from places import ROOT
 
 from transformer_mt.corpus.readers.demo import build_demo
@@ -82,26 +83,26 @@ def test_synthetic_corpora_name_the_line_of_the_next_configuration(trained: Path
     text = "".join(f"{zh}\n" for zh, _ in build_demo().train[:30])
     (trained / "mono.zh").write_text(text, encoding="utf-8")
     words = ["-m", "runs/smoke", "--mono", "mono.zh"]
-    said = tmt("data", "backtranslate", *words, "-o", "bt/web", cwd=trained)
+    said = tmt_here("data", "backtranslate", *words, "-o", "bt/web", cwd=trained)
     assert said.stdout == f"- {{path: {trained}/bt/web, tag: bt}}\n"
     sides = [(trained / f"bt/web.{code}").read_text("utf-8").split("\n") for code in ("zh", "en")]
     assert 20 < len(sides[0]) == len(sides[1]) <= 31
     before = (trained / "bt/web.en").stat().st_mtime_ns
-    tmt("data", "backtranslate", *words, "-o", "bt/web", cwd=trained)
+    tmt_here("data", "backtranslate", *words, "-o", "bt/web", cwd=trained)
     assert (trained / "bt/web.en").stat().st_mtime_ns == before, "nothing is done twice"
-    said = tmt("data", "distill", *words, "-o", "distilled", "--beam", "2", cwd=trained)
+    said = tmt_here("data", "distill", *words, "-o", "distilled", "--beam", "2", cwd=trained)
     assert said.stdout == f"- {{path: {trained}/distilled}}\n"
 
 
 def test_eval_bleu_passes_its_threshold_and_fails_above_it(trained: Path) -> None:
-    result = tmt("eval", "--bleu", "--min-bleu", "20", cwd=trained)
+    result = tmt_here("eval", "--bleu", "--min-bleu", "20", cwd=trained)
     assert "tok:13a" in result.stdout and "demo" in result.stdout
-    too_high = tmt("eval", "--bleu", "--min-bleu", "99.9", cwd=trained, code=1)
+    too_high = tmt_here("eval", "--bleu", "--min-bleu", "99.9", cwd=trained, code=1)
     assert "BLEU is below 99.9 on demo" in too_high.stderr
 
 
 def test_eval_json_agrees_with_what_training_stored(trained: Path) -> None:
-    result = json.loads(tmt("eval", "--json", cwd=trained).stdout)
+    result = json.loads(tmt_here("eval", "--json", cwd=trained).stdout)
     metadata = json.loads((trained / "runs/smoke/model/metadata.json").read_text())
     assert result.keys() == metadata["scores"].keys() == {"demo"}
     for metric, stored in metadata["scores"]["demo"].items():
@@ -122,19 +123,23 @@ def test_the_same_command_again_trains_nothing_and_changes_nothing(trained: Path
 
 def test_translate_keeps_order_and_empty_lines(trained: Path, tmp_path: Path) -> None:
     lines = ["这只狗很大。", "", "谁在公园里？", "   ", "这只狗很大。"]
-    from_stdin = tmt("translate", stdin="\n".join(lines) + "\n", cwd=trained).stdout.split("\n")
+    from_stdin = tmt_here("translate", stdin="\n".join(lines) + "\n", cwd=trained).stdout.split(
+        "\n"
+    )
     assert len(from_stdin) == len(lines) + 1 and from_stdin[-1] == ""
     assert from_stdin[1] == from_stdin[3] == ""
     assert from_stdin[0] == from_stdin[4] != ""
     (tmp_path / "in.txt").write_text("\n".join(lines), encoding="utf-8")
-    tmt("translate", "-i", tmp_path / "in.txt", "-o", tmp_path / "out.txt", cwd=trained)
+    tmt_here("translate", "-i", tmp_path / "in.txt", "-o", tmp_path / "out.txt", cwd=trained)
     assert (tmp_path / "out.txt").read_text(encoding="utf-8").split("\n") == from_stdin
-    from_arguments = tmt("translate", *[line for line in lines if line.strip()], cwd=trained)
+    from_arguments = tmt_here("translate", *[line for line in lines if line.strip()], cwd=trained)
     assert from_arguments.stdout.split("\n")[:-1] == [from_stdin[i] for i in (0, 2, 4)]
 
 
 def test_translate_json_gives_alternatives_with_falling_scores(trained: Path) -> None:
-    result = tmt("translate", "--json", "--beam", "4", "--n-best", "3", "这只狗很大。", cwd=trained)
+    result = tmt_here(
+        "translate", "--json", "--beam", "4", "--n-best", "3", "这只狗很大。", cwd=trained
+    )
     translation = json.loads(result.stdout)
     scores = [alternative["score"] for alternative in translation["alternatives"]]
     assert len(scores) == 3 and scores == sorted(scores, reverse=True)
@@ -143,9 +148,9 @@ def test_translate_json_gives_alternatives_with_falling_scores(trained: Path) ->
 
 def test_a_model_directory_can_be_copied_elsewhere(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "runs/smoke/model", tmp_path / "copy")
-    here = tmt("translate", "这只狗很大。", cwd=trained).stdout
-    assert tmt("translate", "-m", "copy", "这只狗很大。", cwd=tmp_path).stdout == here != ""
-    missing = tmt("eval", "-m", "copy", cwd=tmp_path, code=2)
+    here = tmt_here("translate", "这只狗很大。", cwd=trained).stdout
+    assert tmt_here("translate", "-m", "copy", "这只狗很大。", cwd=tmp_path).stdout == here != ""
+    missing = tmt_here("eval", "-m", "copy", cwd=tmp_path, code=2)
     assert "give --src and --ref" in missing.stderr
 
 
@@ -158,45 +163,48 @@ def test_hostile_input_comes_back_line_by_line(trained: Path) -> None:
         "\u2028x\u0085y",
         "a" * 999,
     ]
-    result = tmt("translate", "--beam", "1", stdin="\n".join(lines) + "\n", cwd=trained)
+    result = tmt_here("translate", "--beam", "1", stdin="\n".join(lines) + "\n", cwd=trained)
     assert result.stdout.count("\n") == len(lines)
 
 
 def test_score_prefers_the_model_s_own_translation(trained: Path, tmp_path: Path) -> None:
-    own = tmt("translate", "--beam", "4", "这只狗很大。", cwd=trained).stdout.strip()
+    own = tmt_here("translate", "--beam", "4", "这只狗很大。", cwd=trained).stdout.strip()
     (tmp_path / "src").write_text("这只狗很大。\n这只狗很大。\n", encoding="utf-8")
     (tmp_path / "tgt").write_text(f"{own}\nthe the of of purple why\n", encoding="utf-8")
-    result = tmt("score", "--src", tmp_path / "src", "--tgt", tmp_path / "tgt", cwd=trained)
+    result = tmt_here("score", "--src", tmp_path / "src", "--tgt", tmp_path / "tgt", cwd=trained)
     own_score, other_score = (float(line.split("\t")[0]) for line in result.stdout.splitlines())
     assert other_score < own_score < 0
 
 
 def test_explain_writes_pictures_and_page(trained: Path, tmp_path: Path) -> None:
-    result = tmt("explain", "这只狗很大。", "-o", tmp_path / "out", cwd=trained)
+    result = tmt_here("explain", "这只狗很大。", "-o", tmp_path / "out", cwd=trained)
     assert "▁" in result.stdout and "Cross-attention" in result.stdout
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         ".tmt.json", "attention.html", "cross.png", "decoder.png", "encoder.png",
     ]  # fmt: skip
-    numbers = tmt("explain", "这只狗很大。", "--numbers", "--kind", "decoder", cwd=trained)
+    numbers = tmt_here("explain", "这只狗很大。", "--numbers", "--kind", "decoder", cwd=trained)
     assert "layer 1, head 1" in numbers.stdout
-    wrong = tmt("explain", "这只狗很大。", "--layer", "9", cwd=trained, code=2)
+    wrong = tmt_here("explain", "这只狗很大。", "--layer", "9", cwd=trained, code=2)
     assert "layer" in wrong.stderr and "Traceback" not in wrong.stderr
 
 
 def test_info_average_and_tokenizer(trained: Path, tmp_path: Path) -> None:
-    content = json.loads(tmt("info", "--json", cwd=trained).stdout)
+    content = json.loads(tmt_here("info", "--json", cwd=trained).stdout)
     assert content["languages"] == "Chinese → English"
     assert content["trained"]["updates"] == 300
-    result = tmt("average", "runs/smoke", tmp_path / "mean", "--last", "2", cwd=trained)
+    result = tmt_here("average", "runs/smoke", tmp_path / "mean", "--last", "2", cwd=trained)
     assert "after updates 200, 300" in result.stderr
-    assert tmt("translate", "-m", tmp_path / "mean", "这只狗很大。", cwd=trained).stdout.strip()
+    assert tmt_here(
+        "translate", "-m", tmp_path / "mean", "这只狗很大。", cwd=trained
+    ).stdout.strip()
     model = trained / "runs/smoke/model/tokenizer.tgt.model"
-    ids = tmt("tokenizer", "encode", "--ids", model, "The dog is big.").stdout
-    assert tmt("tokenizer", "decode", model, stdin=ids).stdout == "The dog is big.\n"
+    ids = tmt_here("tokenizer", "encode", "--ids", model, "The dog is big.").stdout
+    assert tmt_here("tokenizer", "decode", model, stdin=ids).stdout == "The dog is big.\n"
 
 
 def test_changed_model_section_refuses_to_resume(trained: Path) -> None:
-    result = tmt("train", "smoke.yaml", "--set", "model.ffn=100", cwd=trained, code=2)
+    words = ["smoke.yaml", "--set", "model.ffn=100", "--processes", "1"]
+    result = tmt_here("train", *words, cwd=trained, code=2)
     assert "cannot resume" in result.stderr and "--fresh" in result.stderr
     assert "'ffn': 192" in result.stderr and "'ffn': 100" in result.stderr
 
@@ -206,7 +214,7 @@ def test_two_trainings_in_one_directory_do_not_mix(trained: Path) -> None:
 
     with (trained / "runs/smoke/.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        result = tmt("train", "smoke.yaml", cwd=trained, code=2)
+        result = tmt_here("train", "smoke.yaml", "--processes", "1", cwd=trained, code=2)
     assert "another tmt train is at work here" in result.stderr
 
 
@@ -223,7 +231,7 @@ def test_damaged_model_directory_is_refused(trained: Path, tmp_path: Path, damag
     else:
         content[-50] ^= 1
         weights.write_bytes(content)
-    result = tmt("translate", "-m", model_dir, "x", code=2)
+    result = tmt_here("translate", "-m", model_dir, "x", code=2)
     assert "model.safetensors" in result.stderr
     assert ("missing" if damage == "missing" else "truncated or altered") in result.stderr
     assert "Traceback" not in result.stderr
@@ -286,9 +294,9 @@ def test_two_files_and_ten_lines_are_enough(tmp_path: Path) -> None:
     )
     result = tmt("train", "my.yaml", cwd=tmp_path)
     assert "held out of train" in result.stderr
-    scores = json.loads(tmt("eval", "--json", cwd=tmp_path).stdout)
+    scores = json.loads(tmt_here("eval", "--json", cwd=tmp_path).stdout)
     assert "tok:zh" in scores["held_out"]["bleu"]["signature"]
-    plan = json.loads(tmt("plan", "my.yaml", "--json", cwd=tmp_path).stdout)
+    plan = json.loads(tmt_here("plan", "my.yaml", "--json", cwd=tmp_path).stdout)
     assert plan["sources"][0]["pairs"] == 1500
     assert plan["tgt_tokens_per_s"] > 0
 
@@ -296,7 +304,18 @@ def test_two_files_and_ten_lines_are_enough(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message", "why"),
     [
-        (["train", "none.yaml"], "none.yaml: no such file", "missing configuration"),
+        (
+            ["train", "none.yaml"],
+            "none.yaml: no such file; tmt comes with",
+            "missing configuration",
+        ),
+        (["plan", "none"], "none: no such file; tmt comes with", "unknown name"),
+        (
+            ["config", "none"],
+            "none: no such configuration; tmt comes with",
+            "unknown name to print",
+        ),
+        (["train", "tiny", "--minutes", "0"], "train.max_minutes: expected a number", "no time"),
         (["train", "broken.yaml"], "broken.yaml: line", "invalid YAML"),
         (["train", "heads.yaml"], "d_model 100 is not divisible by heads 8", "impossible size"),
         (["train", "code.yaml"], "unknown language code 'klingon'", "unknown language"),
@@ -327,7 +346,8 @@ def test_bad_input_gets_one_clear_message(
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "unequal.zh").write_text("一\n二\n三\n", encoding="utf-8")
     (tmp_path / "unequal.en").write_text("one\ntwo\n", encoding="utf-8")
-    result = tmt(*arguments, cwd=tmp_path, code=2)
+    here = "--processes 1".split() if arguments[0] == "train" else []
+    result = tmt_here(*arguments, *here, cwd=tmp_path, code=2)
     assert message in result.stderr, why
     assert result.stderr.count("tmt: ") == 1 and "Traceback" not in result.stderr, why
     assert not list(tmp_path.rglob("*.tmp")), "nothing half-written stays behind"
@@ -342,7 +362,7 @@ def test_vocabulary_over_the_corpus_names_the_largest_possible(tmp_path: Path) -
         (tmp_path / f"my.{code}").write_text(text, encoding="utf-8")
     config = "name: x\nlanguages: {src: zh, tgt: en}\ndata: {root: ., train: [my]}\n"
     (tmp_path / "x.yaml").write_text(config, encoding="utf-8")
-    result = tmt("train", "x.yaml", cwd=tmp_path, code=2)
+    result = tmt_here("train", "x.yaml", "--processes", "1", cwd=tmp_path, code=2)
     assert "tokenizer.vocab_size" in result.stderr and "largest possible" in result.stderr
 
 

@@ -2,10 +2,10 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command import tmt_here
 
 from transformer_mt.corpus.readers.demo import build_demo
 
@@ -15,22 +15,18 @@ name: small
 languages: {src: zh, tgt: en}
 data:
   root: .
+  workers: 1
   train: [one, {path: two, weight: 2, tag: web}]
 tokenizer: {vocab_size: 1000}
 model: {d_model: 32, heads: 2, ffn: 64, encoder_layers: 1, decoder_layers: 1, norm: pre}
-train: {max_tokens: 1024, tokens_per_update: 1000, max_updates: 6, validate_every: 3, keep_last: 2,
+train: {max_tokens: 1024, tokens_per_update: 1000, max_updates: 2, validate_every: 1, keep_last: 2,
         average: 2, log_every: 2}
-decode: {beam: 2}
+decode: {beam: 1, max_length_ratio: 0.5}
 """
 
 
-def tmt(folder: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "transformer_mt", *words]
-    result = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, encoding="utf-8", timeout=200
-    )
-    assert result.returncode == code, result.stdout + result.stderr
-    return result
+def tmt(folder: Path, *words: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
+    return tmt_here(*words, cwd=folder, code=code)
 
 
 def write_pairs(folder: Path, name: str, first: int, end: int) -> None:
@@ -46,8 +42,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_pairs(directory, "one", 0, 1000)
     write_pairs(directory, "two", 1000, 1500)
     (directory / "small.yaml").write_text(CONFIG, encoding="utf-8")
-    tmt(directory, "train", "small.yaml")
-    tmt(directory, "train", "small.yaml", "--reverse")
+    tmt(directory, "train", "small.yaml", "--processes", "1")
+    tmt(directory, "train", "small.yaml", "--reverse", "--processes", "1")
     return directory
 
 

@@ -11,8 +11,8 @@ from transformer_mt.config.experiment import Config, TokenizerConfig, build_conf
 from transformer_mt.config.yaml_text import parse_yaml
 from transformer_mt.errors import ConfigError
 
-_LEAST = "name: x\nlanguages: {src: zh, tgt: en}\ndata: {train: [a/b]}\n"
 _HEAD = "name: x\nlanguages: {src: zh, tgt: en}\n"
+_LEAST = _HEAD + "data: {train: [a/b]}\n"
 
 
 def _load(tmp_path: Path, text: str, overrides: list[str] | None = None) -> Config:
@@ -59,24 +59,48 @@ def test_scalars_are_read_as_people_mean_them(text: str, value: Any, why: str) -
     assert (found, type(found)) == (value, type(value)), why
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a: 1\na: 2", "x.yaml: line 2, column 1: not valid YAML: key 'a' appears twice"),
-        ("a: {b: 1, b: 2}", "x.yaml: line 1, column 11: not valid YAML: key 'b' appears twice"),
-        ("? [a]\n: 1", "x.yaml: line 1, column 3: not valid YAML: a key must be text"),
-        ("a: [1", "x.yaml: line 1, column 6: not valid YAML: expected ',' or ']'"),
-        ("a: 1\n\tb: 2", "x.yaml: line 2, column 1: not valid YAML: found character '\\t'"),
-        ("a: 1\n---\nb: 2", "x.yaml: line 2, column 1: not valid YAML: but found another document"),
-        ("a: !!python/name:os.system x", "x.yaml: line 1, column 4: not valid YAML: the tag tag:y"),
-        ("a: *b", "x.yaml: line 1, column 4: not valid YAML: found undefined alias 'b'"),
-        ("a: \x01", "x.yaml: not valid YAML: unacceptable character #x0001"),
-    ],
-)
-def test_broken_yaml_gives_the_place(text: str, message: str) -> None:
+BAD_YAML = [
+    ("a: 1\na: 2", "x.yaml: line 2, column 1: not valid YAML: key 'a' appears twice"),
+    ("a: {b: 1, b: 2}", "x.yaml: line 1, column 11: not valid YAML: key 'b' appears twice"),
+    ("? [a]\n: 1", "x.yaml: line 1, column 3: not valid YAML: a key must be text"),
+    ("a: [1", "x.yaml: line 1, column 6: not valid YAML: expected ',' or ']'"),
+    ("a: 1\n\tb: 2", "x.yaml: line 2, column 1: not valid YAML: found character '\\t'"),
+    ("a: 1\n---\nb: 2", "x.yaml: line 2, column 1: not valid YAML: but found another document"),
+    ("a: !!python/name:os.system x", "x.yaml: line 1, column 4: not valid YAML: the tag tag:y"),
+    ("a: *b", "x.yaml: line 1, column 4: not valid YAML: found undefined alias 'b'"),
+    ("a: \x01", "x.yaml: not valid YAML: unacceptable character #x0001"),
+    ("a: &a [x, x]\nb: &b [*a, *a]\n" + "".join(
+        f"k{i}: &{chr(99 + i)} [{', '.join([f'*{chr(98 + i)}'] * 9)}]\n" for i in range(12)
+    ), "more than 100,000 values, with aliases written out"),
+    ("a: &a [*a]", "a value is part of itself"),
+    ("a: " + "[" * 5000, "nested more than 50 levels deep"),
+    ("a: &a " + "[" * 30 + "]" * 30 + "\nb: " + "[" * 30 + "*a" + "]" * 30, "nested more than 50"),
+    ("a: !!binary aGk=", "the tag tag:yaml.org,2002:binary has no meaning here"),
+    ("a: !!timestamp 2001-01-01", "the tag tag:yaml.org,2002:timestamp has no meaning here"),
+    ("a: !!set {b}", "the tag tag:yaml.org,2002:set has no meaning here"),
+    ("a: !!omap [b: 1]", "the tag tag:yaml.org,2002:omap has no meaning here"),
+    ("a: !!int x", "the tag tag:yaml.org,2002:int has no meaning here"),
+    ("!!bool x: 1", "the tag tag:yaml.org,2002:bool has no meaning here"),
+    ("a: " + "9" * 5000, "a number of 5,000 characters"),
+    ('a: "\\0"', "a text with a NUL or half a character"),
+    ('a: "\\ud800"', "a text with a NUL or half a character"),
+    ('a: "\\U00110000"', "not valid YAML"),
+    ("a: \ud800", "not valid YAML: unacceptable character #xd800"),
+    ("x" * (1 << 20) + "x", "more than 1 MiB of YAML; is it the right file?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_YAML)
+def test_bad_and_hostile_yaml_give_one_line(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_yaml(text, "x.yaml")
-    assert str(caught.value).startswith(message)
+    assert message in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_honest_aliases_and_tags_are_taken() -> None:
+    text = "a: &a [1, x]\nb: *a\nc: !!str 5\nd: !!float 5\ne: ! 7"
+    assert parse_yaml(text, "x") == {"a": [1, "x"], "b": [1, "x"], "c": "5", "d": 5.0, "e": 7}
 
 
 def test_the_least_configuration_has_the_papers_defaults(tmp_path: Path) -> None:
@@ -126,117 +150,19 @@ def test_modern_by_set_contradicts_a_written_post_norm(tmp_path: Path) -> None:
     assert _load(tmp_path, text, [*modern, "model.norm=pre"]).model.modern
 
 
-def test_an_empty_section_is_all_defaults(tmp_path: Path) -> None:
-    assert _load(tmp_path, _LEAST + "train:\nmodel: {}\n") == _load(tmp_path, _LEAST)
+def _mistakes() -> list[tuple[str, str]]:
+    """Settings and messages by turns, as mistakes.txt has them."""
+    lines = Path(__file__).with_name("mistakes.txt").read_text(encoding="utf-8").splitlines()
+    lines = [line for line in lines[1:] if line and not line.startswith("#")]
+    return [(setting, line.strip()) for setting, line in zip(lines[::2], lines[1::2], strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("text", "key", "problem"),
-    [
-        # Unknown keys name the nearest one.
-        ("train: {warmup: 5}", "train.warmup", "unknown key (did you mean train.warmup_updates?)"),
-        ("decode: {beem: 3}", "decode.beem", "unknown key (did you mean decode.beam?)"),
-        ("modle: {}", "modle", "unknown key (did you mean model?)"),
-        ("decode: {x: 3}", "decode.x",
-         "unknown key; allowed here: beam, penalty, length_penalty, max_length_ratio"),
-        # Wrong types: what was found, what is expected.
-        ("train: {log_every: 1e5}", "train.log_every",
-         "expected a whole number, found 100000.0 (a number)"),
-        ("train: {log_every: 1:30}", "train.log_every",
-         "expected a whole number, found '1:30' (text)"),
-        ("train: {tensorboard: yes}", "train.tensorboard",
-         "expected true or false, found 'yes' (text)"),
-        ("train: {lr: fast}", "train.lr", "expected a number or 'paper', found 'fast' (text)"),
-        ("train: {lr: true}", "train.lr", "expected a number or 'paper', found True (true/false)"),
-        ("train: {lr: .inf}", "train.lr",
-         "expected a finite number or 'paper', found inf (a number)"),
-        ("train: 5", "train", "expected a section, found 5 (a number)"),
-        ("train: [a]", "train", "expected a section, found ['a'] (a list)"),
-        ("model: {dropout: '0.1'}", "model.dropout", "expected a number, found '0.1' (text)"),
-        ("model: {heads: [8]}", "model.heads", "expected a whole number, found [8] (a list)"),
-        ("model: {heads: {a: 1}}", "model.heads", "expected a whole number, found a section"),
-        ("model: {architecture: llama}", "model.architecture",
-         "expected 'paper' or 'modern', found 'llama' (text)"),
-        ("model: {architecture: modern, d_model: 12, heads: 4}", "model",
-         "architecture: modern turns pairs of features, so that d_model / heads must be even, "
-         "found 12 / 4 = 3"),
-        ("seed:", "seed", "expected a whole number, found nothing"),
-        ("seed: true", "seed", "expected a whole number, found True (true/false)"),
-        ("0: 3", "0", "expected text, found 0 (a number)"),
-        # Out of range, and not one of the choices.
-        ("seed: -1", "seed",
-         "expected a number greater than or equal to 0, found -1 (a number)"),
-        ("model: {dropout: 1}", "model.dropout",
-         "expected a number less than 1, found 1 (a number)"),
-        ("train: {lr: 0}", "train.lr",
-         "expected a number greater than 0 or 'paper', found 0 (a number)"),
-        ("train: {patience: 0}", "train.patience",
-         "expected a number greater than 0, found 0 (a number)"),
-        ("train: {adam_betas: [0.9]}", "train.adam_betas",
-         "expected at least 2 items, found [0.9] (a list)"),
-        ("train: {adam_betas: [0.9, 2]}", "train.adam_betas.1",
-         "expected a number less than 1, found 2 (a number)"),
-        ("train: {metric: Bleu}", "train.metric",
-         "expected 'bleu', 'chrf' or 'loss', found 'Bleu' (text)"),
-        ("tokenizer: {character_coverage: 0.5}", "tokenizer.character_coverage",
-         "expected a number greater than or equal to 0.98 or 'auto', found 0.5 (a number)"),
-        # Settings that do not fit each other.
-        ("model: {heads: 7}", "model",
-         "d_model 512 is not divisible by heads 7; heads could be 2, 4, 8"),
-        ("model: {d_model: 15, heads: 5}", "model",
-         "d_model 15 must be even: positions are sine and cosine pairs"),
-        ("model: {tie_embeddings: all}", "model.tie_embeddings",
-         "all needs one vocabulary (tokenizer.joint: true); allowed here: auto, decoder, none"),
-        ("train: {keep_last: 3}", "train", "average 5 checkpoints needs keep_last ≥ 5, found 3"),
-    ],
-)  # fmt: skip
-def test_each_mistake_gives_one_line(text: str, key: str, problem: str, tmp_path: Path) -> None:
-    assert _problems(tmp_path, _LEAST + text) == [f"x.yaml: {key}: {problem}"]
-
-
-@pytest.mark.parametrize(
-    ("data", "problem"),
-    [
-        ("{}", "data.train: missing, and there is no default"),
-        ("{train: []}", "data.train: expected at least 1 item, found [] (a list)"),
-        ("{train: a/b}", "data.train: expected a list, found 'a/b' (text)"),
-        ("{train: [5]}", "data.train.0: expected a section, found 5 (a number)"),
-        ("{train: [a, {}]}", "data.train.1: needs exactly one of path, files, tsv, jsonl, opus, "
-         "hf, url, mtdata, sacrebleu, demo; found none"),
-        ("{train: [{tsv: a, hf: b}]}", "data.train.0: needs exactly one of path, files, tsv, "
-         "jsonl, opus, hf, url, mtdata, sacrebleu, demo; found tsv and hf"),
-        ("{train: [{pth: a}]}", "data.train.0.pth: unknown key (did you mean data.train.0.path?)"),
-        ("{train: ['opsu:X']}", "data.train.0: opsu:X: no kind of source is called opsu:; known "
-         "are opus:, hf:, mtdata:, sacrebleu:, url:"),
-        ("{train: [{path: a, sha256: b}]}", "data.train.0: sha256 goes with url only"),
-        ("{train: [{path: a, tag: <bt>}]}", "data.train.0: tag '<bt>': use letters, digits, - and "
-         "_ only"),
-        ("{train: [{path: a, weight: 0}]}", "data.train.0.weight: expected a number greater than "
-         "0, found 0 (a number)"),
-        ("{train: [{path: a, direction: english}]}", "data.train.0.direction: direction "
-         "'english': write two language codes, such as zh-en"),
-        ("{train: [{path: a, clean: {to_long: 3}}]}", "data: a: clean: to_long: unknown key (did "
-         "you mean too_long?)"),
-        ("{train: [{path: a, clean: {chinese_script: simplified}}]}", "data: a: chinese_script is "
-         "one for all sources, in data.clean"),
-        ("{train: [a], dev: [{path: b, weight: 2}]}", "data: b: weight goes with data.train only"),
-        ("{train: [a], clean: {too_long: no}}", "data.clean.too_long: expected a number or false, "
-         "found 'no' (text)"),
-        ("{train: [{files: [a]}]}", "data.train.0.files: expected at least 2 items, found ['a'] "
-         "(a list)"),
-        ("{train: [{files: [a, b, c]}]}", "data.train.0.files: expected at most 2 items, found "
-         "['a', 'b', 'c'] (a list)"),
-        ("{train: [{demo: false}]}", "data.train.0.demo: expected true, found False (true/false)"),
-        ("{train: [{tsv: a, split: b}]}", "data.train.0: config and split go with hf only"),
-        ("{train: [a], test: [b]}", "data.test: expected a section, found ['b'] (a list)"),
-        ("{train: [a], test: {2016: b}}", "data.test.2016: expected text, found 2016 (a number); "
-         "put it in quotes"),
-        ("{train: [a], test: {a b: c}}", "data.test: test set name 'a b': use letters, digits, - "
-         "and _ only"),
-    ],
-)  # fmt: skip
-def test_each_mistake_in_a_source_gives_one_line(data: str, problem: str, tmp_path: Path) -> None:
-    assert _problems(tmp_path, f"{_HEAD}data: {data}") == [f"x.yaml: {problem}"]
+@pytest.mark.parametrize(("setting", "problem"), _mistakes())
+def test_each_mistake_gives_one_line(setting: str, problem: str, tmp_path: Path) -> None:
+    key = setting.partition(":")[0]
+    others = [line for line in _LEAST.splitlines() if line.partition(":")[0] != key]
+    (line,) = _problems(tmp_path, "\n".join([*others, setting]))
+    assert line == f"x.yaml: {problem}"
 
 
 @pytest.mark.parametrize(
@@ -264,29 +190,9 @@ def test_every_kind_of_source_is_read_and_named(source: str, shown: str, tmp_pat
     assert str(cfg.data.test["t-1"]) == shown
 
 
-@pytest.mark.parametrize(
-    ("languages", "problem"),
-    [
-        ("{src: zh-CN, tgt: chi}", "languages: src and tgt are both 'zh'"),
-        ("{src: zh, tgt: english}", "languages.tgt: unknown language code 'english' (did you mean"),
-        ("{src: zh}", "languages.tgt: missing, and there is no default"),
-        ("zh-en", "languages: expected a section, found 'zh-en' (text)"),
-    ],
-)
-def test_languages_are_checked(languages: str, problem: str, tmp_path: Path) -> None:
-    (line,) = _problems(tmp_path, f"name: x\nlanguages: {languages}\ndata: {{train: [a]}}")
-    assert line.startswith(f"x.yaml: {problem}")
-
-
 def test_languages_are_stored_in_one_spelling(tmp_path: Path) -> None:
     cfg = _load(tmp_path, "name: x\nlanguages: {src: no, tgt: zh_Hans}\ndata: {train: [a]}")
     assert (cfg.languages.src, cfg.languages.tgt) == ("no", "zh")
-
-
-@pytest.mark.parametrize("name", ["a/b", "../x", "-x", "a b", "''"])
-def test_the_name_must_do_as_a_folder(name: str, tmp_path: Path) -> None:
-    (line,) = _problems(tmp_path, _LEAST.replace("name: x", f"name: {name}"))
-    assert line.startswith("x.yaml: name: ") and "use letters, digits" in line
 
 
 def test_all_problems_come_in_one_report(tmp_path: Path) -> None:
@@ -304,35 +210,31 @@ def test_all_problems_come_in_one_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "path", "value"),
+    ("overrides", "path", "value"),
     [
-        ("train.lr=1e-3", "train.lr", 1e-3),
-        ("train.patience=null", "train.patience", None),
-        ("train.patience=", "train.patience", None),
-        ("languages.src=no", "languages.src", "no"),
-        ("data.root=../x y", "data.root", "../x y"),
-        ("train.adam_betas=[0.9, 0.999]", "train.adam_betas", [0.9, 0.999]),
-        ("model={heads: 4}", "model.heads", 4),
+        (["train.lr=1e-3"], "train.lr", 1e-3),
+        (["train.patience=null"], "train.patience", None),
+        (["train.patience="], "train.patience", None),
+        (["languages.src=no"], "languages.src", "no"),
+        (["data.root=../x y"], "data.root", "../x y"),
+        (["train.adam_betas=[0.9, 0.999]"], "train.adam_betas", [0.9, 0.999]),
+        (["model={heads: 4}"], "model.heads", 4),
+        (["seed=2", "seed=3"], "seed", 3),  # the last one wins
     ],
 )
-def test_set_replaces_a_value(override: str, path: str, value: Any, tmp_path: Path) -> None:
-    found: Any = _load(tmp_path, _LEAST, [override])
+def test_set_replaces_a_value(overrides: list[str], path: str, value: Any, tmp_path: Path) -> None:
+    found: Any = _load(tmp_path, _LEAST + "seed: 1", overrides)
     for part in path.split("."):
         found = getattr(found, part)
     assert found == value
 
 
 def test_set_takes_lists_of_sources_and_new_test_sets(tmp_path: Path) -> None:
-    cfg = _load(
+    data = _load(
         tmp_path, _LEAST, ["data.train=[{demo: true}, c]", "data.test.new=d", "data.dev=[e]"]
-    )
-    assert [str(source) for source in cfg.data.train] == ["the bundled corpus", "c"]
-    assert str(cfg.data.test["new"]) == "d"
-    assert [str(source) for source in cfg.data.dev] == ["e"]
-
-
-def test_the_last_set_wins(tmp_path: Path) -> None:
-    assert _load(tmp_path, _LEAST + "seed: 1", ["seed=2", "seed=3"]).seed == 3
+    ).data
+    assert [*map(str, data.train)] == ["the bundled corpus", "c"]
+    assert (str(data.test["new"]), [*map(str, data.dev)]) == ("d", ["e"])
 
 
 @pytest.mark.parametrize(
@@ -347,11 +249,15 @@ def test_the_last_set_wins(tmp_path: Path) -> None:
         ("train.lr=[1", "--set train.lr=[1: line 1, column 3: not valid YAML: expected ',' or ']'"),
         ("model.d_mdel=8", "x.yaml: model.d_mdel: unknown key (did you mean model.d_model?)"),
         ("train.lr=fast", "x.yaml: train.lr: expected a number or 'paper', found 'fast' (text)"),
+        *((odd, "") for odd in (
+            "", "=", "a", "=1", "a=[", "a.b.c" * 1000 + "=1", ".=1", "\udcff=1", "name=\udcff",
+            "x" * 10**6, "name=" + "[" * 1000, "name=&a [*a]", "name=\x00", "a..b=1",
+        )),
     ],
-)
-def test_a_bad_set_is_explained(override: str, problem: str, tmp_path: Path) -> None:
+)  # fmt: skip
+def test_a_bad_set_gives_one_short_line(override: str, problem: str, tmp_path: Path) -> None:
     (line,) = _problems(tmp_path, _LEAST, [override])
-    assert line.startswith(problem)
+    assert line.startswith(problem) and len(line) < 1000
 
 
 @pytest.mark.parametrize(
@@ -391,20 +297,24 @@ def test_a_file_must_have_keys_and_values(text: str, found: str, tmp_path: Path)
     assert _problems(tmp_path, text) == [f"x.yaml: expected keys and values, found {found}"]
 
 
-def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"none\.yaml: no such file; tmt comes with .*base\.yaml"):
-        load_config(tmp_path / "none.yaml")
-    (tmp_path / "configs").mkdir()
-    (tmp_path / "configs" / "mine.yaml").touch()
-    with pytest.raises(ConfigError, match=r"no such file; tmt comes with configs/mine\.yaml"):
-        load_config(tmp_path / "none.yaml")
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
-        load_config(tmp_path)
-    path = tmp_path / "latin.yaml"
-    path.write_bytes("name: ü".encode("latin-1"))
-    with pytest.raises(ConfigError, match=r"latin\.yaml: not UTF-8 text \(byte 7\); save it as"):
-        load_config(path)
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "latin.yaml").write_bytes("name: ü".encode("latin-1"))
+    (tmp_path / "large.yaml").write_bytes(b" " * (5 << 20))
+    special = "is a pipe or a device; write it to a file"
+    problems = {
+        tmp_path / "none.yaml": "none.yaml: no such file; tmt comes with .*: base, big",
+        tmp_path: "cannot be read: Is a directory",
+        tmp_path / "latin.yaml": r"latin.yaml: not UTF-8 text \(byte 7\); save it as",
+        tmp_path / "pipe.yaml": special,
+        Path("/dev/zero"): special,
+        tmp_path / "large.yaml": "more than 4 MiB",
+        tmp_path / ("x" * 300): "cannot be read: File name too long",
+        tmp_path / "a\udcff.yaml": "no such file",
+    }
+    for path, problem in problems.items():
+        with pytest.raises(ConfigError, match=problem):
+            load_config(path)
 
 
 @pytest.mark.parametrize("change", [("\n", "\r\n"), ("name", "\ufeffname")])
@@ -428,41 +338,6 @@ def test_vocabulary_sizes_of_both_sides() -> None:
         TokenizerConfig(vocab_size=[900, 1200], joint=True)
 
 
-HOSTILE_YAML = [
-    ("a: &a [x, x]\nb: &b [*a, *a]\n" + "".join(
-        f"k{i}: &{chr(99 + i)} [{', '.join([f'*{chr(98 + i)}'] * 9)}]\n" for i in range(12)
-    ), "more than 100,000 values, with aliases written out"),
-    ("a: &a [*a]", "a value is part of itself"),
-    ("a: " + "[" * 5000, "nested more than 50 levels deep"),
-    ("a: &a " + "[" * 30 + "]" * 30 + "\nb: " + "[" * 30 + "*a" + "]" * 30, "nested more than 50"),
-    ("a: !!binary aGk=", "the tag tag:yaml.org,2002:binary has no meaning here"),
-    ("a: !!timestamp 2001-01-01", "the tag tag:yaml.org,2002:timestamp has no meaning here"),
-    ("a: !!set {b}", "the tag tag:yaml.org,2002:set has no meaning here"),
-    ("a: !!omap [b: 1]", "the tag tag:yaml.org,2002:omap has no meaning here"),
-    ("a: !!int x", "the tag tag:yaml.org,2002:int has no meaning here"),
-    ("!!bool x: 1", "the tag tag:yaml.org,2002:bool has no meaning here"),
-    ("a: " + "9" * 5000, "a number of 5,000 characters"),
-    ('a: "\\0"', "a text with a NUL or half a character"),
-    ('a: "\\ud800"', "a text with a NUL or half a character"),
-    ('a: "\\U00110000"', "not valid YAML"),
-    ("a: \ud800", "not valid YAML: unacceptable character #xd800"),
-    ("x" * (1 << 20) + "x", "more than 1 MiB of YAML; is it the right file?"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "message"), HOSTILE_YAML)
-def test_hostile_yaml(text: str, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_yaml(text, "x.yaml")
-    assert message in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
-
-
-def test_honest_aliases_and_tags_are_taken() -> None:
-    text = "a: &a [1, x]\nb: *a\nc: !!str 5\nd: !!float 5\ne: ! 7"
-    assert parse_yaml(text, "x") == {"a": [1, "x"], "b": [1, "x"], "c": "5", "d": 5.0, "e": 7}
-
-
 def _fields(section: type[pydantic.BaseModel], before: str = "") -> list[str]:
     """Every key of the configuration, with its sections."""
     found = []
@@ -476,45 +351,39 @@ def _fields(section: type[pydantic.BaseModel], before: str = "") -> list[str]:
 
 ODD_VALUES = (
     ".nan", ".inf", "-.inf", "1e308", "-1e308", "1e999", "-1", "0", "1e-300", "1" + "0" * 30,
-    "x" * 100_000, "[]", "{}", "[[[[[1]]]]]", "{a: {b: [1]}}", "[{}]", "true", "null", '"\\t"',
+    "x" * 10_000, "[]", "{}", "[[[[[1]]]]]", "{a: {b: [1]}}", "[{}]", "true", "null", '"\\t"',
     "~nosuchuser/x", "[.nan, 1e308]", "{a: x, b: ~}", "2001-01-01",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("key", _fields(Config))
-def test_any_value_of_any_key(tmp_path: Path, key: str) -> None:
+def test_any_value_of_any_key(key: str) -> None:
     """Either a configuration that survives writing and reading, or a short message."""
-    path = tmp_path / "x.yaml"
-    path.write_text(_LEAST, encoding="utf-8")
-    for value in ODD_VALUES:
+    *sections, last = key.split(".")
+    for text in ODD_VALUES:
+        tree = parse_yaml(_LEAST, "least")
+        section = tree
+        for name in sections:
+            section = section.setdefault(name, {})
+        section[last] = parse_yaml(text, "odd")
         try:
-            cfg = load_config(path, [f"{key}={value}"])
+            cfg = build_config(tree, "x")
         except ConfigError as error:
-            assert all(len(line) < 2000 for line in str(error).splitlines()), (key, value)
+            assert all(len(line) < 2000 for line in str(error).splitlines()), text
         else:
             assert build_config(parse_yaml(cfg.to_yaml(), "again"), "again") == cfg
 
 
 @pytest.mark.parametrize("key", ["weight", "limit", "tag", "clean", "path", "files", "direction"])
-def test_any_value_of_a_key_of_a_source(tmp_path: Path, key: str) -> None:
-    for value in ODD_VALUES:
-        source = (
-            f"{{{key}: {value}}}" if key in ("path", "files") else f"{{path: a, {key}: {value}}}"
-        )
+def test_any_value_of_a_key_of_a_source(key: str) -> None:
+    for text in ODD_VALUES:
+        source = {key: parse_yaml(text, "odd")}
+        if key not in ("path", "files"):
+            source["path"] = "a"
         try:
-            _load(tmp_path, f"{_HEAD}data: {{train: [{source}]}}")
+            build_config({**parse_yaml(_HEAD, "head"), "data": {"train": [source]}}, "x")
         except ConfigError as error:
-            assert all(len(line) < 2000 for line in str(error).splitlines()), (key, value)
-
-
-@pytest.mark.parametrize(
-    "override",
-    ["", "=", "a", "=1", "a=[", "a.b.c" * 1000 + "=1", ".=1", "name.x=1", "\udcff=1", "name=\udcff",
-     "x" * 10**6, "name=" + "[" * 1000, "name=&a [*a]", "data.train.0=x", "name=\x00", "a..b=1"],
-)  # fmt: skip
-def test_any_override(tmp_path: Path, override: str) -> None:
-    (line,) = _problems(tmp_path, _LEAST, [override])
-    assert len(line) < 1000
+            assert all(len(line) < 2000 for line in str(error).splitlines()), text
 
 
 def test_no_more_problems_than_anybody_reads(tmp_path: Path) -> None:
@@ -522,17 +391,6 @@ def test_no_more_problems_than_anybody_reads(tmp_path: Path) -> None:
     lines = _problems(tmp_path, _LEAST + keys)
     assert len(lines) == 101
     assert lines[-1] == "x.yaml: 900 more such problems"
-
-
-def test_pipes_and_devices_are_no_configurations(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.yaml")
-    for path in (tmp_path / "pipe.yaml", Path("/dev/zero")):
-        with pytest.raises(ConfigError, match="is a pipe or a device; write it to a file"):
-            load_config(path)
-    (tmp_path / "large.yaml").write_bytes(b" " * (5 << 20))
-    for path in (tmp_path / "large.yaml", tmp_path / ("x" * 300), tmp_path / "a\udcff.yaml"):
-        with pytest.raises(ConfigError):
-            load_config(path)
 
 
 def test_a_model_of_no_machine(tmp_path: Path) -> None:

@@ -1,13 +1,12 @@
 """Advice by corpus size: valid, monotone, with a reason, and what the bundled files follow."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
-from places import ROOT
 
 from transformer_mt.config.data import Languages
-from transformer_mt.config.experiment import Config, build_config, load_config
+from transformer_mt.config.experiment import Config, build_config, load_experiment
 from transformer_mt.config.recipes import Advice, apply_advice, compare, recommend
 
 SIZES = [100, 5_000, 19_999, 20_000, 60_000, 99_999, 300_000, 999_999, 2_500_000, 50_000_000, 10**9]
@@ -36,22 +35,18 @@ def values(advice: list[Advice]) -> dict[str, Any]:
     return {a.key: a.value for a in advice}
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("n_pairs", SIZES)
-def test_every_advice_is_a_valid_configuration(
-    n_pairs: int, bidirectional: bool, pair: tuple[str, str], device: str
-) -> None:
-    languages = languages_of(*pair, bidirectional=bidirectional)
-    advice = recommend(n_pairs, 15 * n_pairs, languages=languages, device=device)
-    advised = apply_advice(config_of(languages), advice)
-    for a in advice:
-        section, name = a.key.split(".")
-        assert getattr(getattr(advised, section), name) == a.value
-        assert a.why and "\n" not in a.why and len(a.why) < 130
-    assert compare(advised, advice) == [], "what follows the advice differs nowhere"
-    assert advised.tokenizer.joint or not bidirectional
+def test_every_advice_is_a_valid_configuration(n_pairs: int) -> None:
+    for pair, bidirectional, device in product(PAIRS, [False, True], DEVICES):
+        languages = languages_of(*pair, bidirectional=bidirectional)
+        advice = recommend(n_pairs, 15 * n_pairs, languages=languages, device=device)
+        advised = apply_advice(config_of(languages), advice)
+        for a in advice:
+            section, name = a.key.split(".")
+            assert getattr(getattr(advised, section), name) == a.value
+            assert a.why and "\n" not in a.why and len(a.why) < 130
+        assert compare(advised, advice) == [], "a configuration that follows differs nowhere"
+        assert advised.tokenizer.joint or not bidirectional
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -175,6 +170,6 @@ BUNDLED: dict[str, tuple[int, int, str, dict[str, str]]] = {
 @pytest.mark.parametrize("name", BUNDLED)
 def test_bundled_files_follow_the_advice_or_have_a_reason(name: str) -> None:
     n_pairs, tgt_tokens, device, reasons = BUNDLED[name]
-    cfg = load_config(ROOT / "configs" / f"{name}.yaml")
+    cfg = load_experiment(name)
     advice = recommend(n_pairs, tgt_tokens, languages=cfg.languages, device=device)
     assert {a.key for a in compare(cfg, advice)} <= reasons.keys()

@@ -8,7 +8,7 @@ import typer
 
 from transformer_mt.cli.options import (
     AsJson,
-    ConfigPath,
+    ConfigName,
     ModelPath,
     Offline,
     Overrides,
@@ -16,7 +16,7 @@ from transformer_mt.cli.options import (
     RunDir,
     find_model_path,
     input_lines,
-    load_experiment,
+    read_config,
     say,
     show,
 )
@@ -53,7 +53,7 @@ def data_check(
     explain: Explain = False,
     as_json: AsJson = False,
 ) -> None:
-    """Report what cleaning would do to two files, and what is wrong with them; exit 1 if any."""
+    """Report the effect of cleaning on two files, and their problems; exit 1 if there are any."""
     from transformer_mt.config.data import Languages, Source
     from transformer_mt.corpus.check import check_files
     from transformer_mt.corpus.report.page import write_page
@@ -77,12 +77,12 @@ def data_check(
 
 @data_app.command("download")
 def data_download(
-    config: ConfigPath, overrides: Overrides = None, reverse: Reverse = False
+    config: ConfigName, overrides: Overrides = None, reverse: Reverse = False
 ) -> None:
-    """Get every source of a configuration that is named and not in the cache yet."""
+    """Download every named source of a configuration that is not in the cache yet."""
     from transformer_mt.corpus.sources.obtain import obtain_datasets, obtain_sources
 
-    cfg = load_experiment(config, overrides, reverse=reverse)
+    cfg = read_config(config, overrides, reverse=reverse)
     local = obtain_sources(cfg, say)
     obtain_datasets(cfg)
     for name, origins in zip(local.names, local.origins, strict=True):
@@ -92,7 +92,7 @@ def data_download(
 
 @data_app.command("clean")
 def data_clean(
-    config: ConfigPath,
+    config: ConfigName,
     out_dir: Annotated[Path, typer.Argument(help="where the clean text and the reports go")],
     overrides: Overrides = None,
     reverse: Reverse = False,
@@ -103,7 +103,7 @@ def data_clean(
     from transformer_mt.corpus.sources.obtain import obtain_sources
     from transformer_mt.pipeline.prepare import clean_stage, fingerprints, read_report
 
-    cfg = load_experiment(config, overrides, reverse=reverse, offline=offline)
+    cfg = read_config(config, overrides, reverse=reverse, offline=offline)
     out_dir = out_dir.absolute()
     work_dir = out_dir.with_name(f"{out_dir.name}.work")
     local = obtain_sources(cfg, say)
@@ -116,19 +116,19 @@ def data_clean(
 
 @data_app.command("prepare")
 def data_prepare(
-    config: ConfigPath,
+    config: ConfigName,
     overrides: Overrides = None,
     reverse: Reverse = False,
     run_dir: RunDir = None,
     offline: Offline = False,
 ) -> None:
-    """Do all that `train` does before training: download, clean, tokenizer, encode."""
-    _prepare(load_experiment(config, overrides, reverse=reverse, offline=offline), run_dir)
+    """Do the stages of `train` before training: download, clean, tokenizer, encode."""
+    _prepare(read_config(config, overrides, reverse=reverse, offline=offline), run_dir)
 
 
 @data_app.command("sample")
 def data_sample(
-    config: ConfigPath,
+    config: ConfigName,
     overrides: Overrides = None,
     reverse: Reverse = False,
     run_dir: RunDir = None,
@@ -136,17 +136,17 @@ def data_sample(
     examples: Annotated[int, typer.Option("-n", min=0, help="pairs to show")] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Show what an epoch of training holds: how much of each source, and some pairs."""
+    """Show the content of an epoch of training: the share of each source, and some pairs."""
     from transformer_mt.encoding.mixing import describe_epoch, sample_epoch
 
-    cfg = load_experiment(config, overrides, reverse=reverse)
+    cfg = read_config(config, overrides, reverse=reverse)
     prepared = _prepare(cfg, run_dir)
     shares = describe_epoch(cfg, prepared.train, epoch)
     pairs = sample_epoch(cfg, prepared.train, prepared.tokenizers, epoch, examples)
     if as_json:
         content = {
-            "sources": [s.to_json() for s in shares],
-            "examples": [p.to_json() for p in pairs],
+            "sources": [share.to_json() for share in shares],
+            "examples": [pair.to_json() for pair in pairs],
         }
         show(json.dumps(content, ensure_ascii=False, indent=1))
         return
@@ -168,7 +168,7 @@ def data_backtranslate(
     beam: Annotated[int, typer.Option(min=1, help="1 is greedy search")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Translate text of the language that is to be translated into; the corpus gets a tag."""
+    """Translate target-language text back into the source language: a corpus with a tag."""
     _translate_corpus(mono, prefix, model, to, beam, "bt", as_json)
 
 
@@ -181,17 +181,17 @@ def data_distill(
     beam: Annotated[int, typer.Option(min=1, help="1 is greedy search")] = 4,
     as_json: AsJson = False,
 ) -> None:
-    """Translate source text by a teacher, for a smaller or faster model to learn from."""
+    """Translate source-language text, for a smaller or faster model to learn from."""
     _translate_corpus(mono, prefix, model, to, beam, None, as_json)
 
 
 def _prepare(cfg: "Config", run_dir: Path | None) -> "Prepared":
-    """Everything before training that is not done yet."""
+    """The prepared corpus of a run; missing stages are carried out."""
     from transformer_mt.corpus.sources.obtain import obtain_sources
     from transformer_mt.pipeline.prepare import fingerprints, prepare
     from transformer_mt.pipeline.run_dir import Run
 
-    run = Run(run_dir or Path("runs") / cfg.name)
+    run = Run(run_dir or Path("runs", cfg.name))
     run.claim()
     local = obtain_sources(cfg, say)
     return prepare(local, fingerprints(local), run, say)

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transformer_mt.config.experiment import Config, load_config
 from transformer_mt.errors import TmtError
 from transformer_mt.system.terminal import say, show
 
 __all__ = ["say", "show"]
 
 if TYPE_CHECKING:
+    from transformer_mt.config.experiment import Config
     from transformer_mt.translation.translator import Translator
 
-ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="a YAML file of configs/")]
+ConfigName = Annotated[
+    str,
+    typer.Argument(metavar="CONFIG", help="a YAML file, or a bundled one by name: see tmt config"),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="A.B=C", help="change one setting; may be given repeatedly"),
@@ -46,13 +49,13 @@ RunDir = Annotated[Path | None, typer.Option(help="where everything goes; defaul
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
-def load_experiment(
-    path: Path, overrides: list[str] | None, *, reverse: bool = False, offline: bool = False
-) -> Config:
-    """The configuration that a command line means."""
-    settings = [*(overrides or ()), *(["data.offline=true"] if offline else [])]
-    cfg = load_config(path, settings)
-    return cfg.reversed() if reverse else cfg
+def read_config(
+    config: str, overrides: list[str] | None, *, reverse: bool = False, offline: bool = False
+) -> "Config":
+    """The configuration that a command line names, with its changes."""
+    from transformer_mt.config.experiment import load_experiment
+
+    return load_experiment(config, overrides or (), reverse=reverse, offline=offline)
 
 
 def find_model_path(model: Path | None) -> Path:

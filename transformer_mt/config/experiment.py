@@ -1,22 +1,18 @@
 """One YAML file per experiment → one frozen `Config`; every problem of a file in one report.
 
-Comes in: a YAML file and `--set a.b=c` texts. Goes out: a `Config`. This file knows the names,
-types and ranges of all settings and the relations between them; nothing of their use, of how YAML
-is spelled, or of how pydantic words its errors.
+Comes in: a YAML file, or the name of a bundled one, and `--set a.b=c` texts. Goes out: a `Config`.
+This file knows the names, types and ranges of all settings and the relations between them; nothing
+of their use, of YAML's spelling, or of pydantic's error format.
 """
 
+import os
 import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from transformer_mt.config.data import (
     DataConfig,
@@ -27,6 +23,7 @@ from transformer_mt.config.data import (
     Share,
     VocabSize,
 )
+from transformer_mt.config.presets import find_config, preset_paths
 from transformer_mt.config.problems import describe_problems, kind_of
 from transformer_mt.config.yaml_text import dump_yaml, parse_yaml
 from transformer_mt.errors import ConfigError
@@ -38,8 +35,8 @@ class TokenizerConfig(Section):
     joint: bool = False
     byte_fallback: bool = True
     character_coverage: Annotated[float, Field(ge=0.98, le=1)] | Literal["auto"] = "auto"
-    # Source and target are cut anew each epoch: the share of merges left out (BPE), or the
-    # smoothing of the distribution that a segmentation is drawn from (unigram). 0: always the best.
+    # Sub-word sampling, other segmentations in each epoch: the share of BPE merges left out, or the
+    # smoothing of a unigram model's distribution over segmentations. 0: always the best one.
     sampling: Share = 0.0
 
     @model_validator(mode="after")
@@ -52,7 +49,7 @@ class TokenizerConfig(Section):
 
     @property
     def vocab_sizes(self) -> tuple[int, int]:
-        """Of source and target; the same one twice if only one is given."""
+        """Vocabulary sizes of source and target; a single size counts for both."""
         if isinstance(self.vocab_size, list):
             return self.vocab_size[0], self.vocab_size[1]
         return self.vocab_size, self.vocab_size
@@ -135,7 +132,7 @@ class ModelConfig(Section):
 
 class TrainConfig(Section):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    # Of one micro-batch: sentences × longest side, padding counted; auto: the most that is of use
+    # Size of a micro-batch: sentences × longest side, padding counted; auto: as much as is useful
     # and fits into memory, chosen when training begins.
     max_tokens: Positive | Literal["auto"] = 4096
     tokens_per_update: Positive = 25000  # real target tokens of one update
@@ -149,7 +146,7 @@ class TrainConfig(Section):
         default=[0.9, 0.98]
     )
     adam_eps: Annotated[float, Field(gt=0, le=1)] = 1e-9
-    # Of the whole gradient; 0 switches it off.
+    # Largest norm of the whole gradient; 0 switches clipping off.
     clip_norm: Annotated[float, Field(ge=0, le=10**9)] = 1.0
     label_smoothing: Share = 0.1
     validate_every: Positive = 1000
@@ -179,7 +176,7 @@ class TrainConfig(Section):
 
     @property
     def batch_tokens(self) -> int:
-        """`max_tokens` as a number, which whoever begins a training has put in place of `auto`."""
+        """`max_tokens` as a number; the pipeline resolves `auto` before training."""
         assert self.max_tokens != "auto", "not resolved"
         return self.max_tokens
 
@@ -193,7 +190,7 @@ class TrainConfig(Section):
         return self.lr
 
 
-# Also of the options of a command; see search/options.py.
+# Upper limits that the search options of a command have as well; see search/options.py.
 MOST_BEAM, MOST_LENGTH_PENALTY, MOST_LENGTH_RATIO = 1000, 10.0, 1000.0
 
 
@@ -242,8 +239,8 @@ class Config(Section):
     def reversed(self) -> "Config":
         """The same experiment in the other direction, with a name of its own.
 
-        Sources whose text does not name its languages are told which side comes first. A test set
-        of sacreBLEU is the one for the new direction.
+        Sources get a `direction` where they have none, so that files without language codes are
+        still read the right way round. A sacreBLEU test set becomes the one of the new direction.
         """
         tree = self.model_dump()
         src, tgt = self.languages.src, self.languages.tgt
@@ -267,6 +264,26 @@ _LARGEST = 4 << 20  # bytes of a file
 _KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # of --set
 
 
+def load_experiment(
+    config: str | os.PathLike[str],
+    overrides: Iterable[str] = (),
+    *,
+    reverse: bool = False,
+    offline: bool = False,
+) -> Config:
+    """Read the experiment that a command or a call names.
+
+    Args:
+        config: a path, or the name of a bundled configuration; see `find_config`.
+        overrides: see `load_config`.
+        reverse: the other direction, see `Config.reversed`.
+        offline: sets `data.offline`.
+    """
+    settings = [*overrides, *(["data.offline=true"] if offline else [])]
+    cfg = load_config(find_config(config), settings)
+    return cfg.reversed() if reverse else cfg
+
+
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
     """Read an experiment.
 
@@ -284,7 +301,10 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
             if file.read(1):
                 raise ConfigError(f"{path}: more than {_LARGEST >> 20} MiB; is it the right file?")
     except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such file; tmt comes with {_bundled_configs()}") from error
+        raise ConfigError(
+            f"{path}: no such file; tmt comes with configurations of these names, without an "
+            f"ending: {', '.join(preset_paths())}"
+        ) from error
     except OSError as error:
         name = str(path) if len(str(path)) < 1000 else f"{str(path)[:60]}…"
         raise ConfigError(f"{name}: cannot be read: {error.strerror}") from error
@@ -307,11 +327,6 @@ def build_config(tree: dict[str, Any], where: str) -> Config:
     except ValidationError as error:
         lines = describe_problems(error, where=where, root=Config)
         raise ConfigError("\n".join(lines)) from error
-
-
-def _bundled_configs() -> str:
-    configs = sorted(Path("configs").glob("*.yaml"))
-    return ", ".join(map(str, configs)) if configs else "configs/tiny.yaml, configs/base.yaml, …"
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:

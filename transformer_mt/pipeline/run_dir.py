@@ -97,7 +97,7 @@ def find_model(path: Path | None) -> Path:
     newest = max(finished, key=lambda file: file.stat().st_mtime, default=None)
     if newest is None:
         raise TmtError(
-            "no finished run under runs/; train one (tmt train configs/tiny.yaml) "
+            "no finished run under runs/; train one (tmt train tiny) "
             "or name a model directory with -m"
         )
     return newest.parent

@@ -1,0 +1,40 @@
+"""`tmt` within this process, for tests in which a process of its own proves nothing more."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+from transformer_mt.cli.main import main
+
+
+def tmt_here(
+    *arguments: str | Path, stdin: str = "", cwd: Path | None = None, code: int | None = 0
+) -> subprocess.CompletedProcess[str]:
+    """Run `tmt`; `code` is the exit status to insist on.
+
+    Processes that it starts write to the standard error of the tests.
+    """
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(3)]
+    streams[0].buffer.write(stdin.encode())
+    streams[0].seek(0)
+    words = ["tmt", *map(str, arguments)]
+    names = dict(zip(("stdin", "stdout", "stderr"), streams, strict=True))
+    before, status = Path.cwd(), 0
+    with mock.patch.multiple(sys, argv=words, **names), mock.patch.dict(os.environ):
+        os.chdir(cwd or before)
+        try:
+            main()
+        except SystemExit as end:
+            status = int(end.code or 0)
+        finally:
+            os.chdir(before)
+    for stream in streams[1:]:
+        stream.flush()
+    said, told = (stream.buffer.getvalue().decode() for stream in streams[1:])
+    result = subprocess.CompletedProcess(words, status, said, told)
+    if code is not None:
+        assert status == code, said + told
+    return result

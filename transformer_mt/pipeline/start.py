@@ -1,0 +1,137 @@
+"""Start a training, in this process or in several, and say where its model is.
+
+Comes in: the name or path of a configuration, and settings. Goes out: a `TrainedModel`. This file
+knows neither the stages of a training nor how processes work together.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.config.experiment import Config, load_experiment
+from transformer_mt.config.presets import find_config
+from transformer_mt.errors import TmtError, TrainingError, TrainingStopped
+from transformer_mt.model_dir import read_metadata
+from transformer_mt.pipeline.prepare import Say
+from transformer_mt.pipeline.run_dir import Run
+from transformer_mt.pipeline.train import train_experiment
+from transformer_mt.system.processes.distributed import joined_ranks
+from transformer_mt.system.processes.environment import DEFAULTS, is_rank, own_place
+from transformer_mt.system.processes.launch import count_processes, launch
+from transformer_mt.system.terminal import say
+
+STOPPED = 130  # exit status of `tmt train` after a signal, as shells have it for Ctrl-C
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """
+    Attributes:
+        run_dir: data, checkpoints, metrics and curves of the training.
+        model_dir: what `load` takes; can be copied elsewhere.
+        metadata: `trained` (updates, minutes, weights), `data`, `decode`, and `scores` with
+            signatures.
+    """
+
+    run_dir: Path
+    model_dir: Path
+    metadata: dict[str, Any]
+
+    @property
+    def scores(self) -> dict[str, dict[str, float]]:
+        """The scores on each test set by metric."""
+        return {
+            test: {metric: score["score"] for metric, score in by_metric.items()}
+            for test, by_metric in self.metadata["scores"].items()
+        }
+
+    def describe(self) -> list[str]:
+        """Lines for people: how training ended, every score with its signature, what comes next."""
+        trained = self.metadata["trained"]
+        return [
+            f"[done] {trained['updates']} updates in {trained['minutes']:.1f} minutes "
+            f"({trained['stopped_by']}); weights: {trained['weights']}",
+            *(
+                f"  {test}: {metric} {score['score']:.2f}  {score['signature']}"
+                for test, by_metric in self.metadata["scores"].items()
+                for metric, score in by_metric.items()
+            ),
+            f"model: {self.model_dir}",
+            f"next:  tmt translate -m {self.run_dir} TEXT",
+        ]
+
+
+def start_training(
+    config: str | os.PathLike[str],
+    settings: Mapping[str, object],
+    *,
+    run_dir: Path | None = None,
+    reverse: bool = False,
+    offline: bool = False,
+    fresh: bool = False,
+    processes: int | None = None,
+) -> TrainedModel:
+    """Train in as many processes as `tmt train` would; see `transformer_mt.train`."""
+    overrides = as_overrides(settings)
+    cfg = load_experiment(config, overrides, reverse=reverse, offline=offline)
+    run = Run(run_dir or Path("runs") / cfg.name)
+    if threading.current_thread() is not threading.main_thread():
+        raise TmtError("a training needs the main thread, where Ctrl-C can stop it; or a process")
+    n_processes = 1 if is_rank() else processes or count_processes()
+    if n_processes == 1:
+        return train_here(cfg, run, fresh=fresh, say=say)
+    flags = {"--reverse": reverse, "--offline": offline, "--fresh": fresh}
+    arguments = ["train", str(find_config(config).absolute()), "--run-dir", str(run.directory)]
+    arguments += [word for override in overrides for word in ("--set", override)]
+    with _environment_defaults():
+        status = launch(n_processes, [*arguments, *(flag for flag, on in flags.items() if on)])
+    if status == STOPPED:
+        raise TrainingStopped(f"{run.directory}: stopped, everything is saved")
+    if status:
+        raise TrainingError(f"{run.directory}: training failed; standard error says why")
+    return TrainedModel(run.directory, run.model_dir, read_metadata(run.model_dir))
+
+
+def train_here(cfg: Config, run: Run, *, fresh: bool, say: Say) -> TrainedModel:
+    """Train in this process, and in those that it was started with, if any.
+
+    Raises:
+        TrainingStopped: in every process.
+        TmtError: see `train_experiment`.
+    """
+    with joined_ranks() as ranks:
+        result = train_experiment(cfg, run, fresh=fresh, say=say, ranks=ranks)
+    if result.metadata is None:
+        update = result.outcome.progress.update
+        raise TrainingStopped(f"stopped after update {update}, everything is saved")
+    return TrainedModel(run.directory, run.model_dir, result.metadata)
+
+
+def is_first_rank() -> bool:
+    """Is this process alone, or the first of those that train together?"""
+    return (place := own_place()) is None or place.rank == 0
+
+
+def as_overrides(settings: Mapping[str, object]) -> list[str]:
+    """`{"a.b": c}` as `a.b=c` texts; JSON is YAML, so that lists and sections survive as well."""
+    return [
+        f"{key}={json.dumps(value, ensure_ascii=False, default=str)}"
+        for key, value in settings.items()
+    ]
+
+
+@contextmanager
+def _environment_defaults() -> Iterator[None]:
+    """`DEFAULTS` for processes that start meanwhile, where the user has set nothing."""
+    missing = {name: value for name, value in DEFAULTS.items() if name not in os.environ}
+    os.environ.update(missing)
+    try:
+        yield
+    finally:
+        for name in missing:
+            os.environ.pop(name, None)

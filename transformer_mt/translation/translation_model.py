@@ -1,0 +1,136 @@
+"""A loaded model as Python programs use it: translate, score, attention, from any thread.
+
+Comes in: model directories. Goes out: translations, scores, attention maps. This file adds the lock
+and the end of the worker processes to `Translator`, and nothing else.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+
+from transformer_mt.errors import TmtError
+from transformer_mt.translation.attention_maps import AttentionMaps
+from transformer_mt.translation.glossary import Glossary
+from transformer_mt.translation.request import Translation, Wishes
+from transformer_mt.translation.translator import PairScore, Translator
+
+
+class TranslationModel:
+    """One model, or several that vote, until `close`, the end of a `with` block or of the object.
+
+    Threads may share it: their calls take turns, since one call uses all cores. Many texts in one
+    call are much faster than one call for each.
+    """
+
+    def __init__(self, *model_dirs: Path, precision: str = "auto") -> None:
+        """
+        Args:
+            model_dirs: at least one; several need the same languages and vocabularies.
+            precision: auto, fp32, bf16 or fp16.
+        Raises:
+            ModelDirError: see `load_model_dir`.
+            TmtError: models that do not go together.
+        """
+        self._translator: Translator | None = Translator.load(*model_dirs, precision=precision)
+        self.config = self._translator.cfg
+        self._lock = threading.Lock()
+        self._n_threads = torch.get_num_threads()
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        to: str | None = None,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        min_length: int | None = None,
+        max_length: int | None = None,
+        n_best: int | None = None,
+        diverse: bool = False,
+        prefix: str = "",
+        banned: Sequence[str] = (),
+        glossary: Glossary | None = None,
+        retry: bool = True,
+    ) -> list[Translation]:
+        """Translate each text; long ones are split, and joined again.
+
+        Args:
+            to: the language to translate into, for a model of both directions.
+            beam, length_penalty: None: what the model's configuration says; a beam of 1 is greedy.
+            min_length, max_length: tokens of a translation.
+            n_best: alternatives of each text, at most `beam`.
+            diverse: the alternatives begin differently.
+            prefix: how the translations begin.
+            banned: words that they do not contain.
+            glossary: terms and their translations.
+            retry: search again, more carefully, where a translation has faults.
+        Raises:
+            ConfigError: options that do not go together.
+            TmtError: the direction is not known, or the model is closed.
+        """
+        if isinstance(texts, str):
+            raise TypeError("texts is a list: translate([text])")
+        wishes = Wishes(prefix, banned, glossary)
+        with self._turn() as translator:
+            return translator.translate(
+                texts,
+                to=to,
+                wishes=wishes,
+                retry=retry,
+                beam=beam,
+                length_penalty=length_penalty,
+                min_length=min_length,
+                max_length=max_length,
+                n_best=n_best,
+                diverse=diverse,
+            )
+
+    def score(self, pairs: Iterable[tuple[str, str]], *, to: str | None = None) -> list[PairScore]:
+        """The log-probability of the target of each (source, target), in nats, and its tokens."""
+        srcs, tgts = zip(*found, strict=True) if (found := list(pairs)) else ((), ())
+        with self._turn() as translator:
+            return translator.score_pairs(srcs, tgts, to=to)
+
+    def attention(
+        self, text: str, target: str | None = None, *, to: str | None = None
+    ) -> AttentionMaps:
+        """The attention weights of every layer and head for one sentence.
+
+        Args:
+            target: a translation for the decoder to read; None: the model's own.
+        Raises:
+            TmtError: the text is empty, or too long for one piece.
+        """
+        with self._turn() as translator:
+            return translator.attention(text, target, to=to)
+
+    def close(self) -> None:
+        """Free the model and end its worker processes; again: nothing happens."""
+        with self._lock:
+            self._translator = None
+
+    @contextmanager
+    def _turn(self) -> Iterator[Translator]:
+        """The translator, for one thread at a time."""
+        with self._lock:
+            if self._translator is None:
+                raise TmtError("this model is closed; load it again")
+            # A new thread takes the count of the last one that set it, which may be 1.
+            torch.set_num_threads(self._n_threads)
+            yield self._translator
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
