@@ -4,13 +4,16 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from transformer_mt.config.experiment import Config, TokenizerConfig, build_config
 from transformer_mt.encoding.tokenizer import Tokenizer, train_tokenizer
 from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
+
+if TYPE_CHECKING:
+    from transformer_mt.translation.translator import Translator
 
 # Before torch is loaded: tensors this small gain nothing from threads, and where cores are busy
 # with something else, threads that wait for each other take twenty times as long.
@@ -79,6 +82,24 @@ def toy_config() -> Config:
         "decode": {"beam": 3},
     }
     return build_config(tree, "toy")
+
+
+@pytest.fixture(scope="session")
+def translator(
+    toy_config: Config,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    toy_pairs: list[tuple[str, str]],
+) -> "Translator":
+    """Trained for a second on the toy pairs; tests must not change it."""
+    from toy_translator import trained
+
+    return trained(toy_config, tokenizers, toy_pairs)
+
+
+@pytest.fixture(scope="session")
+def texts(toy_pairs: list[tuple[str, str]]) -> list[str]:
+    """25 Chinese sentences that the translator has learned from."""
+    return [zh for zh, _ in toy_pairs[:25]]
 
 
 @pytest.fixture
