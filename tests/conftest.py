@@ -1,6 +1,11 @@
 """Shared by several test files: a toy language pair, its tokenizers, and a toy configuration."""
 
 import os
+
+# Before torch is loaded: tensors this small gain nothing from threads, and where cores are busy
+# with something else, threads that wait for each other take twenty times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,10 +19,6 @@ from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
 
 if TYPE_CHECKING:
     from transformer_mt.translation.translator import Translator
-
-# Before torch is loaded: tensors this small gain nothing from threads, and where cores are busy
-# with something else, threads that wait for each other take twenty times as long.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 _WORDS = {
     "猫": "cat", "狗": "dog", "鸟": "bird", "孩子": "child", "老师": "teacher", "朋友": "friend",
