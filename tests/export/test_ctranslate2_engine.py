@@ -14,7 +14,7 @@ from transformer_mt.cli.main import app
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.export.ctranslate2 import save_ctranslate2
 from transformer_mt.export.ctranslate2_engine import CTranslate2Engine, EitherEngine
-from transformer_mt.export.proof import Agreement, compare
+from transformer_mt.export.proof import Agreement, compare_engines
 from transformer_mt.model_dir import save_model_dir, weights_of
 from transformer_mt.search.beam_search import Hypothesis
 from transformer_mt.search.engine import Engine, Request
@@ -106,8 +106,8 @@ class Careless(Engine):
 def test_the_proof_sees_a_difference(translator: Translator, toy_pairs: Pairs) -> None:
     texts = [zh for zh, _ in toy_pairs[:20]]
     silent = translator.tgt_tokenizer.silent_ids
-    assert compare(translator, Engine([translator.model], silent), texts).share == 1.0
-    assert compare(translator, Careless([translator.model], silent), texts).share <= 0.5
+    assert compare_engines(translator, Engine([translator.model], silent), texts).share == 1.0
+    assert compare_engines(translator, Careless([translator.model], silent), texts).share <= 0.5
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_auto_takes_an_export_of_the_same_weights(
     save({name: weight * 1.01 for name, weight in weights.items()}, tokenizer_dir, {})
     assert tmt(*search, "--beam", "1")[1] == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("transformer_mt.export.proof.compare", lambda *_: Agreement(100, 50))
+        patch.setattr("transformer_mt.export.proof.compare_engines", lambda *_: Agreement(100, 50))
         with pytest.raises(SystemExit):
             tmt("export", "-m", model_dir, "--src", texts)
     assert [*tmp_path.glob(".*")] == [], "what is not proven is not kept"

@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from transformer_mt.translation.request import Translation
 
 from transformer_mt.translation.output_checks import faults
+from transformer_mt.translation.result import Translation
 
 hostile: Any = import_module("hostile_texts")
 fuzz: Any = import_module("fuzz_translate")

@@ -93,7 +93,7 @@ RepetitionPenalty = Annotated[float, _search(min=1, help="on tokens written befo
 
 NBest = Annotated[int, _choice(min=1, help="alternatives per text, with --json")]
 Diverse = Annotated[bool, _choice("--diverse", help="alternatives begin differently")]
-Sample = Annotated[bool, _choice("--sample", help="draw tokens at random")]
+DrawTokens = Annotated[bool, _choice("--sample", help="draw tokens at random")]
 Temperature = Annotated[float, _choice(min=0.01, help="of --sample")]
 TopK = Annotated[int, _choice(min=0, help="of --sample")]
 TopP = Annotated[float, _choice(min=0.001, max=1, help="of --sample")]
@@ -136,7 +136,7 @@ def translate(
     repetition_penalty: RepetitionPenalty = 1.0,
     n_best: NBest = 1,
     diverse: Diverse = False,
-    sample: Sample = False,
+    sample: DrawTokens = False,
     temperature: Temperature = 1.0,
     top_k: TopK = 0,
     top_p: TopP = 1.0,

@@ -14,7 +14,7 @@ import torch
 
 from transformer_mt.encoding.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
-from transformer_mt.export.ctranslate2 import MANIFEST, Origin, exported_path
+from transformer_mt.export.ctranslate2 import MANIFEST, ExportOrigin, exported_path
 from transformer_mt.model_dir import weights_digest
 from transformer_mt.search.beam_search import Hypothesis, LengthPenalty
 from transformer_mt.search.engine import Request, SearchEngine, length_limits
@@ -137,7 +137,7 @@ def exported_engine(translator: Translator, model_dir: Path) -> CTranslate2Engin
         TmtError: there is none, or it was made from other weights.
     """
     path = exported_path(model_dir)
-    origin = Origin.read(path)
+    origin = ExportOrigin.read(path)
     if origin is None:
         raise TmtError(f"{path}: no exported model; tmt export writes one")
     if origin.weights != weights_digest(model_dir):
@@ -153,10 +153,10 @@ def faster_engine(translator: Translator, model_dir: Path) -> SearchEngine:
     weight = translator.model.output.weight
     same = weight.device.type == "cpu" and weight.dtype == torch.float32
     try:
-        origin = Origin.read(exported_path(model_dir))
+        origin = ExportOrigin.read(exported_path(model_dir))
     except Damaged:
         origin = None
-    proven = Origin(weights_digest(model_dir), "float32") == origin
+    proven = ExportOrigin(weights_digest(model_dir), "float32") == origin
     if same and proven and find_spec("ctranslate2") is not None:
         return EitherEngine(translator.engine, partial(exported_engine, translator, model_dir))
     return translator.engine

@@ -22,7 +22,9 @@ class Agreement:
         return self.n_equal / self.n_texts
 
 
-def compare(translator: Translator, engine: SearchEngine, texts: Sequence[str]) -> Agreement:
+def compare_engines(
+    translator: Translator, engine: SearchEngine, texts: Sequence[str]
+) -> Agreement:
     """Translate with both, greedily: no length rule and no pruning can hide a wrong weight."""
     engines = translator, translator.with_engine(engine)
     mine, theirs = (t.translate(texts, to=None, beam=1) for t in engines)

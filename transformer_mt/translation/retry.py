@@ -14,13 +14,13 @@ from transformer_mt.translation.segment_search import (
     find_faults,
     joined_text,
 )
-from transformer_mt.translation.segments import Segment, Segmenter
+from transformer_mt.translation.segments import Segmenter, SourceSegment
 
 CAREFUL_BEAM = 8
 
 
 def translate_with_retry(
-    segments: Sequence[Segment],
+    segments: Sequence[SourceSegment],
     options: SearchOptions,
     *,
     search: SegmentSearch,
@@ -72,7 +72,7 @@ def _better(
     )
 
 
-def _joined(segment: Segment, parts: list[SegmentTranslation]) -> SegmentTranslation:
+def _joined(segment: SourceSegment, parts: list[SegmentTranslation]) -> SegmentTranslation:
     """Translations of the sentences of a segment as one."""
     best = [part.hypotheses[0] for part in parts]
     hypothesis = Hypothesis(

@@ -19,14 +19,14 @@ from transformer_mt.text.sentences import join_translations
 from transformer_mt.translation.lexical_constraints import ConstraintEncoder
 from transformer_mt.translation.minimum_bayes_risk import most_agreed
 from transformer_mt.translation.output_checks import faults
-from transformer_mt.translation.segments import Segment
+from transformer_mt.translation.segments import SourceSegment
 
 
 @dataclass(frozen=True)
 class SegmentTranslation:
     """The hypotheses for a segment, best first."""
 
-    segment: Segment
+    segment: SourceSegment
     texts: list[str]
     hypotheses: list[Hypothesis]
     retried: bool = False
@@ -37,7 +37,7 @@ class SegmentTranslation:
         return find_faults(self.segment, self.texts[0], self.hypotheses[0].complete)
 
 
-def find_faults(segment: Segment, text: str, complete: bool) -> tuple[str, ...]:
+def find_faults(segment: SourceSegment, text: str, complete: bool) -> tuple[str, ...]:
     """Names of `output_checks.FAULT_MEANING`, and of lexical constraints that are not met."""
     direction, constraints = segment.direction, segment.constraints
     languages = {"src": direction.src, "tgt": direction.tgt}
@@ -65,7 +65,7 @@ class SegmentSearch:
         self._one_line = {code: Normaliser(code, None) for code in codes}
 
     def search(
-        self, segments: Sequence[Segment], options: SearchOptions
+        self, segments: Sequence[SourceSegment], options: SearchOptions
     ) -> list[SegmentTranslation]:
         """One search for each segment."""
         encoders = {
@@ -94,7 +94,7 @@ class SegmentSearch:
         return [found_for[request] for request in requests]
 
     def _decoded(
-        self, segments: Sequence[Segment], found: Sequence[list[Hypothesis]]
+        self, segments: Sequence[SourceSegment], found: Sequence[list[Hypothesis]]
     ) -> list[SegmentTranslation]:
         decoded = iter(self._tokenizer.decode([h.ids for hypotheses in found for h in hypotheses]))
         translations = []
@@ -106,7 +106,7 @@ class SegmentSearch:
         return translations
 
 
-def _request(segment: Segment, encoder: ConstraintEncoder, limit: int) -> Request:
+def _request(segment: SourceSegment, encoder: ConstraintEncoder, limit: int) -> Request:
     """With as many required words as a translation of `limit` tokens holds."""
     phrases = []
     for ids in map(encoder.required, segment.constraints.required(segment.text)):

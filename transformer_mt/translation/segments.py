@@ -19,7 +19,7 @@ MOSTLY_UNKNOWN = 0.9  # of the ids of a segment, spelled because the vocabulary 
 
 
 @dataclass(frozen=True)
-class Segment:
+class SourceSegment:
     """A part of a text that the model takes at once."""
 
     text: str
@@ -49,7 +49,7 @@ class Segmenter:
 
     def segments(
         self, text: str, direction: Languages, constraints: LexicalConstraints
-    ) -> list[Segment]:
+    ) -> list[SourceSegment]:
         """As many as the model's length limit asks for; none of an empty text."""
         text = self.normalise(text, direction.src)
         whole = self._encoded([text], direction, constraints)
@@ -61,27 +61,27 @@ class Segmenter:
 
         return self._encoded(split_text(text, fits, direction.src), direction, constraints)
 
-    def sentences(self, segment: Segment) -> list[Segment]:
+    def sentences(self, segment: SourceSegment) -> list[SourceSegment]:
         """The sentences of a segment as segments; none if it is a single sentence."""
         parts = split_sentences(segment.text, segment.direction.src)
         if len(parts) < 2:
             return []
         return self._encoded(parts, segment.direction, segment.constraints)
 
-    def is_readable(self, segment: Segment) -> bool:
+    def is_readable(self, segment: SourceSegment) -> bool:
         """Whether the vocabulary has its characters."""
         return self._tokenizer.spelled_share(segment.src) < MOSTLY_UNKNOWN
 
     def _encoded(
         self, parts: Sequence[str], direction: Languages, constraints: LexicalConstraints
-    ) -> list[Segment]:
+    ) -> list[SourceSegment]:
         """Those of the parts that are not empty; the prefix goes with the first."""
         parts = [part.strip() for part in parts]
         encoded = zip(parts, self._tokenizer.encode(parts), strict=True)
         found = [(part, [*self._tags(direction), *ids]) for part, ids in encoded if ids]
         later = replace(constraints, prefix="")
         return [
-            Segment(part, ids, direction, later if i else constraints)
+            SourceSegment(part, ids, direction, later if i else constraints)
             for i, (part, ids) in enumerate(found)
         ]
 
