@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from transformer_mt.cli.options import ModelPath, find_model_path, say
+from transformer_mt.cli.options import ModelPath, find_model_path, one_of, say
 from transformer_mt.errors import ConfigError, TmtError
 
 if TYPE_CHECKING:
@@ -46,12 +46,9 @@ def export(
     from transformer_mt.system.output import writing_folder
     from transformer_mt.translation.translator import Translator
 
-    if to != "ctranslate2":
-        raise TmtError(f"--to {to}: expected ctranslate2")
+    one_of("--to", to, ("ctranslate2",))
     kinds: tuple[Quantization, ...] = get_args(Quantization)
-    kind = next((kind for kind in kinds if kind == quantization), None)
-    if kind is None:
-        raise TmtError(f"--quantization {quantization}: expected {', '.join(kinds)}")
+    kind = one_of("--quantization", quantization, kinds)
     model_dir = find_model_path(model)
     texts = _sample(model_dir, src_path)
     translator = Translator.load(model_dir, precision="fp32")

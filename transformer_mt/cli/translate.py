@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -19,6 +20,7 @@ from transformer_mt.cli.options import (
     chunks,
     find_model_path,
     input_lines,
+    one_of,
     say,
     write_lines,
 )
@@ -36,23 +38,12 @@ SHOWN_FAULTS = 5  # flagged translations that are named; the others are counted
 LINES_AT_ONCE = 1000
 
 
-def _option(*names: str, panel: str | None = None, **settings: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=panel, **settings)
+# The options, in the groups of `--help`.
+_option: Any = typer.Option
+_search: Any = partial(typer.Option, rich_help_panel="How to search")
+_choice: Any = partial(typer.Option, rich_help_panel="Instead of the best")
+_words: Any = partial(typer.Option, rich_help_panel="Words")
 
-
-def _search(**settings: Any) -> Any:
-    return _option(panel="How to search", **settings)
-
-
-def _choice(*names: str, **settings: Any) -> Any:
-    return _option(*names, panel="Instead of the best", **settings)
-
-
-def _words(**settings: Any) -> Any:
-    return _option(panel="Words", **settings)
-
-
-# The options, in groups as `--help` shows them.
 Texts = Annotated[list[str] | None, typer.Argument(help="texts to translate")]
 InputPath = Annotated[
     Path | None,
@@ -180,12 +171,7 @@ def _penalty(name: str | None, engine: str) -> "Penalty | None":
         say("CTranslate2 divides scores by length^α: --penalty average")
         return "average"
     kinds: tuple[Penalty, ...] = get_args(Penalty)
-    for kind in kinds:
-        if kind == name:
-            return kind
-    if name is not None:
-        raise TmtError(f"--penalty {name}: expected gnmt or average")
-    return None
+    return None if name is None else one_of("--penalty", name, kinds)
 
 
 def _load(models: Sequence[Path] | None, engine: str) -> "Translator":
@@ -194,11 +180,10 @@ def _load(models: Sequence[Path] | None, engine: str) -> "Translator":
     from transformer_mt.system.device import keep_memory
     from transformer_mt.translation.translator import Translator
 
+    one_of("--engine", engine, ("auto", "native", "ctranslate2"))
     paths = [find_model_path(model) for model in models or (None,)]
     keep_memory()
     translator = Translator.load(*paths)
-    if engine not in ("auto", "native", "ctranslate2"):
-        raise TmtError(f"--engine {engine}: expected auto, native or ctranslate2")
     if engine == "ctranslate2" and len(paths) > 1:
         raise TmtError("--engine ctranslate2 takes one model; several vote with native")
     if engine == "native" or len(paths) > 1:
@@ -260,12 +245,10 @@ def _form(
     from transformer_mt.translation.documents.translate import Form, form_of
 
     forms: tuple[Form, ...] = get_args(Form)
-    if name is None:
-        form = "text" if path is None else form_of(path)
-    elif name in forms:
-        form = next(known for known in forms if known == name)
+    if name is not None:
+        form = one_of("--format", name, forms)
     else:
-        raise TmtError(f"--format {name}: expected {', '.join(forms)}")
+        form = "text" if path is None else form_of(path)
     if form != "text" and texts:
         raise TmtError(f"--format {form} is for files and standard input")
     if form != "text" and as_json:

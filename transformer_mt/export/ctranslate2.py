@@ -37,7 +37,7 @@ MANIFEST = "made_from.json"
 
 @dataclass(frozen=True)
 class ExportOrigin:
-    """What an export was made from. It is written when both engines have been compared."""
+    """The weights of an export. It is written when both engines have been compared."""
 
     weights: str  # SHA-256 of the file with the weights
     quantization: Quantization

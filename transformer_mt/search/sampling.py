@@ -40,7 +40,7 @@ class Sampler:
 
 
 def candidate_probs(log_probs: Tensor, sampling: SamplingOptions) -> Tensor:
-    """(B, V) log-probabilities → (B, V) probabilities to draw from, zero for what is left out."""
+    """(B, V) log-probabilities → (B, V) probabilities to draw from, 0 for excluded tokens."""
     scaled = log_probs / sampling.temperature
     if 0 < sampling.top_k < scaled.size(1):
         smallest = scaled.topk(sampling.top_k, dim=1).values[:, -1:]

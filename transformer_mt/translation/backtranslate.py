@@ -26,7 +26,7 @@ CHUNK_LINES = 1000  # lines translated at a time, and lost when the process is k
 
 @dataclass(frozen=True)
 class SyntheticCorpus:
-    """What was written, and what it was made from."""
+    """The report of a synthetic corpus: its counts, and the fingerprint of its inputs."""
 
     prefix: str
     languages: str  # from the text to its translation, e.g. en-zh
