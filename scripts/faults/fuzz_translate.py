@@ -23,7 +23,7 @@ from statistics import median
 from hostile_texts import Hostile, hostile_texts
 
 from transformer_mt.pipeline.run_dir import find_model
-from transformer_mt.translation.request import Translation
+from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
 
 CHUNK = 32  # texts translated at once

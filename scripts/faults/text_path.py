@@ -40,7 +40,7 @@ from transformer_mt.translation.direction import direction_of
 from transformer_mt.translation.documents.spans import has_words, protected_spans
 from transformer_mt.translation.documents.translate import Form, translate_document
 from transformer_mt.translation.glossary import Glossary, Term, do_not_translate
-from transformer_mt.translation.lexical_constraints import Wording
+from transformer_mt.translation.lexical_constraints import ConstraintEncoder
 from transformer_mt.translation.minimum_bayes_risk import most_agreed
 from transformer_mt.translation.output_checks import faults
 
@@ -148,9 +148,9 @@ def _tokens(folder: Path, model_dir: Path | None) -> Iterator[tuple[str, Functio
     yield "encode two", lambda text: tokenizer.encode([text, text])
     yield "decode", lambda text: tokenizer.decode(tokenizer.encode([text]))
     for language in ("zh", "en"):
-        wording = Wording(tokenizer, language)
-        yield f"required {language}", wording.required
-        yield f"banned {language}", lambda text, wording=wording: wording.banned([text])
+        encoder = ConstraintEncoder(tokenizer, language)
+        yield f"required {language}", encoder.required
+        yield f"banned {language}", lambda text, encoder=encoder: encoder.banned([text])
     yield "most_repeated", lambda text: most_repeated(tokenizer.encode([text])[0])
 
     def fits(part: str) -> bool:

@@ -109,7 +109,7 @@ def test_faults_are_told_on_standard_error(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "pdf", "x"], "--format pdf: expected text, markdown, html, srt, jsonl"),
+        (["--format", "pdf", "x"], "--format pdf: expected text, markdown, html, srt or jsonl"),
         (["--format", "html", "x"], "--format html is for files and standard input"),
         (["--penalty", "none", "x"], "--penalty none: expected gnmt or average"),
         (["--n-best", "9", "x"], "n-best 9 needs a beam of at least 9"),

@@ -4,7 +4,7 @@ import pytest
 
 from transformer_mt.evaluation.robustness import careless_variants, frequent_words, score_words
 from transformer_mt.evaluation.test_sets import EvaluationSet
-from transformer_mt.translation.request import Translation
+from transformer_mt.translation.result import Translation
 
 
 def test_variants_change_sources_and_nothing_else() -> None:

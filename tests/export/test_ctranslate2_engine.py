@@ -14,13 +14,13 @@ from transformer_mt.cli.main import app
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.export.ctranslate2 import save_ctranslate2
 from transformer_mt.export.ctranslate2_engine import CTranslate2Engine, EitherEngine
-from transformer_mt.export.proof import Agreement, compare
+from transformer_mt.export.proof import Agreement, compare_engines
 from transformer_mt.model_dir import save_model_dir, weights_of
 from transformer_mt.search.beam_search import Hypothesis
 from transformer_mt.search.engine import Engine, Request
 from transformer_mt.search.options import SearchOptions
-from transformer_mt.search.sampling import Sampling
-from transformer_mt.translation.request import Wishes
+from transformer_mt.search.sampling import SamplingOptions
+from transformer_mt.translation.lexical_constraints import LexicalConstraints
 from transformer_mt.translation.translator import Translator
 
 pytest.importorskip("ctranslate2", reason="the extra export is not installed")
@@ -52,14 +52,18 @@ def test_texts_come_back_the_same_and_in_order(
             assert one.score == pytest.approx(two.score, abs=5e-3)
 
 
-def test_wishes_that_it_can_fulfil(exported: Translator, toy_pairs: Pairs) -> None:
+def test_constraints_that_it_has(exported: Translator, toy_pairs: Pairs) -> None:
     texts = [zh for zh, _ in toy_pairs[:10]]
     options = {"penalty": "average", "beam": 3}
-    for found in exported.translate(texts, wishes=Wishes(prefix="the dog"), **options):
+    for found in exported.translate(
+        texts, constraints=LexicalConstraints(prefix="the dog"), **options
+    ):
         assert found.text.startswith("the dog")
     plain = " ".join(t.text for t in exported.translate(texts, **options))
     word = max(set(plain.split()), key=plain.split().count)
-    for found in exported.translate(texts, wishes=Wishes(banned=[word]), **options):
+    for found in exported.translate(
+        texts, constraints=LexicalConstraints(banned=[word]), **options
+    ):
         assert word not in found.text.split()
     (alternatives,) = exported.translate(texts[:1], n_best=3, **options)
     scores = [alternative.score for alternative in alternatives.alternatives]
@@ -70,7 +74,7 @@ def test_wishes_that_it_can_fulfil(exported: Translator, toy_pairs: Pairs) -> No
     ("options", "message"),
     [
         (SearchOptions(beam=4), "give --penalty average"),
-        (SearchOptions(beam=1, sampling=Sampling()), "own engine"),
+        (SearchOptions(beam=1, sampling=SamplingOptions()), "own engine"),
         (SearchOptions(beam=1, mbr=4), "own engine"),
         (SearchOptions(beam=1, repetition_penalty=1.5), "own engine"),
     ],
@@ -91,14 +95,8 @@ def test_without_an_export_it_says_what_to_do(translator: Translator, tmp_path: 
 class Careless(Engine):
     """Forgets the last word of every other sentence."""
 
-    def search(
-        self,
-        requests: Sequence[Request],
-        options: SearchOptions,
-        *,
-        banned: Sequence[Sequence[int]] = (),
-    ) -> list[list[Hypothesis]]:
-        found = super().search(requests, options, banned=banned)
+    def search(self, requests: Sequence[Request], options: SearchOptions) -> list[list[Hypothesis]]:
+        found = super().search(requests, options)
         return [
             [replace(h, ids=h.ids[:-1]) for h in hypotheses] if i % 2 else hypotheses
             for i, hypotheses in enumerate(found)
@@ -108,8 +106,8 @@ class Careless(Engine):
 def test_the_proof_sees_a_difference(translator: Translator, toy_pairs: Pairs) -> None:
     texts = [zh for zh, _ in toy_pairs[:20]]
     silent = translator.tgt_tokenizer.silent_ids
-    assert compare(translator, Engine([translator.model], silent), texts).share == 1.0
-    assert compare(translator, Careless([translator.model], silent), texts).share <= 0.5
+    assert compare_engines(translator, Engine([translator.model], silent), texts).share == 1.0
+    assert compare_engines(translator, Careless([translator.model], silent), texts).share <= 0.5
 
 
 @pytest.fixture
@@ -170,14 +168,10 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[SearchOptions]:
     search = CTranslate2Engine.search
 
     def noted(
-        self: CTranslate2Engine,
-        requests: Sequence[Request],
-        options: SearchOptions,
-        *,
-        banned: Sequence[Sequence[int]] = (),
+        self: CTranslate2Engine, requests: Sequence[Request], options: SearchOptions
     ) -> list[list[Hypothesis]]:
         seen.append(options)
-        return search(self, requests, options, banned=banned)
+        return search(self, requests, options)
 
     monkeypatch.setattr(CTranslate2Engine, "search", noted)
     return seen
@@ -245,7 +239,7 @@ def test_auto_takes_an_export_of_the_same_weights(
     save({name: weight * 1.01 for name, weight in weights.items()}, tokenizer_dir, {})
     assert tmt(*search, "--beam", "1")[1] == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("transformer_mt.export.proof.compare", lambda *_: Agreement(100, 50))
+        patch.setattr("transformer_mt.export.proof.compare_engines", lambda *_: Agreement(100, 50))
         with pytest.raises(SystemExit):
             tmt("export", "-m", model_dir, "--src", texts)
     assert [*tmp_path.glob(".*")] == [], "what is not proven is not kept"

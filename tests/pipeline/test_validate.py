@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, Tokenizer
@@ -22,8 +21,6 @@ from transformer_mt.pipeline import validate as scoring
 from transformer_mt.pipeline.prepare import Prepared
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.system.processes.distributed import ALONE, Ranks
-from transformer_mt.translation.request import Wishes
-from transformer_mt.translation.retry import Draft, Piece
 from transformer_mt.translation.translator import Translator
 
 T = TypeVar("T")
@@ -113,10 +110,9 @@ class Upper:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def drafts(self, texts: Sequence[str], **_: Any) -> list[list[Draft]]:
+    def translate_texts(self, texts: Sequence[str], **_: Any) -> list[str]:
         self.asked.extend(texts)
-        pieces = [Piece(text, [], Languages(src="en", tgt="en"), Wishes()) for text in texts]
-        return [[Draft(piece, [piece.text.upper()], [])] for piece in pieces]
+        return [text.upper() for text in texts]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

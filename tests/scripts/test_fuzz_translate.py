@@ -8,7 +8,7 @@ import hostile_texts as hostile
 import pytest
 
 from transformer_mt.translation.output_checks import faults
-from transformer_mt.translation.request import Translation
+from transformer_mt.translation.result import Translation
 
 
 def test_texts_follow_from_the_seed() -> None:

@@ -11,6 +11,7 @@ from transformer_mt.search import beam_search as search_module
 from transformer_mt.search.beam_search import (
     Hypothesis,
     LengthPenalty,
+    SearchTask,
     beam_search,
     best_continuations,
     most_probable,
@@ -31,11 +32,12 @@ def search(
     rules: TokenRules = NO_RULES,
     n_best: int = 1,
 ) -> list[list[Hypothesis]]:
-    return beam_search(model, limits, rules, beam=beam, bos_id=BOS, penalty=penalty, n_best=n_best)
+    task = SearchTask(model, limits, rules, BOS, penalty)
+    return beam_search(task, beam=beam, n_best=n_best)
 
 
 def greedy_search(model: ToyModel, limits: list[int]) -> list[Hypothesis]:
-    return step_by_step_search(model, limits, NO_RULES, bos_id=BOS, penalty=NO_PENALTY)
+    return step_by_step_search(SearchTask(model, limits, NO_RULES, BOS, NO_PENALTY))
 
 
 PENALTIES = [

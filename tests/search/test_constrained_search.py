@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from toy_model import BOS, EOS, ToyModel, every_hypothesis
 
-from transformer_mt.search.beam_search import Hypothesis, LengthPenalty, beam_search
+from transformer_mt.search.beam_search import Hypothesis, LengthPenalty, SearchTask, beam_search
 from transformer_mt.search.constrained_search import _Phrase, constrained_beam_search
 from transformer_mt.search.token_rules import TokenRules
 
@@ -31,16 +31,8 @@ def contains(ids: list[int], part: list[int]) -> bool:
 
 
 def search(model: ToyModel, required: list[list[list[int]]], beam: int) -> list[list[Hypothesis]]:
-    return constrained_beam_search(
-        model,
-        [LIMIT] * len(required),
-        NO_RULES,
-        required=required,
-        beam=beam,
-        bos_id=BOS,
-        penalty=PENALTY,
-        n_best=1,
-    )
+    task = SearchTask(model, [LIMIT] * len(required), NO_RULES, BOS, PENALTY)
+    return constrained_beam_search(task, required=required, beam=beam)
 
 
 @pytest.mark.parametrize("phrases", PHRASES, ids=str)
@@ -78,17 +70,15 @@ class Talkative(ToyModel):
 def test_what_ends_well_is_kept_though_others_are_more_probable() -> None:
     """Prefixes without the phrase may not end, and grow; they must not crowd out what did."""
     required = [[[3, 3]]]
-    (found,) = constrained_beam_search(
-        Talkative(1, 4), [30], NO_RULES, required=required, beam=4, bos_id=BOS,
-        penalty=LengthPenalty("average", 1.0), n_best=2,
-    )  # fmt: skip
+    task = SearchTask(Talkative(1, 4), [30], NO_RULES, BOS, LengthPenalty("average", 1.0))
+    (found,) = constrained_beam_search(task, required=required, beam=4, n_best=2)
     assert all(hypothesis.complete for hypothesis in found)
     assert all(contains(hypothesis.ids, [3, 3]) for hypothesis in found)
 
 
 def test_without_phrases_it_is_beam_search() -> None:
     found = search(ToyModel(5), [[]] * 5, 3)
-    plain = beam_search(ToyModel(5), [LIMIT] * 5, NO_RULES, beam=3, bos_id=BOS, penalty=PENALTY)
+    plain = beam_search(SearchTask(ToyModel(5), [LIMIT] * 5, NO_RULES, BOS, PENALTY), beam=3)
     assert sum(a[0].ids == b[0].ids for a, b in zip(found, plain, strict=True)) >= 4
 
 

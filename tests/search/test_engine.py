@@ -7,7 +7,7 @@ from multiprocessing import active_children
 import pytest
 import torch
 
-from transformer_mt.search.engine import Engine, Request, batches_by_length, deal
+from transformer_mt.search.engine import Engine, Request, batches_by_length, deal_sorted
 from transformer_mt.search.options import SearchOptions
 from transformer_mt.translation.translator import Translator
 
@@ -26,7 +26,7 @@ def test_batches_hold_everything_once_and_keep_their_limit(seed: int) -> None:
 @pytest.mark.parametrize("n_parts", range(5))
 def test_parts_hold_everything_once_and_are_alike(n_parts: int) -> None:
     indices = list(range(23))
-    parts = deal(indices, n_parts)
+    parts = deal_sorted(indices, n_parts)
     assert len(parts) == max(1, n_parts)
     assert sorted(i for part in parts for i in part) == indices
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
@@ -52,7 +52,7 @@ def test_side_by_side_changes_nothing(
 ) -> None:
     monkeypatch.setattr("transformer_mt.search.engine.may_fork", lambda: copies)
     made = Engine([translator.model], translator.tgt_tokenizer.silent_ids)
-    requests = 20 * [Request(ids) for ids in translator.src_tokenizer.encode(texts)]
+    requests = 4 * [Request(ids) for ids in translator.src_tokenizer.encode(texts)]
     before = torch.get_num_threads()
     found = {}
     try:
@@ -78,5 +78,5 @@ def test_no_request_no_hypothesis(translator: Translator) -> None:
 @pytest.mark.parametrize("n_indices", [1, 2, 7])
 @pytest.mark.parametrize("n_parts", [0, 1, 2, 50])
 def test_no_part_is_empty(n_indices: int, n_parts: int) -> None:
-    parts = deal(list(range(n_indices)), n_parts)
+    parts = deal_sorted(list(range(n_indices)), n_parts)
     assert all(parts) and sorted(index for part in parts for index in part) == [*range(n_indices)]

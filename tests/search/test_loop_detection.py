@@ -12,6 +12,7 @@ from toy_model import BOS, EOS, ToyModel
 from transformer_mt.search.beam_search import (
     Hypothesis,
     LengthPenalty,
+    SearchTask,
     beam_search,
     step_by_step_search,
 )
@@ -91,16 +92,13 @@ class Looping(ToyModel):
 
 
 def by_beam(model: ToyModel, loops: LoopWatch | None) -> list[Hypothesis]:
-    found = beam_search(
-        model, [LIMIT] * 4, RULES, beam=3, bos_id=BOS, penalty=LengthPenalty(), loops=loops
-    )
+    task = SearchTask(model, [LIMIT] * 4, RULES, BOS, LengthPenalty(), loops)
+    found = beam_search(task, beam=3)
     return [best for best, *_ in found]
 
 
 def by_steps(model: ToyModel, loops: LoopWatch | None) -> list[Hypothesis]:
-    return step_by_step_search(
-        model, [LIMIT] * 4, RULES, bos_id=BOS, penalty=LengthPenalty(), loops=loops
-    )
+    return step_by_step_search(SearchTask(model, [LIMIT] * 4, RULES, BOS, LengthPenalty(), loops))
 
 
 @pytest.mark.parametrize("search", [by_beam, by_steps])
@@ -130,14 +128,9 @@ def test_a_sentence_that_waits_to_leave_is_not_ended_again() -> None:
             ends = sentence == 0 and len(prefix) >= 3
             return torch.tensor([-math.inf, 0.0 if ends else -50.0, -0.1 * (1 + sentence), -9.0])
 
-    found = step_by_step_search(
-        OneEndsEarly(9),
-        [LIMIT] * 9,
-        RULES,
-        bos_id=BOS,
-        penalty=LengthPenalty(),
-        loops=LoopWatch([[[9] * 20]] * 8 + [[[8]]]),
-    )
+    loops = LoopWatch([[[9] * 20]] * 8 + [[[8]]])
+    task = SearchTask(OneEndsEarly(9), [LIMIT] * 9, RULES, BOS, LengthPenalty(), loops)
+    found = step_by_step_search(task)
     assert found[0].ids == [2] * 3 and found[0].complete
     assert found[8].ids == [2] * STUCK_AT and not found[8].complete
     assert [len(h.ids) for h in found[1:8]] == [72] * 7  # 32 + 2 × 19, at the next look

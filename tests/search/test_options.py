@@ -8,7 +8,7 @@ import pytest
 
 from transformer_mt.errors import ConfigError
 from transformer_mt.search.options import MOST_ROWS, SearchOptions
-from transformer_mt.search.sampling import Sampling
+from transformer_mt.search.sampling import SamplingOptions
 
 NUMBERS = ["length_penalty", "max_length_ratio", "repetition_penalty"]
 COUNTS = ["beam", "n_best", "mbr", "min_length"]
@@ -24,7 +24,7 @@ def message(name: str, value: float) -> str:
 def test_numbers_out_of_range(name: str, value: float) -> None:
     changes: dict[str, Any] = {name: value}
     if name in SAMPLING:
-        changes = {"sampling": Sampling(**changes)}
+        changes = {"sampling": SamplingOptions(**changes)}
     with pytest.raises(ConfigError, match=message(name, value)):
         SearchOptions(**changes)
 
@@ -39,7 +39,7 @@ def test_counts_out_of_range(name: str, value: int) -> None:
 
 def test_all_problems_are_told() -> None:
     with pytest.raises(ConfigError, match=r"beam 0: .*\nlength penalty nan: .*\nseed"):
-        SearchOptions(beam=0, length_penalty=math.nan, sampling=Sampling(seed=2**70))
+        SearchOptions(beam=0, length_penalty=math.nan, sampling=SamplingOptions(seed=2**70))
 
 
 def test_the_product_is_limited() -> None:
@@ -51,4 +51,4 @@ def test_the_product_is_limited() -> None:
 def test_the_ends_of_the_ranges() -> None:
     SearchOptions(beam=1, length_penalty=0, max_length_ratio=0.01, repetition_penalty=1)
     SearchOptions(beam=MOST_ROWS, n_best=MOST_ROWS, length_penalty=10, max_length_ratio=1000)
-    SearchOptions(sampling=Sampling(0.01, 10**9, 0.001, -(2**63)))
+    SearchOptions(sampling=SamplingOptions(0.01, 10**9, 0.001, -(2**63)))

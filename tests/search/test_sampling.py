@@ -4,65 +4,64 @@ import pytest
 import torch
 from toy_model import BOS, EOS, ToyModel
 
-from transformer_mt.search.beam_search import LengthPenalty, step_by_step_search
-from transformer_mt.search.sampling import Sampler, Sampling, candidate_probs
+from transformer_mt.search.beam_search import LengthPenalty, SearchTask, step_by_step_search
+from transformer_mt.search.sampling import Sampler, SamplingOptions, candidate_probs
 from transformer_mt.search.token_rules import TokenRules
 
 PROBS = torch.tensor([[0.05, 0.4, 0.25, 0.3]])
 CPU = torch.device("cpu")
+NO_RULES = TokenRules(eos_id=EOS)
 
 TABLE = [
-    (Sampling(), [0.05, 0.4, 0.25, 0.3], "as the model says"),
-    (Sampling(top_k=2), [0, 0.4, 0, 0.3], "the two most probable"),
-    (Sampling(top_k=9), [0.05, 0.4, 0.25, 0.3], "more than there are"),
-    (Sampling(top_p=0.4), [0, 0.4, 0, 0], "one is enough"),
-    (Sampling(top_p=0.41), [0, 0.4, 0, 0.3], "one is not enough"),
-    (Sampling(top_p=0.0001), [0, 0.4, 0, 0], "at least one"),
-    (Sampling(temperature=0.5), [0.05**2, 0.4**2, 0.25**2, 0.3**2], "p^(1/T)"),
-    (Sampling(top_k=3, top_p=0.8), [0, 0.4, 0.25, 0.3], "0.4 + 0.3 of 0.95 is less than 0.8"),
+    (SamplingOptions(), [0.05, 0.4, 0.25, 0.3], "as the model says"),
+    (SamplingOptions(top_k=2), [0, 0.4, 0, 0.3], "the two most probable"),
+    (SamplingOptions(top_k=9), [0.05, 0.4, 0.25, 0.3], "more than there are"),
+    (SamplingOptions(top_p=0.4), [0, 0.4, 0, 0], "one is enough"),
+    (SamplingOptions(top_p=0.41), [0, 0.4, 0, 0.3], "one is not enough"),
+    (SamplingOptions(top_p=0.0001), [0, 0.4, 0, 0], "at least one"),
+    (SamplingOptions(temperature=0.5), [0.05**2, 0.4**2, 0.25**2, 0.3**2], "p^(1/T)"),
+    (
+        SamplingOptions(top_k=3, top_p=0.8),
+        [0, 0.4, 0.25, 0.3],
+        "0.4 + 0.3 of 0.95 is less than 0.8",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("sampling", "expected", "why"), TABLE)
-def test_candidates(sampling: Sampling, expected: list[float], why: str) -> None:
+def test_candidates(sampling: SamplingOptions, expected: list[float], why: str) -> None:
     probs = candidate_probs(PROBS.log(), sampling)[0]
     wanted = torch.tensor(expected)
     torch.testing.assert_close(probs / probs.sum(), wanted / wanted.sum(), msg=why)
 
 
 def test_draws_follow_the_distribution() -> None:
-    draws = Sampler(Sampling(seed=3), CPU)(PROBS.log().expand(20_000, -1))
+    draws = Sampler(SamplingOptions(seed=3), CPU)(PROBS.log().expand(20_000, -1))
     shares = torch.bincount(draws, minlength=4) / len(draws)
     assert (shares - PROBS[0]).abs().max() < 0.02
 
 
-def translate(sampling: Sampling) -> list[list[int]]:
-    rules = TokenRules(eos_id=EOS)
-    found = step_by_step_search(
-        ToyModel(20), [8] * 20, rules, bos_id=BOS, penalty=LengthPenalty(),
-        choose=Sampler(sampling, CPU),
-    )  # fmt: skip
+def translate(sampling: SamplingOptions) -> list[list[int]]:
+    task = SearchTask(ToyModel(20), [8] * 20, NO_RULES, BOS, LengthPenalty())
+    found = step_by_step_search(task, Sampler(sampling, CPU))
     return [hypothesis.ids for hypothesis in found]
 
 
 def test_a_seed_repeats_its_draws_and_another_does_not() -> None:
-    assert translate(Sampling(seed=1)) == translate(Sampling(seed=1))
-    assert translate(Sampling(seed=1)) != translate(Sampling(seed=2))
+    assert translate(SamplingOptions(seed=1)) == translate(SamplingOptions(seed=1))
+    assert translate(SamplingOptions(seed=1)) != translate(SamplingOptions(seed=2))
 
 
 def test_one_candidate_is_greedy_search() -> None:
-    greedy = step_by_step_search(
-        ToyModel(20), [8] * 20, TokenRules(eos_id=EOS), bos_id=BOS, penalty=LengthPenalty()
-    )
-    assert translate(Sampling(top_k=1)) == [hypothesis.ids for hypothesis in greedy]
+    task = SearchTask(ToyModel(20), [8] * 20, NO_RULES, BOS, LengthPenalty())
+    greedy = step_by_step_search(task)
+    assert translate(SamplingOptions(top_k=1)) == [hypothesis.ids for hypothesis in greedy]
 
 
 def test_log_probabilities_are_those_of_the_model_at_any_temperature() -> None:
     model = ToyModel(1)
-    (found,) = step_by_step_search(
-        model, [8], TokenRules(eos_id=EOS), bos_id=BOS, penalty=LengthPenalty(),
-        choose=Sampler(Sampling(temperature=3.0), CPU),
-    )  # fmt: skip
+    task = SearchTask(model, [8], NO_RULES, BOS, LengthPenalty())
+    (found,) = step_by_step_search(task, Sampler(SamplingOptions(temperature=3.0), CPU))
     ids = [*found.ids, *[EOS] * found.complete]
     log_prob = sum(
         model.next_log_probs(0, tuple(ids[:i]))[token].item() for i, token in enumerate(ids)

@@ -1,7 +1,7 @@
 """Rules against brute force: of everything a toy model can write, what the rule allows."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -10,6 +10,7 @@ from toy_model import BOS, EOS, ToyModel, every_hypothesis
 from transformer_mt.search.beam_search import (
     Hypothesis,
     LengthPenalty,
+    SearchTask,
     beam_search,
     step_by_step_search,
 )
@@ -18,6 +19,15 @@ from transformer_mt.search.token_rules import TokenRules
 LIMIT = 5
 WIDE = 2 * 3**LIMIT
 PENALTY = LengthPenalty("gnmt", 0.6)
+
+
+def task(
+    model: ToyModel,
+    rules: TokenRules,
+    limits: Sequence[int] = (LIMIT,),
+    penalty: LengthPenalty = PENALTY,
+) -> SearchTask:
+    return SearchTask(model, limits, rules, BOS, penalty)
 
 
 def contains(ids: list[int], part: list[int]) -> bool:
@@ -57,7 +67,7 @@ def test_search_finds_the_best_that_a_rule_allows(
 ) -> None:
     model = ToyModel(1, seed)
     rules = TokenRules(eos_id=EOS, **settings)
-    (found,) = beam_search(model, [LIMIT], rules, beam=WIDE, bos_id=BOS, penalty=PENALTY, n_best=4)
+    (found,) = beam_search(task(model, rules), beam=WIDE, n_best=4)
     expected = [h for h in every_hypothesis(model, 0, LIMIT, PENALTY) if allowed(h)][:4]
     assert [h.ids for h in found] == [h.ids for h in expected]
     for mine, theirs in zip(found, expected, strict=True):
@@ -68,9 +78,7 @@ def test_search_finds_the_best_that_a_rule_allows(
 def test_repetition_penalty_makes_written_tokens_less_probable(seed: int) -> None:
     model = ToyModel(1, seed)
     rules = TokenRules(eos_id=EOS, repetition_penalty=1.7)
-    (found,) = beam_search(
-        model, [LIMIT], rules, beam=WIDE, bos_id=BOS, penalty=LengthPenalty(), n_best=3
-    )
+    (found,) = beam_search(task(model, rules, penalty=LengthPenalty()), beam=WIDE, n_best=3)
 
     def penalised(hypothesis: Hypothesis) -> float:
         ids = [*hypothesis.ids, *[EOS] * hypothesis.complete]
@@ -89,7 +97,7 @@ def test_each_sentence_keeps_its_own_prefix_when_others_leave() -> None:
     prefixes = [[2, 2, 2, 2], [3], [], [3, 3, 2]]
     rules = TokenRules(eos_id=EOS, prefixes=prefixes)
     for beam in (1, 3):
-        found = beam_search(ToyModel(4), [9] * 4, rules, beam=beam, bos_id=BOS, penalty=PENALTY)
+        found = beam_search(task(ToyModel(4), rules, [9] * 4), beam=beam)
         for (best,), prefix in zip(found, prefixes, strict=True):
             assert best.ids[: len(prefix)] == prefix
 
@@ -97,8 +105,8 @@ def test_each_sentence_keeps_its_own_prefix_when_others_leave() -> None:
 @pytest.mark.parametrize("settings", [settings for settings, _ in RULES], ids=str)
 def test_rules_hold_in_greedy_search_too(settings: dict) -> None:
     rules = TokenRules(eos_id=EOS, **settings)
-    (greedy,) = step_by_step_search(ToyModel(1, 5), [LIMIT], rules, bos_id=BOS, penalty=PENALTY)
-    ((beam,),) = beam_search(ToyModel(1, 5), [LIMIT], rules, beam=1, bos_id=BOS, penalty=PENALTY)
+    (greedy,) = step_by_step_search(task(ToyModel(1, 5), rules))
+    ((beam,),) = beam_search(task(ToyModel(1, 5), rules), beam=1)
     assert (greedy.ids, greedy.complete) == (beam.ids, beam.complete)
     assert greedy.score == pytest.approx(beam.score, abs=1e-5)
 
@@ -106,7 +114,7 @@ def test_rules_hold_in_greedy_search_too(settings: dict) -> None:
 def test_a_rule_that_forbids_everything_leaves_the_end() -> None:
     """Each token once, then only EOS is left."""
     rules = TokenRules(eos_id=EOS, no_repeat_ngram=1)
-    (greedy,) = step_by_step_search(ToyModel(1), [50], rules, bos_id=BOS, penalty=PENALTY)
+    (greedy,) = step_by_step_search(task(ToyModel(1), rules, [50]))
     assert len(greedy.ids) <= 2 and greedy.complete
 
 

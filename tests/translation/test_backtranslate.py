@@ -104,7 +104,7 @@ import os, signal
 from pathlib import Path
 from transformer_mt.translation import backtranslate
 from transformer_mt.translation.translator import Translator
-backtranslate.CHUNK = 5
+backtranslate.CHUNK_LINES = 5
 translate, n = Translator.translate, 0
 def third_is_deadly(self, texts, **options):
     global n
@@ -120,7 +120,7 @@ backtranslate.translate_corpus(Path({str(model_dir)!r}), Path({str(mono)!r}),
     killed = subprocess.run([sys.executable, "-c", script], env=environment, timeout=120)
     assert killed.returncode == -signal.SIGKILL
     assert not (tmp_path / "bt.zh").exists()
-    monkeypatch.setattr(backtranslate, "CHUNK", 5)
+    monkeypatch.setattr(backtranslate, "CHUNK_LINES", 5)
     seen: list[str] = []
     translate = Translator.translate
 

@@ -23,7 +23,7 @@ from transformer_mt.model_dir import (
     save_model_dir,
     weights_of,
 )
-from transformer_mt.search.beam_search import LengthPenalty, beam_search
+from transformer_mt.search.beam_search import LengthPenalty, SearchTask, beam_search
 from transformer_mt.search.ensemble import Stepper
 from transformer_mt.search.token_rules import TokenRules
 from transformer_mt.system.state import content_of, write_manifest
@@ -90,15 +90,10 @@ def test_a_beams_scores_are_those_of_one_teacher_forced_pass(
     """Also with sentences that leave early, and prefixes that change their row at every step."""
     model = translator.model
     sources = [[5, 9, 30, 3], [7, 3], [8, 6, 11, 20, 40, 3]]
-    search = beam_search(
-        Stepper(IncrementalDecoder(model), translator.pad(sources)),
-        [24, 3, 11],
-        TokenRules(eos_id=EOS_ID),
-        beam=beam,
-        bos_id=BOS_ID,
-        penalty=LengthPenalty(),
-        n_best=beam,
-    )
+    stepper = Stepper(IncrementalDecoder(model), translator.pad(sources))
+    rules = TokenRules(eos_id=EOS_ID)
+    task = SearchTask(stepper, [24, 3, 11], rules, BOS_ID, LengthPenalty())
+    search = beam_search(task, beam=beam, n_best=beam)
     for source, found in zip(sources, search, strict=True):
         assert len(found) == beam
         for hypothesis in found:

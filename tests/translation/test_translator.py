@@ -1,6 +1,5 @@
 """Text in, text out, with a toy model: order, odd texts, scores, attention."""
 
-import copy
 import math
 import random
 from collections.abc import Sequence
@@ -10,19 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from toy_translator import biased, configured
 
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.search.engine import Request, SearchEngine
-from transformer_mt.search.sampling import Sampling
+from transformer_mt.search.sampling import SamplingOptions
 from transformer_mt.translation import translator as translator_module
-from transformer_mt.translation.translator import Alternative, Translator
-
-
-def configured(translator: Translator, **decode: Any) -> Translator:
-    cfg = translator.cfg
-    cfg = cfg.model_copy(update={"decode": cfg.decode.model_copy(update=decode)})
-    return Translator(translator.model, (translator.src_tokenizer, translator.tgt_tokenizer), cfg)
+from transformer_mt.translation.result import Alternative
+from transformer_mt.translation.translator import Translator
 
 
 def forced_log_prob(translator: Translator, src: list[int], tgt: list[int]) -> float:
@@ -170,15 +165,6 @@ def test_settings_come_from_the_configuration_unless_given(
     given = translator.translate(texts, beam=4, length_penalty=1.5, max_length_ratio=0.5)
     assert configured_ones.translate(texts) == given
     assert configured_ones.translate(texts) != translator.translate(texts)
-
-
-def biased(translator: Translator, ids: list[int], value: float) -> Translator:
-    """A copy whose output layer adds a number to the scores of these words."""
-    model = copy.deepcopy(translator.model)
-    model.output.bias = torch.nn.Parameter(torch.zeros(model.output.out_features))
-    model.output.bias.data[ids] = value
-    tokenizers = (translator.src_tokenizer, translator.tgt_tokenizer)
-    return Translator(model, tokenizers, translator.cfg)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -337,14 +323,13 @@ def test_a_text_that_stands_many_times_is_searched_once(
     translator: Translator, texts: list[str]
 ) -> None:
     counting = Counting(translator.engine)
-    repeated = configured(translator)
-    repeated.engine = counting
+    repeated = translator.with_engine(counting)
     found = repeated.translate([texts[0], texts[1], *[texts[0]] * 5])
     assert len(counting.asked) == 2
     alone = translator.translate(texts[:2])
     assert [t.text for t in found] == [alone[0].text, alone[1].text, *[alone[0].text] * 5]
     counting.asked.clear()
-    repeated.translate([texts[0]] * 3, sampling=Sampling(seed=1))
+    repeated.translate([texts[0]] * 3, sampling=SamplingOptions(seed=1))
     assert len(counting.asked) == 3, "draws differ"
 
 

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from transformer_mt.cli.options import ModelPath, find_model_path, say
+from transformer_mt.cli.options import ModelPath, find_model_path, one_of, say
 from transformer_mt.errors import ConfigError, TmtError
 
 if TYPE_CHECKING:
-    from transformer_mt.export.ctranslate2 import Origin
+    from transformer_mt.export.ctranslate2 import ExportOrigin
 
-SAMPLE = 100  # texts that both engines translate
+PROOF_TEXTS = 100  # texts that both engines translate
 
 
 def export(
@@ -35,33 +35,32 @@ def export(
     """
     from transformer_mt.export.ctranslate2 import (
         MANIFEST,
-        Origin,
+        ExportOrigin,
         Quantization,
         exported_path,
         save_ctranslate2,
     )
     from transformer_mt.export.ctranslate2_engine import CTranslate2Engine
-    from transformer_mt.export.proof import ENOUGH, compare
+    from transformer_mt.export.proof import ENOUGH, compare_engines
     from transformer_mt.model_dir import weights_digest
     from transformer_mt.system.output import writing_folder
     from transformer_mt.translation.translator import Translator
 
-    if to != "ctranslate2":
-        raise TmtError(f"--to {to}: expected ctranslate2")
+    one_of("--to", to, ("ctranslate2",))
     kinds: tuple[Quantization, ...] = get_args(Quantization)
-    kind = next((kind for kind in kinds if kind == quantization), None)
-    if kind is None:
-        raise TmtError(f"--quantization {quantization}: expected {', '.join(kinds)}")
+    kind = one_of("--quantization", quantization, kinds)
     model_dir = find_model_path(model)
     texts = _sample(model_dir, src_path)
     translator = Translator.load(model_dir, precision="fp32")
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
     path = out_dir or exported_path(model_dir)
-    origin = Origin(weights_digest(model_dir), kind)
+    origin = ExportOrigin(weights_digest(model_dir), kind)
     _refuse_known(path, origin)
     with writing_folder(path, MANIFEST) as unproven:
         save_ctranslate2(translator.model, tokenizers, unproven, kind)
-        found = compare(translator, CTranslate2Engine(unproven, tokenizers, threads=1), texts)
+        found = compare_engines(
+            translator, CTranslate2Engine(unproven, tokenizers, threads=1), texts
+        )
         say(f"{found.n_equal} of {found.n_texts} translations are the same in both engines")
         if kind == "float32" and found.share < ENOUGH:
             say("tmt: the exported model does not translate as it should; nothing was kept")
@@ -70,15 +69,15 @@ def export(
     say(f"{path}; next: tmt translate -m {model_dir} --engine ctranslate2 TEXT")
 
 
-def _refuse_known(path: Path, origin: "Origin") -> None:
+def _refuse_known(path: Path, origin: "ExportOrigin") -> None:
     """Raise unless `path` is new, or an export of other weights, or a damaged one."""
-    from transformer_mt.export.ctranslate2 import MANIFEST, Origin
+    from transformer_mt.export.ctranslate2 import MANIFEST, ExportOrigin
     from transformer_mt.system.output import refuse_foreign
     from transformer_mt.system.state import Damaged
 
     refuse_foreign(path, MANIFEST)
     try:
-        if Origin.read(path) == origin:
+        if ExportOrigin.read(path) == origin:
             raise ConfigError(f"{path} exists; name a new directory")
     except Damaged as error:
         say(f"{error}; making it anew")
@@ -90,7 +89,7 @@ def _sample(model_dir: Path, src_path: Path | None) -> list[str]:
     path = src_path or model_dir.parent / "data" / "clean" / "dev.src"
     if not path.is_file():
         raise TmtError(f"{path}: no such file; give --src FILE, texts to prove the export on")
-    texts = [text for text in split_lines(path) if text.strip()][:SAMPLE]
+    texts = [text for text in split_lines(path) if text.strip()][:PROOF_TEXTS]
     if not texts:
         raise TmtError(f"{path}: there is no text")
     return texts

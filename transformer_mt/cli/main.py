@@ -16,7 +16,7 @@ from transformer_mt.cli.bench import bench_app
 from transformer_mt.cli.data import data_app, tokenizer_app
 from transformer_mt.cli.eval import evaluate
 from transformer_mt.cli.export import export
-from transformer_mt.cli.model import average, explain, info, score, tune
+from transformer_mt.cli.model import average, explain, info, score
 from transformer_mt.cli.options import AsJson, say, show
 from transformer_mt.cli.train import config, plan, train
 from transformer_mt.cli.translate import translate
@@ -32,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, plan, config, translate, score, explain, info, average, tune, export):
+for command in (train, plan, config, translate, score, explain, info, average, export):
     app.command()(command)
 app.command("eval")(evaluate)
 app.add_typer(data_app, name="data")

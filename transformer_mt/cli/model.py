@@ -1,4 +1,4 @@
-"""The commands about a trained model: `tmt score`, `average`, `tune`, `info`, `explain`."""
+"""The commands about a trained model: `tmt score`, `average`, `info`, `explain`."""
 
 import json
 import math
@@ -51,37 +51,6 @@ def average(
 
     updates = average_run(Run(run_dir), out_dir, last, say)
     say(f"{out_dir}: mean of the checkpoints after updates {', '.join(map(str, updates))}")
-
-
-def tune(
-    model: ModelPath = None,
-    src_path: Annotated[Path | None, typer.Option("--src", help="source texts")] = None,
-    ref_path: Annotated[Path | None, typer.Option("--ref", help="their references")] = None,
-    to: Into = None,
-    metric: Annotated[str, typer.Option(help="bleu, chrf, …")] = "bleu",
-    write: Annotated[
-        bool, typer.Option("--write", help="make the best one the model's own")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Find the beam and length penalty that suit a model, on its run's dev set."""
-    from transformer_mt.config.experiment import load_config
-    from transformer_mt.evaluation.test_sets import files_test_set
-    from transformer_mt.profiling.tune import tune as find_best
-    from transformer_mt.profiling.tune import write_choice
-
-    model_dir = find_model_path(model)
-    tests = []
-    if src_path is not None and ref_path is not None:
-        languages = load_config(model_dir / "config.yaml").languages
-        tests = [files_test_set(src_path, ref_path, languages, to)]
-    elif src_path or ref_path:
-        raise TmtError("--src and --ref go together")
-    found = find_best(model_dir, metric, tests)
-    show(json.dumps(found.to_json(), indent=2) if as_json else found.render())
-    if write:
-        write_choice(model_dir, found.best)
-        say(f"{model_dir}: decode.beam and decode.length_penalty are these now")
 
 
 def info(model: ModelPath = None, as_json: AsJson = False) -> None:

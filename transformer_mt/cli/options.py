@@ -1,4 +1,4 @@
-"""What the commands share: options, where input lines come from and output lines go to.
+"""Options of several commands, and how they read lines and write them.
 
 Results go to standard output, everything else to standard error.
 """
@@ -6,7 +6,7 @@ Results go to standard output, everything else to standard error.
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -47,6 +47,24 @@ Offline = Annotated[
 ]
 RunDir = Annotated[Path | None, typer.Option(help="where everything goes; default: runs/<name>")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+Name = TypeVar("Name", bound=str)
+
+
+def one_of(option: str, value: str, allowed: tuple[Name, ...]) -> Name:
+    """The value of an option that takes a few names.
+
+    Args:
+        option: for the message, for example "--engine".
+    Raises:
+        TmtError: the value is not one of them.
+    """
+    for name in allowed:
+        if value == name:
+            return name
+    *others, last = allowed
+    raise TmtError(f"{option} {value}: expected {', '.join(others)}{' or ' * bool(others)}{last}")
 
 
 def read_config(

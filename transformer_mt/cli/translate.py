@@ -6,10 +6,12 @@ Translations go to standard output or a file, everything else to standard error.
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -18,192 +20,243 @@ from transformer_mt.cli.options import (
     chunks,
     find_model_path,
     input_lines,
+    one_of,
     say,
     write_lines,
 )
 from transformer_mt.errors import DataError, TmtError
 
 if TYPE_CHECKING:
+    from transformer_mt.search.options import Penalty, SearchChanges
     from transformer_mt.translation.documents.marks import Align
     from transformer_mt.translation.documents.translate import Form
-    from transformer_mt.translation.request import Translation
+    from transformer_mt.translation.lexical_constraints import LexicalConstraints
+    from transformer_mt.translation.result import Translation
     from transformer_mt.translation.translator import Translator
 
 MOST_BYTES = 256 << 20  # of a document, which is held in memory as a whole
 SHOWN_FAULTS = 5  # flagged translations that are named; the others are counted
-SEARCH, CHOICE, WORDS = "How to search", "Instead of the best", "Words"
+LINES_AT_ONCE = 1000
+
+
+# The options, in the groups of `--help`.
+_option: Any = typer.Option
+_search: Any = partial(typer.Option, rich_help_panel="How to search")
+_choice: Any = partial(typer.Option, rich_help_panel="Instead of the best")
+_words: Any = partial(typer.Option, rich_help_panel="Words")
+
+Texts = Annotated[list[str] | None, typer.Argument(help="texts to translate")]
+InputPath = Annotated[
+    Path | None,
+    _option(
+        "-i", "--input",
+        help="a file, one text per line; .md, .html, .srt and .jsonl keep their structure",
+    ),
+]  # fmt: skip
+OutputPath = Annotated[Path | None, _option("-o", "--output", help="default: standard output")]
+Models = Annotated[
+    list[Path] | None,
+    _option(
+        "-m", "--model",
+        help="model or run directory; default: the newest finished run; several vote",
+    ),
+]  # fmt: skip
+DocumentForm = Annotated[
+    str | None,
+    _option("--format", help="text, markdown, html, srt or jsonl; default: by file name"),
+]
+JsonField = Annotated[str, _option(help="with jsonl: the key of the text")]
+TextsAsJson = Annotated[bool, _option("--json", help="one JSON object per text")]
+EngineName = Annotated[
+    str,
+    _option(help="native; ctranslate2, with what tmt export wrote; auto: the latter where it finds "
+            "the same"),
+]  # fmt: skip
+Retry = Annotated[bool, _option(help="search again where a translation has faults, such as loops")]
+
+Beam = Annotated[int | None, _search(min=1, help="1 is greedy search")]
+PenaltyName = Annotated[str | None, _search(help="gnmt or average")]
+PenaltyExponent = Annotated[float | None, _search(min=0)]
+MaxLengthRatio = Annotated[float | None, _search(help="tokens per source token")]
+MinLength = Annotated[int, _search(min=0, help="tokens")]
+MaxLength = Annotated[int | None, _search(min=1, help="tokens")]
+NoRepeatNgram = Annotated[int, _search(min=0, help="no n tokens in a row twice")]
+RepetitionPenalty = Annotated[float, _search(min=1, help="on tokens written before")]
+
+NBest = Annotated[int, _choice(min=1, help="alternatives per text, with --json")]
+Diverse = Annotated[bool, _choice("--diverse", help="alternatives begin differently")]
+DrawTokens = Annotated[bool, _choice("--sample", help="draw tokens at random")]
+Temperature = Annotated[float, _choice(min=0.01, help="of --sample")]
+TopK = Annotated[int, _choice(min=0, help="of --sample")]
+TopP = Annotated[float, _choice(min=0.001, max=1, help="of --sample")]
+Seed = Annotated[int, _choice(help="of --sample")]
+Mbr = Annotated[int, _choice(min=0, help="draw so many, take the one most like the others")]
+
+Prefix = Annotated[str, _words(help="how translations begin")]
+Ban = Annotated[list[str] | None, _words(help="a word not to use; repeatable")]
+GlossaryPath = Annotated[Path | None, _words(help="a TSV of source and target terms to use")]
+
+
+@dataclass(frozen=True)
+class TranslationRequest:
+    """The command line, as arguments of `Translator.translate`."""
+
+    to: str | None
+    constraints: "LexicalConstraints"
+    retry: bool
+    search: "SearchChanges"
 
 
 def translate(
-    text: Annotated[list[str] | None, typer.Argument(help="texts to translate")] = None,
-    input_path: Annotated[
-        Path | None, typer.Option("-i", "--input", help="a file, one text per line; .md, .html, "
-                                  ".srt and .jsonl keep their structure")
-    ] = None,
-    output_path: Annotated[
-        Path | None, typer.Option("-o", "--output", help="default: standard output")
-    ] = None,
-    models: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "-m", "--model",
-            help="model or run directory; default: the newest finished run; several vote",
-        ),
-    ] = None,
+    text: Texts = None,
+    input_path: InputPath = None,
+    output_path: OutputPath = None,
+    models: Models = None,
     to: Into = None,
-    form: Annotated[
-        str | None,
-        typer.Option("--format", help="text, markdown, html, srt or jsonl; default: by file name"),
-    ] = None,
-    field: Annotated[str, typer.Option(help="with jsonl: the key of the text")] = "text",
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object per text")] = False,
-    engine: Annotated[
-        str,
-        typer.Option(help="native; ctranslate2, with what tmt export wrote; auto: the latter where "
-                     "it finds the same"),
-    ] = "auto",
-    retry: Annotated[
-        bool, typer.Option(help="search again where a translation has faults, such as loops")
-    ] = True,
-    beam: Annotated[
-        int | None, typer.Option(min=1, help="1 is greedy search", rich_help_panel=SEARCH)
-    ] = None,
-    penalty: Annotated[
-        str | None, typer.Option(help="gnmt or average", rich_help_panel=SEARCH)
-    ] = None,
-    length_penalty: Annotated[float | None, typer.Option(min=0, rich_help_panel=SEARCH)] = None,
-    max_length_ratio: Annotated[
-        float | None, typer.Option(help="tokens per source token", rich_help_panel=SEARCH)
-    ] = None,
-    min_length: Annotated[int, typer.Option(min=0, help="tokens", rich_help_panel=SEARCH)] = 0,
-    max_length: Annotated[
-        int | None, typer.Option(min=1, help="tokens", rich_help_panel=SEARCH)
-    ] = None,
-    no_repeat_ngram: Annotated[
-        int, typer.Option(min=0, help="no n tokens in a row twice", rich_help_panel=SEARCH)
-    ] = 0,
-    repetition_penalty: Annotated[
-        float, typer.Option(min=1, help="on tokens written before", rich_help_panel=SEARCH)
-    ] = 1.0,
-    n_best: Annotated[
-        int, typer.Option(min=1, help="alternatives per text, with --json", rich_help_panel=CHOICE)
-    ] = 1,
-    diverse: Annotated[
-        bool,
-        typer.Option("--diverse", help="alternatives begin differently", rich_help_panel=CHOICE),
-    ] = False,
-    sample: Annotated[
-        bool, typer.Option("--sample", help="draw tokens at random", rich_help_panel=CHOICE)
-    ] = False,
-    temperature: Annotated[
-        float, typer.Option(min=0.01, help="of --sample", rich_help_panel=CHOICE)
-    ] = 1.0,
-    top_k: Annotated[int, typer.Option(min=0, help="of --sample", rich_help_panel=CHOICE)] = 0,
-    top_p: Annotated[
-        float, typer.Option(min=0.001, max=1, help="of --sample", rich_help_panel=CHOICE)
-    ] = 1.0,
-    seed: Annotated[int, typer.Option(help="of --sample", rich_help_panel=CHOICE)] = 1,
-    mbr: Annotated[
-        int, typer.Option(min=0, help="draw so many, take the one most like the others",
-                          rich_help_panel=CHOICE)
-    ] = 0,
-    prefix: Annotated[
-        str, typer.Option(help="how translations begin", rich_help_panel=WORDS)
-    ] = "",
-    ban: Annotated[
-        list[str] | None, typer.Option(help="a word not to use; repeatable", rich_help_panel=WORDS)
-    ] = None,
-    glossary: Annotated[
-        Path | None,
-        typer.Option(help="a TSV of source and target terms to use", rich_help_panel=WORDS),
-    ] = None,
-) -> None:  # fmt: skip
+    form: DocumentForm = None,
+    field: JsonField = "text",
+    as_json: TextsAsJson = False,
+    engine: EngineName = "auto",
+    retry: Retry = True,
+    beam: Beam = None,
+    penalty: PenaltyName = None,
+    length_penalty: PenaltyExponent = None,
+    max_length_ratio: MaxLengthRatio = None,
+    min_length: MinLength = 0,
+    max_length: MaxLength = None,
+    no_repeat_ngram: NoRepeatNgram = 0,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    n_best: NBest = 1,
+    diverse: Diverse = False,
+    sample: DrawTokens = False,
+    temperature: Temperature = 1.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    seed: Seed = 1,
+    mbr: Mbr = 0,
+    prefix: Prefix = "",
+    ban: Ban = None,
+    glossary: GlossaryPath = None,
+) -> None:
     """Translate arguments, a file, or standard input, line by line and in order."""
-    from transformer_mt.search.sampling import Sampling
-    from transformer_mt.system.device import keep_memory
+    from transformer_mt.search.options import SearchChanges
+    from transformer_mt.search.sampling import SamplingOptions
     from transformer_mt.translation.alignment import AttentionAligner
     from transformer_mt.translation.glossary import Glossary
-    from transformer_mt.translation.request import Wishes
+    from transformer_mt.translation.lexical_constraints import LexicalConstraints
+
+    terms = None if glossary is None else Glossary.read(glossary)
+    sampling = SamplingOptions(temperature, top_k, top_p, seed) if sample else None
+    search = SearchChanges(
+        beam=beam, penalty=_penalty(penalty, engine), length_penalty=length_penalty,
+        max_length_ratio=max_length_ratio, min_length=min_length, max_length=max_length,
+        no_repeat_ngram=no_repeat_ngram, repetition_penalty=repetition_penalty,
+        n_best=n_best, diverse=diverse, sampling=sampling, mbr=mbr,
+    )  # fmt: skip
+    request = TranslationRequest(to, LexicalConstraints(prefix, ban or (), terms), retry, search)
+    if (document_form := _form(form, input_path, text, as_json)) == "text":
+        lines = input_lines(text, input_path)
+        interactive = not text and not input_path and sys.stdin.isatty()
+        translator = CheckedTranslator(_load(models, engine), request)
+        batches = chunks(lines, 1 if interactive else LINES_AT_ONCE)
+        write_lines(translator.lines(batches, as_json), output_path)
+    else:
+        translator = CheckedTranslator(_load(models, engine), request)
+        align = AttentionAligner(translator.translator, to=to)
+        _write_document(input_path, output_path, document_form, field, translator.texts, align)
+    translator.tell_of_faults()
+
+
+def _penalty(name: str | None, engine: str) -> "Penalty | None":
+    from transformer_mt.search.options import Penalty
+
+    if engine == "ctranslate2" and name is None:
+        say("CTranslate2 divides scores by length^α: --penalty average")
+        return "average"
+    kinds: tuple[Penalty, ...] = get_args(Penalty)
+    return None if name is None else one_of("--penalty", name, kinds)
+
+
+def _load(models: Sequence[Path] | None, engine: str) -> "Translator":
+    """One model, or several that vote, with the engine that was asked for."""
+    from transformer_mt.export.ctranslate2_engine import exported_engine, faster_engine
+    from transformer_mt.system.device import keep_memory
     from transformer_mt.translation.translator import Translator
 
-    document_form = _form(form, input_path)
-    if document_form != "text" and text:
-        raise TmtError(f"--format {document_form} is for files and standard input")
-    lines = input_lines(text, input_path) if document_form == "text" else iter([])
-    wishes = Wishes(prefix, ban or (), None if glossary is None else Glossary.read(glossary))
-    sampling = Sampling(temperature, top_k, top_p, seed) if sample else None
-    if penalty not in (None, "gnmt", "average"):
-        raise TmtError(f"--penalty {penalty}: expected gnmt or average")
-    if engine == "ctranslate2" and penalty is None:
-        penalty = "average"
-        say("CTranslate2 divides scores by length^α: --penalty average")
-    changes = {
-        "beam": beam, "penalty": penalty, "length_penalty": length_penalty,
-        "max_length_ratio": max_length_ratio, "min_length": min_length, "max_length": max_length,
-        "no_repeat_ngram": no_repeat_ngram, "repetition_penalty": repetition_penalty,
-        "n_best": n_best, "diverse": diverse, "sampling": sampling, "mbr": mbr,
-    }  # fmt: skip
+    one_of("--engine", engine, ("auto", "native", "ctranslate2"))
     paths = [find_model_path(model) for model in models or (None,)]
     keep_memory()
     translator = Translator.load(*paths)
-    translator = _with_engine(translator, paths, engine)
-    flagged = _Flagged()
-
-    def found(texts: Sequence[str]) -> list["Translation"]:
-        translations = translator.translate(texts, to=to, wishes=wishes, retry=retry, **changes)
-        flagged.add(translations)
-        return translations
-
-    if document_form == "text":
-        interactive = not text and not input_path and sys.stdin.isatty()
-        batches = chunks(lines, 1 if interactive else 1000)
-        write_lines((_line(t, as_json) for batch in batches for t in found(batch)), output_path)
-    else:
-        if as_json:
-            raise TmtError(f"--json goes with lines of text, not with {document_form}")
-
-        def texts_of(segments: list[str]) -> list[str]:
-            return [translation.text for translation in found(segments)]
-
-        align = AttentionAligner(translator, to=to)
-        _write_document(input_path, output_path, document_form, field, texts_of, align)
-    flagged.tell()
-
-
-def _with_engine(translator: "Translator", paths: Sequence[Path], engine: str) -> "Translator":
-    """The same texts and rules, searched by the engine that was asked for."""
-    from transformer_mt.export.ctranslate2_engine import exported_engine, faster_engine
-    from transformer_mt.translation.translator import Translator
-
-    if engine not in ("auto", "native", "ctranslate2"):
-        raise TmtError(f"--engine {engine}: expected auto, native or ctranslate2")
     if engine == "ctranslate2" and len(paths) > 1:
         raise TmtError("--engine ctranslate2 takes one model; several vote with native")
     if engine == "native" or len(paths) > 1:
         return translator
     load = exported_engine if engine == "ctranslate2" else faster_engine
-    tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
-    searching = load(translator, paths[0])
-    return Translator(translator.model, tokenizers, translator.cfg, engine=searching)
+    return translator.with_engine(load(translator, paths[0]))
 
 
-def _form(form: str | None, path: Path | None) -> "Form":
-    """What was asked for, or what the name of the file says."""
+def _json(translation: "Translation") -> str:
+    return json.dumps(translation.to_json(), ensure_ascii=False)
+
+
+class CheckedTranslator:
+    """Translates as requested, and tells of translations with faults."""
+
+    def __init__(self, translator: "Translator", request: TranslationRequest) -> None:
+        self.translator, self._request = translator, request
+        self._n_texts = self._n_flagged = 0
+        self._faults: Counter[str] = Counter()
+
+    def lines(self, batches: Iterator[list[str]], as_json: bool) -> Iterator[str]:
+        """A line for each text."""
+        for batch in batches:
+            for found in self._translate(batch):
+                yield _json(found) if as_json else found.text
+
+    def texts(self, texts: list[str]) -> list[str]:
+        return [found.text for found in self._translate(texts)]
+
+    def _translate(self, texts: list[str]) -> list["Translation"]:
+        request = self._request
+        translations = self.translator.translate(
+            texts,
+            to=request.to,
+            constraints=request.constraints,
+            retry=request.retry,
+            **request.search,
+        )
+        self._n_texts += len(translations)
+        for translation in translations:
+            if translation.faults:
+                self._n_flagged += 1
+                self._faults.update(translation.faults)
+                if self._n_flagged <= SHOWN_FAULTS:
+                    say(f"{', '.join(translation.faults)}: {translation.source[:60]}")
+        return translations
+
+    def tell_of_faults(self) -> None:
+        """The sum, if more were found than were named."""
+        if self._n_flagged > SHOWN_FAULTS:
+            counts = ", ".join(f"{fault} {n}" for fault, n in self._faults.most_common())
+            say(f"{self._n_flagged} of {self._n_texts} translations have faults: {counts}")
+
+
+def _form(
+    name: str | None, path: Path | None, texts: Sequence[str] | None, as_json: bool
+) -> "Form":
+    """The form of the input, by its option or by the name of the file."""
     from transformer_mt.translation.documents.translate import Form, form_of
 
-    if form is None:
-        return "text" if path is None else form_of(path)
     forms: tuple[Form, ...] = get_args(Form)
-    for known in forms:
-        if form == known:
-            return known
-    raise TmtError(f"--format {form}: expected {', '.join(forms)}")
-
-
-def _line(translation: "Translation", as_json: bool) -> str:
-    if as_json:
-        return json.dumps(translation.to_json(), ensure_ascii=False)
-    return translation.text
+    if name is not None:
+        form = one_of("--format", name, forms)
+    else:
+        form = "text" if path is None else form_of(path)
+    if form != "text" and texts:
+        raise TmtError(f"--format {form} is for files and standard input")
+    if form != "text" and as_json:
+        raise TmtError(f"--json goes with lines of text, not with {form}")
+    return form
 
 
 def _write_document(
@@ -246,25 +299,3 @@ def _read_document(path: Path | None) -> str:
         raise TmtError(f"{where}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TmtError(f"{where}: not UTF-8 text (byte {error.start + 1})") from error
-
-
-class _Flagged:
-    """Counts translations with faults, and tells of them."""
-
-    def __init__(self) -> None:
-        self._n_texts = self._n_flagged = 0
-        self._faults: Counter[str] = Counter()
-
-    def add(self, translations: Sequence["Translation"]) -> None:
-        self._n_texts += len(translations)
-        for translation in translations:
-            if translation.faults:
-                self._n_flagged += 1
-                self._faults.update(translation.faults)
-                if self._n_flagged <= SHOWN_FAULTS:
-                    say(f"{', '.join(translation.faults)}: {translation.source[:60]}")
-
-    def tell(self) -> None:
-        if self._n_flagged > SHOWN_FAULTS:
-            counts = ", ".join(f"{fault} {n}" for fault, n in self._faults.most_common())
-            say(f"{self._n_flagged} of {self._n_texts} translations have faults: {counts}")

@@ -9,7 +9,12 @@ from pathlib import Path
 
 from transformer_mt.config.experiment import load_config
 from transformer_mt.errors import DataError
-from transformer_mt.evaluation.systems import Evaluation, evaluate_systems, name_systems
+from transformer_mt.evaluation.systems import (
+    Evaluation,
+    EvaluationRequest,
+    evaluate_systems,
+    name_systems,
+)
 from transformer_mt.evaluation.test_sets import EvaluationSet, named_test_sets, run_test_sets
 from transformer_mt.system.terminal import say
 from transformer_mt.translation.direction import direction_of
@@ -37,4 +42,4 @@ def evaluate_models(
     else:
         tests = run_test_sets(model_dirs[0], languages, to)
     systems = name_systems([(path, True) for path in model_dirs])
-    return evaluate_systems(systems, tests, metrics, to=to, beam=beam)
+    return evaluate_systems(EvaluationRequest(systems, tests, metrics, to=to, beam=beam))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from transformer_mt.evaluation.metrics import Score, share_score
 from transformer_mt.evaluation.test_sets import EvaluationSet
 from transformer_mt.text.words import words
-from transformer_mt.translation.request import Translation
+from transformer_mt.translation.result import Translation
 
 N_WORDS = 200  # the most frequent of a test set
 MOST_WORDS = 4  # that a single word may become: 动物园 is "a zoological garden"

@@ -20,7 +20,7 @@ from transformer_mt.evaluation.robustness import careless_variants, frequent_wor
 from transformer_mt.evaluation.significance import SystemScores, compare_systems
 from transformer_mt.evaluation.test_sets import EvaluationSet
 from transformer_mt.translation.direction import both_directions
-from transformer_mt.translation.request import Translation
+from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
 
 N_SAMPLES = 1000  # of every bootstrap

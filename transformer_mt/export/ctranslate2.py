@@ -29,15 +29,15 @@ from transformer_mt.system.output import writing_folder
 from transformer_mt.system.state import Damaged, content_of, read_manifest, write_manifest
 
 Quantization = Literal["float32", "int8", "int16", "bfloat16", "float16"]
-MAX_POSITIONS = 1024  # rows of the position table; CTranslate2 refuses longer texts
+_MAX_POSITIONS = 1024  # rows of the position table; CTranslate2 refuses longer texts
 
 
 MANIFEST = "made_from.json"
 
 
 @dataclass(frozen=True)
-class Origin:
-    """What an export was made from. It is written when both engines have been compared."""
+class ExportOrigin:
+    """The weights of an export. It is written when both engines have been compared."""
 
     weights: str  # SHA-256 of the file with the weights
     quantization: Quantization
@@ -47,7 +47,7 @@ class Origin:
         write_manifest(path, MANIFEST, asdict(self))
 
     @classmethod
-    def read(cls, path: Path) -> "Origin | None":
+    def read(cls, path: Path) -> "ExportOrigin | None":
         """None: there is no export, or nothing is known about it.
 
         Raises:
@@ -146,7 +146,7 @@ def _embedding(target: Any, source: Embedding) -> None:
     target.scale_embeddings = True
     if source.add_positions:
         width = source.tokens.embedding_dim
-        target.position_encodings.encodings = _array(sinusoidal_positions(MAX_POSITIONS, width))
+        target.position_encodings.encodings = _array(sinusoidal_positions(_MAX_POSITIONS, width))
 
 
 def _self_attention(target: Any, layer: EncoderLayer | DecoderLayer) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from transformer_mt.encoding.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
-from transformer_mt.export.ctranslate2 import MANIFEST, Origin, exported_path
+from transformer_mt.export.ctranslate2 import MANIFEST, ExportOrigin, exported_path
 from transformer_mt.model_dir import weights_digest
 from transformer_mt.search.beam_search import Hypothesis, LengthPenalty
 from transformer_mt.search.engine import Request, SearchEngine, length_limits
@@ -53,13 +53,7 @@ class CTranslate2Engine:
             str(path), inter_threads=threads, intra_threads=1, max_queued_batches=-1
         )
 
-    def search(
-        self,
-        requests: Sequence[Request],
-        options: SearchOptions,
-        *,
-        banned: Sequence[Sequence[int]] = (),
-    ) -> list[list[Hypothesis]]:
+    def search(self, requests: Sequence[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """See `search.engine.Engine.search`.
 
         Raises:
@@ -70,32 +64,26 @@ class CTranslate2Engine:
         results: dict[int, list[Hypothesis]] = {}
         for start in range(0, len(order), BATCH_SENTENCES):
             part = order[start : start + BATCH_SENTENCES]
-            found = self._batch([requests[i] for i in part], options, banned)
+            found = self._batch([requests[i] for i in part], options)
             results.update(zip(part, found, strict=True))
         return [results[i] for i in range(len(requests))]
 
-    def _batch(
-        self, batch: list[Request], options: SearchOptions, banned: Sequence[Sequence[int]]
-    ) -> list[list[Hypothesis]]:
+    def _batch(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """With the limit of the longest; what grew beyond its own limit is searched again alone."""
         limits = length_limits(batch, options)
-        found = self._within(batch, max(limits), options, banned)
+        found = self._within(batch, max(limits), options)
         for i, limit in enumerate(limits):
             if any(len(h.ids) + h.complete > limit for h in found[i]):
-                (found[i],) = self._within([batch[i]], limit, options, banned)
+                (found[i],) = self._within([batch[i]], limit, options)
         return found
 
     def _within(
-        self,
-        batch: list[Request],
-        limit: int,
-        options: SearchOptions,
-        banned: Sequence[Sequence[int]],
+        self, batch: list[Request], limit: int, options: SearchOptions
     ) -> list[list[Hypothesis]]:
         found = self._translator.translate_batch(
             [self._src.pieces(request.src) for request in batch],
             target_prefix=[self._tgt.pieces(request.prefix) for request in batch],
-            suppress_sequences=[self._tgt.pieces(ids) for ids in [*self._silent, *banned]],
+            suppress_sequences=[self._tgt.pieces(ids) for ids in [*self._silent, *options.banned]],
             max_decoding_length=limit,
             min_decoding_length=options.min_length,
             beam_size=options.beam,
@@ -132,16 +120,10 @@ class EitherEngine:
         """
         self._own, self._load = own, exported
 
-    def search(
-        self,
-        requests: Sequence[Request],
-        options: SearchOptions,
-        *,
-        banned: Sequence[Sequence[int]] = (),
-    ) -> list[list[Hypothesis]]:
+    def search(self, requests: Sequence[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """See `search.engine.Engine.search`."""
         engine = self._own if _differences(requests, options) else self._exported
-        return engine.search(requests, options, banned=banned)
+        return engine.search(requests, options)
 
     @cached_property
     def _exported(self) -> CTranslate2Engine:
@@ -155,7 +137,7 @@ def exported_engine(translator: Translator, model_dir: Path) -> CTranslate2Engin
         TmtError: there is none, or it was made from other weights.
     """
     path = exported_path(model_dir)
-    origin = Origin.read(path)
+    origin = ExportOrigin.read(path)
     if origin is None:
         raise TmtError(f"{path}: no exported model; tmt export writes one")
     if origin.weights != weights_digest(model_dir):
@@ -171,10 +153,10 @@ def faster_engine(translator: Translator, model_dir: Path) -> SearchEngine:
     weight = translator.model.output.weight
     same = weight.device.type == "cpu" and weight.dtype == torch.float32
     try:
-        origin = Origin.read(exported_path(model_dir))
+        origin = ExportOrigin.read(exported_path(model_dir))
     except Damaged:
         origin = None
-    proven = Origin(weights_digest(model_dir), "float32") == origin
+    proven = ExportOrigin(weights_digest(model_dir), "float32") == origin
     if same and proven and find_spec("ctranslate2") is not None:
         return EitherEngine(translator.engine, partial(exported_engine, translator, model_dir))
     return translator.engine

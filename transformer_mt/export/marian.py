@@ -18,7 +18,7 @@ from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from transformer_mt.errors import ConfigError
 from transformer_mt.model.transformer import Transformer
 
-MAX_POSITIONS = 1024
+_MAX_POSITIONS = 1024
 
 
 def marian_config(model: Transformer) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def marian_config(model: Transformer) -> dict[str, Any]:
         "encoder_attention_heads": cfg.heads, "decoder_attention_heads": cfg.heads,
         "encoder_ffn_dim": cfg.ffn, "decoder_ffn_dim": cfg.ffn,
         "dropout": cfg.dropout, "attention_dropout": 0.0, "activation_dropout": 0.0,
-        "max_position_embeddings": MAX_POSITIONS, "max_length": MAX_POSITIONS,
+        "max_position_embeddings": _MAX_POSITIONS, "max_length": _MAX_POSITIONS,
         "pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID,
         "decoder_start_token_id": BOS_ID, "forced_eos_token_id": None, "use_cache": True,
     }  # fmt: skip

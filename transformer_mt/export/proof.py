@@ -22,10 +22,11 @@ class Agreement:
         return self.n_equal / self.n_texts
 
 
-def compare(translator: Translator, engine: SearchEngine, texts: Sequence[str]) -> Agreement:
+def compare_engines(
+    translator: Translator, engine: SearchEngine, texts: Sequence[str]
+) -> Agreement:
     """Translate with both, greedily: no length rule and no pruning can hide a wrong weight."""
-    tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
-    other = Translator(translator.model, tokenizers, translator.cfg, engine=engine)
-    mine, theirs = (t.translate(texts, to=None, beam=1) for t in (translator, other))
+    engines = translator, translator.with_engine(engine)
+    mine, theirs = (t.translate(texts, to=None, beam=1) for t in engines)
     equal = sum(one.text == two.text for one, two in zip(mine, theirs, strict=True))
     return Agreement(len(texts), equal)

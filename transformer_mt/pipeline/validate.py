@@ -22,7 +22,6 @@ from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.system.output import write_text
 from transformer_mt.system.processes.distributed import ALONE, Ranks
 from transformer_mt.training.batches import collate, deal, plan_epoch
-from transformer_mt.translation.retry import joined_text
 from transformer_mt.translation.translator import Translator
 
 DEV_TOKENS = 2048  # of a batch of dev, padding counted
@@ -94,8 +93,8 @@ def _score(
 ) -> tuple[dict[str, Score], list[str]]:
     """BLEU and chrF of a set, and its translations; the processes share both kinds of work."""
     by_length = sorted(range(len(test.srcs)), key=lambda i: len(test.srcs[i]))  # like shares
-    own = translator.drafts([test.srcs[i] for i in ranks.share(by_length)], to=test.tgt, beam=beam)
-    texts = ranks.join_shares([joined_text(drafts, test.tgt) for drafts in own])
+    srcs = [test.srcs[i] for i in ranks.share(by_length)]
+    texts = ranks.join_shares(translator.translate_texts(srcs, to=test.tgt, beam=beam))
     hyps = [text for _, text in sorted(zip(by_length, texts, strict=True))]
     own_scores = Scorer(test.tgt).score(hyps, test.refs, ranks.share(METRICS))
     scores = ranks.join_shares([asdict(score) for score in own_scores.values()])

@@ -86,7 +86,7 @@ def bench_model(model_dir: Path, src_path: Path, *, n_sentences: int, rounds: in
     if not texts:
         raise DataError(f"{src_path}: there is nothing to translate")
     requests = [Request(ids) for ids in translator.src_tokenizer.encode(texts) if ids]
-    options = SearchOptions.of(translator.cfg.decode)
+    options = SearchOptions.resolve(translator.cfg.decode)
     command = python_command(TMT, "translate", "-m", str(model_dir), texts[0])
     started = time.monotonic()
     subprocess.run(command, env=child_environment(), check=True, capture_output=True)

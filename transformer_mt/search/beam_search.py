@@ -6,6 +6,7 @@ Goes out: token ids with scores. This file knows ids and torch: no text, no Tran
 Shapes: `B` sentences still searched · `K` beam · `V` vocabulary · `t` tokens written so far.
 """
 
+from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -61,7 +62,38 @@ class Hypothesis:
     complete: bool  # ended with EOS; False: cut at the length limit
 
 
-BLOCK = 64  # tokens; a block is looked into only if its best token can be among the chosen
+@dataclass(frozen=True)
+class SearchTask:
+    """B sentences to search, whatever the algorithm.
+
+    Attributes:
+        max_lengths: per sentence, the most tokens to produce, EOS included; at least 1.
+        penalty: changes the scores of greedy search and sampling, not their hypotheses.
+        loops: ends a hypothesis that repeats itself, as at the limit; None: nothing does.
+    """
+
+    model: StepModel
+    max_lengths: Sequence[int]
+    rules: TokenRules
+    bos_id: int
+    penalty: LengthPenalty
+    loops: LoopWatch | None = None
+    device: torch.device | None = None
+
+    def stuck(self, written: Tensor, sentences: Sequence[int]) -> list[int]:
+        """See `LoopWatch.stuck`."""
+        return [] if self.loops is None else self.loops.stuck(written, sentences)
+
+    def hypothesis(self, ids: list[int], log_prob: float) -> Hypothesis:
+        """Cut `ids` at EOS and score them."""
+        eos_id = self.rules.eos_id
+        complete = eos_id in ids
+        length = ids.index(eos_id) + 1 if complete else len(ids)
+        score = log_prob / self.penalty(length)
+        return Hypothesis(ids[: length - complete], log_prob, score, complete)
+
+
+_BLOCK = 64  # tokens; a block is looked into only if its best token can be among the chosen
 SMALL = 1 << 16  # numbers, which are sorted faster than they are divided
 
 Choose = Callable[[Tensor], Tensor]
@@ -69,70 +101,54 @@ Choose = Callable[[Tensor], Tensor]
 
 def most_probable(log_probs: Tensor) -> Tensor:
     """(B, V) → (B,): the choice of greedy search; of equals the first."""
-    n_blocks = log_probs.size(1) // BLOCK
+    n_blocks = log_probs.size(1) // _BLOCK
     if not n_blocks or log_probs.numel() <= SMALL or log_probs.device.type != "cpu":
         return log_probs.argmax(dim=1)
     # A CPU finds the largest number several times faster than its place.
-    whole = n_blocks * BLOCK
-    blocks = log_probs[:, :whole].unflatten(1, (n_blocks, BLOCK))
+    whole = n_blocks * _BLOCK
+    blocks = log_probs[:, :whole].unflatten(1, (n_blocks, _BLOCK))
     block = blocks.amax(dim=2).argmax(dim=1)
     rows = torch.arange(len(block))
     at = _side_by_side(blocks[rows, block], log_probs[:, whole:]).argmax(dim=1)
-    return torch.where(at < BLOCK, block * BLOCK, whole - BLOCK) + at
+    return torch.where(at < _BLOCK, block * _BLOCK, whole - _BLOCK) + at
 
 
-def step_by_step_search(
-    model: StepModel,
-    max_lengths: Sequence[int],
-    rules: TokenRules,
-    *,
-    bos_id: int,
-    penalty: LengthPenalty,
-    choose: Choose = most_probable,
-    loops: LoopWatch | None = None,
-    device: torch.device | None = None,
-) -> list[Hypothesis]:
+def step_by_step_search(task: SearchTask, choose: Choose = most_probable) -> list[Hypothesis]:
     """One hypothesis per sentence, by one decision after the other: greedy search or sampling.
 
     Args:
-        max_lengths: per sentence, the most tokens to produce, EOS included; at least 1.
-        penalty: changes scores, not the search.
         choose: picks a token per sentence from their log-probabilities, (B, V) → (B,).
-        loops: ends, not complete, what has begun to repeat itself; None: nothing does.
     """
-    limits = torch.tensor(max_lengths, device=device)
-    sentences = torch.arange(len(limits), device=device)
-    tokens = torch.full_like(sentences, bos_id)
-    log_probs = torch.zeros(len(limits), device=device)
+    limits = torch.tensor(task.max_lengths, device=task.device)  # (B,)
+    sentences = torch.arange(len(limits), device=task.device)
+    tokens = torch.full_like(sentences, task.bos_id)
+    log_probs = torch.zeros(len(limits), device=task.device)
     ended = torch.zeros_like(sentences, dtype=torch.bool)
     history = tokens[:, None][:, :0]  # (B, t)
     hypotheses: dict[int, Hypothesis] = {}
     while len(sentences):
-        beams_log_probs = model.step(tokens[:, None])
-        rules.apply(beams_log_probs, history[:, None], sentences.tolist())
+        beams_log_probs = task.model.step(tokens[:, None])
+        task.rules.apply(beams_log_probs, history[:, None], sentences.tolist())
         step_log_probs = beams_log_probs[:, 0]
-        tokens = choose(step_log_probs).masked_fill(ended, rules.eos_id)
+        tokens = choose(step_log_probs).masked_fill(ended, task.rules.eos_id)
         chosen = step_log_probs.gather(1, tokens[:, None])[:, 0]
         log_probs += chosen.masked_fill(ended, 0.0)
         history = torch.cat([history, tokens[:, None]], dim=1)
-        if loops is not None:
-            for row in loops.stuck(history, sentences.tolist()):
-                limits[row].clamp_(max=history.size(1))
-        ended = ended | (tokens == rules.eos_id) | (history.size(1) >= limits)
+        for row in task.stuck(history, sentences.tolist()):
+            limits[row].clamp_(max=history.size(1))
+        ended = ended | (tokens == task.rules.eos_id) | (history.size(1) >= limits)
         if not _worth_leaving(int(ended.sum()), len(ended)):
             continue
         for row in ended.nonzero().squeeze(1).tolist():
             ids = history[row, : int(limits[row])].tolist()
-            hypotheses[int(sentences[row])] = _hypothesis(
-                ids, log_probs[row].item(), rules.eos_id, penalty
-            )
+            hypotheses[int(sentences[row])] = task.hypothesis(ids, log_probs[row].item())
         stay = (~ended).nonzero().squeeze(1)
         sentences, limits, tokens, log_probs, ended, history = (
             x[stay] for x in (sentences, limits, tokens, log_probs, ended, history)
         )
         if len(stay):
-            model.select_sentences(stay)
-    return [hypotheses[sentence] for sentence in range(len(max_lengths))]
+            task.model.select_sentences(stay)
+    return [hypotheses[sentence] for sentence in range(len(task.max_lengths))]
 
 
 def _worth_leaving(n_ended: int, n_rows: int) -> bool:
@@ -140,25 +156,7 @@ def _worth_leaving(n_ended: int, n_rows: int) -> bool:
     return 4 * n_ended >= n_rows
 
 
-def _hypothesis(ids: list[int], log_prob: float, eos_id: int, penalty: LengthPenalty) -> Hypothesis:
-    """Cut `ids` at EOS and score them."""
-    complete = eos_id in ids
-    length = ids.index(eos_id) + 1 if complete else len(ids)
-    return Hypothesis(ids[: length - complete], log_prob, log_prob / penalty(length), complete)
-
-
-def beam_search(
-    model: StepModel,
-    max_lengths: Sequence[int],
-    rules: TokenRules,
-    *,
-    beam: int,
-    bos_id: int,
-    penalty: LengthPenalty,
-    n_best: int = 1,
-    loops: LoopWatch | None = None,
-    device: torch.device | None = None,
-) -> list[list[Hypothesis]]:
+def beam_search(task: SearchTask, *, beam: int, n_best: int = 1) -> list[list[Hypothesis]]:
     """The `beam` most probable prefixes at every step.
 
     A prefix ends when EOS is among the `beam` best continuations; the next best ones take its
@@ -167,60 +165,88 @@ def beam_search(
     limit, so leaving early changes nothing. A beam of 1 is greedy search.
 
     Args:
-        max_lengths: per sentence, the most tokens to produce, EOS included; at least 1.
         n_best: hypotheses to return per sentence, at most `beam`.
-        loops: ends, as at the limit, sentences whose best prefix has begun to repeat itself; None:
-            nothing does.
     Returns:
         Per sentence up to `n_best` hypotheses, best first.
     """
     if not 1 <= n_best <= beam:
         raise ValueError(f"n_best {n_best} must be between 1 and the beam, {beam}")
-    finished: list[list[Hypothesis]] = [[] for _ in max_lengths]
-    limits = list(max_lengths)
-    sentences = list(range(len(limits)))
-    done = [False] * len(sentences)  # rows that wait until it is worth leaving
-    tokens = torch.full((len(sentences), 1), bos_id, device=device)  # (B, K): one beam at first
-    scores = torch.zeros((len(sentences), 1), device=device)  # (B, K)
-    history = tokens[:, :, None][:, :, :0]  # (B, K, t)
-    while sentences:
-        log_probs = model.step(tokens)
-        rules.apply(log_probs, history, sentences)
-        candidates = best_continuations(scores, log_probs, 2 * beam)
-        length = history.size(2) + 1
-        if loops is not None:
-            for row in loops.stuck(history[:, 0], sentences):
-                limits[sentences[row]] = length
-        at_limit = [length >= limits[sentence] for sentence in sentences]
-        for row, hypothesis in _ended(candidates, beam, history, rules.eos_id, penalty, at_limit):
-            best = finished[sentences[row]]
-            best.append(hypothesis)
-            best.sort(key=lambda h: -h.score)
-        alive = candidates.scores.masked_fill(candidates.tokens == rules.eos_id, -torch.inf)
-        scores, order = alive.topk(min(beam, alive.size(1)), dim=1)
-        parents = candidates.parents.gather(1, order)
-        tokens = candidates.tokens.gather(1, order)
-        history = torch.cat([_gather_beams(history, parents), tokens[:, :, None]], dim=2)
-        best_alive = scores[:, 0].tolist()
-        for row, sentence in enumerate(sentences):
-            done[row] = done[row] or (
-                at_limit[row]
-                or len(finished[sentence]) >= beam
-                or is_settled(
-                    finished[sentence], best_alive[row] / penalty(limits[sentence]), n_best
-                )
+    finished: list[list[Hypothesis]] = [[] for _ in task.max_lengths]  # best first
+    limits = list(task.max_lengths)
+    beams = _Beams.start(len(limits), task.bos_id, task.device)
+    while beams.sentences:
+        log_probs = task.model.step(beams.tokens)
+        task.rules.apply(log_probs, beams.history, beams.sentences)
+        candidates = best_continuations(beams.scores, log_probs, 2 * beam)
+        length = beams.history.size(2) + 1
+        for row in task.stuck(beams.history[:, 0], beams.sentences):
+            limits[beams.sentences[row]] = length
+        at_limit = [length >= limits[sentence] for sentence in beams.sentences]
+        for row, hypothesis in _ended(task, beams, candidates, beam, at_limit):
+            insort(finished[beams.sentences[row]], hypothesis, key=lambda h: -h.score)
+        parents = beams.extend(candidates, beam, task.rules.eos_id)
+        best_alive = beams.scores[:, 0].tolist()
+        for row, sentence in enumerate(beams.sentences):
+            best, possible = finished[sentence], best_alive[row] / task.penalty(limits[sentence])
+            beams.done[row] |= (
+                at_limit[row] or len(best) >= beam or is_settled(best, possible, n_best)
             )
-        model.select_beams(parents)
-        if any(done):
-            scores.masked_fill_(torch.tensor(done, device=device)[:, None], -torch.inf)
-        if _worth_leaving(sum(done), len(done)):
-            stay = [row for row, is_done in enumerate(done) if not is_done]
-            sentences, done = [sentences[row] for row in stay], [False] * len(stay)
-            kept = torch.tensor(stay, dtype=torch.int64, device=device)
-            scores, history, tokens = scores[kept], history[kept], tokens[kept]
-            if stay:
-                model.select_sentences(kept)
+        task.model.select_beams(parents)
+        stay = beams.leave()
+        if stay is not None and beams.sentences:
+            task.model.select_sentences(stay)
     return [hypotheses[:n_best] for hypotheses in finished]
+
+
+@dataclass
+class _Beams:
+    """Live prefixes of the sentences still searched: a row each, with K beams."""
+
+    sentences: list[int]  # B: the number of the sentence in each row, ascending
+    done: list[bool]  # B: rows that wait until it is worth leaving
+    tokens: Tensor  # (B, K) int64: the newest; one beam at first
+    scores: Tensor  # (B, K) float32: log-probability of each prefix, −∞ for dead ones
+    history: Tensor  # (B, K, t) int64, without BOS
+
+    @classmethod
+    def start(cls, n_sentences: int, bos_id: int, device: torch.device | None) -> "_Beams":
+        tokens = torch.full((n_sentences, 1), bos_id, device=device)
+        scores = torch.zeros((n_sentences, 1), device=device)
+        done = [False] * n_sentences
+        return cls(list(range(n_sentences)), done, tokens, scores, tokens[:, :, None][:, :, :0])
+
+    def extend(self, candidates: "Candidates", beam: int, eos_id: int) -> Tensor:
+        """Go on with the `beam` best candidates that do not end.
+
+        Returns:
+            (B, K): the former beam that each of the new ones continues.
+        """
+        alive = candidates.scores.masked_fill(candidates.tokens == eos_id, -torch.inf)
+        self.scores, order = alive.topk(min(beam, alive.size(1)), dim=1)
+        parents = candidates.parents.gather(1, order)
+        self.tokens = candidates.tokens.gather(1, order)
+        continued = parents[:, :, None].expand(-1, -1, self.history.size(2))
+        prefixes = self.history.gather(1, continued)
+        self.history = torch.cat([prefixes, self.tokens[:, :, None]], dim=2)
+        return parents
+
+    def leave(self) -> Tensor | None:
+        """End the prefixes of done rows, and remove these rows if that is worth it.
+
+        Returns:
+            (B',): the rows that stay; None: all.
+        """
+        device = self.scores.device
+        if any(self.done):
+            self.scores.masked_fill_(torch.tensor(self.done, device=device)[:, None], -torch.inf)
+        if not _worth_leaving(sum(self.done), len(self.done)):
+            return None
+        rows = [row for row, is_done in enumerate(self.done) if not is_done]
+        self.sentences, self.done = [self.sentences[row] for row in rows], [False] * len(rows)
+        stay = torch.tensor(rows, dtype=torch.int64, device=device)
+        self.tokens, self.scores = self.tokens[stay], self.scores[stay]
+        self.history = self.history[stay]
+        return stay
 
 
 @dataclass(frozen=True)
@@ -245,22 +271,23 @@ def best_continuations(scores: Tensor, log_probs: Tensor, n: int) -> Candidates:
         `n` per sentence, or K·V if that is less.
     """
     batch, beam, vocab_size = log_probs.shape
-    n_blocks = vocab_size // BLOCK
+    n_blocks = vocab_size // _BLOCK
     if beam * n_blocks <= n or log_probs.numel() <= SMALL:
         totals = (log_probs + scores[..., None]).flatten(1)
         found, at = totals.topk(min(n, totals.size(1)), dim=1)
         return Candidates(found, at // vocab_size, at % vocab_size)
-    whole = n_blocks * BLOCK  # tokens in blocks; the others are all looked into
-    blocks = log_probs[..., :whole].unflatten(-1, (n_blocks, BLOCK))  # (B, K, blocks, BLOCK)
+    whole = n_blocks * _BLOCK  # tokens in blocks; the others are all looked into
+    blocks = log_probs[..., :whole].unflatten(-1, (n_blocks, _BLOCK))  # (B, K, blocks, _BLOCK)
     best = (blocks.amax(dim=-1) + scores[..., None]).flatten(1).topk(n, dim=1).indices  # (B, n)
     parents, block = best // n_blocks, best % n_blocks
     rows = torch.arange(batch, device=scores.device)[:, None]
-    cells = blocks[rows, parents, block] + scores.gather(1, parents)[..., None]  # (B, n, BLOCK)
+    cells = blocks[rows, parents, block] + scores.gather(1, parents)[..., None]  # (B, n, _BLOCK)
     others = log_probs[..., whole:] + scores[..., None]  # (B, K, V − whole)
     beams, ids = (torch.arange(size, device=scores.device) for size in (beam, vocab_size))
     parents = _side_by_side(parents[..., None].expand_as(cells), beams[:, None].expand_as(others))
     tokens = _side_by_side(
-        block[..., None] * BLOCK + ids[:BLOCK].expand_as(cells), ids[whole:].expand_as(others)
+        block[..., None] * _BLOCK + ids[:_BLOCK].expand_as(cells),
+        ids[whole:].expand_as(others),
     )
     found, at = _side_by_side(cells, others).topk(n, dim=1)
     return Candidates(found, parents.gather(1, at), tokens.gather(1, at))
@@ -272,28 +299,18 @@ def _side_by_side(*tensors: Tensor) -> Tensor:
 
 
 def _ended(
-    candidates: Candidates,
-    beam: int,
-    history: Tensor,
-    eos_id: int,
-    penalty: LengthPenalty,
-    at_limit: list[bool],
+    task: SearchTask, beams: _Beams, candidates: Candidates, beam: int, at_limit: list[bool]
 ) -> Iterator[tuple[int, Hypothesis]]:
     """Hypotheses that this step ends, with their row: by EOS, or all of a row at its limit."""
-    # What would not have stayed in the beam does not end in it.
+    # Candidates beyond the first `beam` would not stay in the beam, and do not end in it.
     for row, tokens in enumerate(candidates.tokens[:, :beam].tolist()):
         for column, token in enumerate(tokens):
-            if token != eos_id and not at_limit[row]:
+            if token != task.rules.eos_id and not at_limit[row]:
                 continue
             log_prob = candidates.scores[row, column].item()
             if log_prob > -torch.inf:
-                prefix = history[row, candidates.parents[row, column]].tolist()
-                yield row, _hypothesis([*prefix, token], log_prob, eos_id, penalty)
-
-
-def _gather_beams(history: Tensor, parents: Tensor) -> Tensor:
-    """(B, K, t) rearranged so that beam k continues beam `parents[:, k]`."""
-    return history.gather(1, parents[:, :, None].expand(-1, -1, history.size(2)))
+                prefix = beams.history[row, candidates.parents[row, column]].tolist()
+                yield row, task.hypothesis([*prefix, token], log_prob)
 
 
 def is_settled(finished: list[Hypothesis], best_possible: float, n_best: int) -> bool:

@@ -8,22 +8,18 @@ prefixes which write a required word early and improbably need not compete with 
 off. Source: Post and Vilar 2018, sections 3 and 4 (dynamic beam allocation).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from transformer_mt.search.beam_search import (
     Hypothesis,
-    LengthPenalty,
-    StepModel,
+    SearchTask,
     best_continuations,
     is_settled,
 )
-from transformer_mt.search.token_rules import TokenRules
-
-Phrases = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -92,135 +88,128 @@ _DEAD = _Prefix((), -torch.inf, {})
 
 
 def constrained_beam_search(
-    model: StepModel,
-    max_lengths: Sequence[int],
-    rules: TokenRules,
+    task: SearchTask,
     *,
-    required: Sequence[Phrases],
+    required: Sequence[Sequence[Sequence[int]]],
     beam: int,
-    bos_id: int,
-    penalty: LengthPenalty,
     n_best: int = 1,
-    device: torch.device | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses that contain every phrase of their sentence as consecutive tokens.
 
     Args:
-        max_lengths: per sentence, the most tokens to produce, EOS included; at least 1.
         required: per sentence, phrases of at least one token.
         beam: with fewer than the required tokens + 1 some banks stay empty.
     Returns:
         Per sentence up to `n_best`, best first. Where no hypothesis with all phrases fits into the
         limit: those with most of them, not complete.
     """
-    finished: list[list[Hypothesis]] = [[] for _ in max_lengths]
-    sentences = list(range(len(max_lengths)))
-    phrases_of = [[_Phrase.of(ids) for ids in phrases] for phrases in required]
-    rows = [[_Prefix((), 0.0, dict.fromkeys(range(len(own)), 0))] for own in phrases_of]
-    tokens = torch.full((len(sentences), 1), bos_id, device=device)
-    while sentences:
-        found = _continuations(model, tokens, rows, rules, sentences, phrases_of, beam)
-        next_rows, stay = [], []
-        for row, sentence in enumerate(sentences):
-            limit, n_required = max_lengths[sentence], sum(map(len, required[sentence]))
-            live, ended = _step(found[row], n_required, beam, rules.eos_id, penalty)
-            best = finished[sentence] = sorted(finished[sentence] + ended, key=lambda h: -h.score)
-            if live and len(live[0].ids) >= limit:
-                best += _cut(live, penalty) if len(best) < n_best else []
-                continue
-            possible = max((p.log_prob for p in live), default=-torch.inf) / penalty(limit)
-            if len(best) < beam and not is_settled(best, possible, n_best):
-                stay.append(row)
-                next_rows.append(live + [_DEAD] * (beam - len(live)))
-        if len(stay) < len(sentences):
-            sentences = [sentences[row] for row in stay]
-            if sentences:
-                model.select_sentences(torch.tensor(stay, device=device))
-        rows = next_rows
+    sentences = [
+        _Sentence(number, limit, [_Phrase.of(ids) for ids in phrases])
+        for number, (limit, phrases) in enumerate(zip(task.max_lengths, required, strict=True))
+    ]
+    rows = list(sentences)  # those still searched
+    tokens = torch.full((len(rows), 1), task.bos_id, device=task.device)
+    while rows:
+        is_open = [
+            sentence.step(found, task, beam, n_best)
+            for sentence, found in zip(rows, _continuations(task, tokens, rows, beam), strict=True)
+        ]
+        stay = [row for row, open_ in enumerate(is_open) if open_]
+        if stay and len(stay) < len(rows):
+            task.model.select_sentences(torch.tensor(stay, device=task.device))
+        rows = [rows[row] for row in stay]
         if rows:
-            parents = [[prefix.parent for prefix in row] for row in rows]
-            model.select_beams(torch.tensor(parents, device=device))
-            newest = [[prefix.ids[-1] if prefix.ids else bos_id for prefix in row] for row in rows]
-            tokens = torch.tensor(newest, device=device)
-    return [hypotheses[:n_best] for hypotheses in finished]
+            parents = [[prefix.parent for prefix in sentence.beams] for sentence in rows]
+            task.model.select_beams(torch.tensor(parents, device=task.device))
+            newest = [[p.ids[-1] if p.ids else task.bos_id for p in s.beams] for s in rows]
+            tokens = torch.tensor(newest, device=task.device)
+    return [sentence.finished[:n_best] for sentence in sentences]
+
+
+@dataclass
+class _Sentence:
+    """The search for one sentence."""
+
+    number: int  # of the sentence in the batch
+    limit: int  # the most tokens to produce, EOS included
+    phrases: list[_Phrase]
+    beams: list[_Prefix] = field(default_factory=list)  # K, best first, then dead ones
+    finished: list[Hypothesis] = field(default_factory=list)  # best first
+
+    def __post_init__(self) -> None:
+        self.beams = [_Prefix((), 0.0, dict.fromkeys(range(len(self.phrases)), 0))]
+
+    def continued(
+        self, parents: Sequence[int], tokens: Sequence[int], log_probs: Sequence[float]
+    ) -> list[_Prefix]:
+        """Prefixes of one token more, those of probability 0 left out."""
+        return [
+            self.beams[parent].continued(token, log_prob, self.phrases, parent)
+            for parent, token, log_prob in zip(parents, tokens, log_probs, strict=True)
+            if log_prob > -torch.inf
+        ]
+
+    def step(self, found: list[_Prefix], task: SearchTask, beam: int, n_best: int) -> bool:
+        """Sort out what ended and choose the next beam; whether the search goes on.
+
+        Args:
+            found: continuations of `beams`.
+        """
+        found.sort(key=lambda prefix: -prefix.log_prob)
+        eos_id = task.rules.eos_id
+        live = self._allocate([p for p in found if p.ids[-1] != eos_id], beam)
+        ended = [p for p in found if p.ids[-1] == eos_id and not p.begun]
+        self.finished += [task.hypothesis([*p.ids], p.log_prob) for p in ended]
+        self.finished.sort(key=lambda hypothesis: -hypothesis.score)
+        if live and len(live[0].ids) >= self.limit:
+            if len(self.finished) < n_best:
+                live.sort(key=lambda p: (len(p.begun), -p.coverage(), -p.log_prob))
+                self.finished += [task.hypothesis([*p.ids], p.log_prob) for p in live]
+            return False
+        self.beams = live + [_DEAD] * (beam - len(live))
+        possible = self.beams[0].log_prob / task.penalty(self.limit)
+        return len(self.finished) < beam and not is_settled(self.finished, possible, n_best)
+
+    def _allocate(self, live: list[_Prefix], beam: int) -> list[_Prefix]:
+        """An equal share of the beam for each bank; what banks leave unused, for the best others.
+
+        Args:
+            live: best first.
+        """
+        n_banks = 1 + sum(len(phrase.ids) for phrase in self.phrases)
+        room = dict.fromkeys(range(n_banks), beam // n_banks)
+        room[n_banks - 1] += beam % n_banks
+        chosen: list[_Prefix] = []
+        others: list[_Prefix] = []
+        for prefix in live:
+            bank = prefix.coverage()
+            (chosen if room[bank] > 0 else others).append(prefix)
+            room[bank] -= 1
+        return sorted(chosen + others[: beam - len(chosen)], key=lambda prefix: -prefix.log_prob)
 
 
 def _continuations(
-    model: StepModel,
-    tokens: Tensor,
-    rows: list[list[_Prefix]],
-    rules: TokenRules,
-    sentences: list[int],
-    required: Sequence[Sequence[_Phrase]],
-    beam: int,
-) -> list[list[_Prefix]]:
-    """Per sentence: the best prefixes one token longer, and all that come closer to a phrase."""
-    log_probs = model.step(tokens)
-    length = max(len(prefix.ids) for prefix in rows[0])
-    ids = [[prefix.ids or (0,) * length for prefix in row] for row in rows]
+    task: SearchTask, tokens: Tensor, rows: list[_Sentence], beam: int
+) -> Iterator[list[_Prefix]]:
+    """Per sentence: the best prefixes one token longer, and all that come closer to a phrase.
+
+    Args:
+        tokens: (B, K), the newest of each prefix.
+    """
+    log_probs = task.model.step(tokens)  # (B, K, V)
+    length = max(len(prefix.ids) for prefix in rows[0].beams)
+    ids = [[prefix.ids or (0,) * length for prefix in row.beams] for row in rows]
     history = torch.tensor(ids, device=tokens.device).view(*tokens.shape, length)
-    rules.apply(log_probs, history, sentences)
-    scores = torch.tensor([[p.log_prob for p in row] for row in rows], device=tokens.device)
+    task.rules.apply(log_probs, history, [row.number for row in rows])
+    scores = torch.tensor([[p.log_prob for p in row.beams] for row in rows], device=tokens.device)
     best = best_continuations(scores, log_probs, 2 * beam)
     # Each beam may go on and, if that is nearly as good, end, however improbable it is.
     own_best = log_probs.topk(2, dim=-1).indices.tolist()
-    found = []
-    for row, sentence in enumerate(sentences):
-        phrases = required[sentence]
+    for row, sentence in enumerate(rows):
         places = set(zip(best.parents[row].tolist(), best.tokens[row].tolist(), strict=True))
-        for parent, prefix in enumerate(rows[row]):
-            places |= {(parent, token) for token in prefix.wanted(phrases)}
-            places |= {(parent, token) for token in own_best[row][parent]}
-        parents, words = map(list, zip(*sorted(places), strict=True))
-        totals = (scores[row, parents] + log_probs[row, parents, words]).tolist()
-        found.append(
-            [
-                rows[row][parent].continued(token, total, phrases, parent)
-                for parent, token, total in zip(parents, words, totals, strict=True)
-                if total > -torch.inf
-            ]
-        )
-    return found
-
-
-def _step(
-    found: list[_Prefix], n_required: int, beam: int, eos_id: int, penalty: LengthPenalty
-) -> tuple[list[_Prefix], list[Hypothesis]]:
-    """Sort out what ended and choose the next beam.
-
-    Returns:
-        Up to `beam` live prefixes; ended hypotheses, all of which have every phrase.
-    """
-    found.sort(key=lambda prefix: -prefix.log_prob)
-    ended = [
-        Hypothesis(list(p.ids[:-1]), p.log_prob, p.log_prob / penalty(len(p.ids)), True)
-        for p in found
-        if p.ids[-1] == eos_id and not p.begun
-    ]
-    return _allocate([p for p in found if p.ids[-1] != eos_id], n_required, beam), ended
-
-
-def _allocate(live: list[_Prefix], n_required: int, beam: int) -> list[_Prefix]:
-    """An equal share of the beam for each bank, and what banks leave unused for the best others.
-
-    Args:
-        live: best first.
-    """
-    n_banks = n_required + 1
-    room = dict.fromkeys(range(n_banks), beam // n_banks)
-    room[n_banks - 1] += beam % n_banks
-    chosen: list[_Prefix] = []
-    others: list[_Prefix] = []
-    for prefix in live:
-        bank = prefix.coverage()
-        (chosen if room[bank] > 0 else others).append(prefix)
-        room[bank] -= 1
-    return sorted(chosen + others[: beam - len(chosen)], key=lambda prefix: -prefix.log_prob)
-
-
-def _cut(live: list[_Prefix], penalty: LengthPenalty) -> list[Hypothesis]:
-    """What stands at the length limit, those with most of the phrases first."""
-    order = sorted(live, key=lambda p: (len(p.begun), -p.coverage(), -p.log_prob))
-    return [
-        Hypothesis(list(p.ids), p.log_prob, p.log_prob / penalty(len(p.ids)), False) for p in order
-    ]
+        for parent, prefix in enumerate(sentence.beams):
+            wanted = prefix.wanted(sentence.phrases).union(own_best[row][parent])
+            places |= {(parent, token) for token in wanted}
+        parents, words = zip(*sorted(places), strict=True)
+        totals = scores[row, list(parents)] + log_probs[row, list(parents), list(words)]
+        yield sentence.continued(parents, words, totals.tolist())

@@ -6,10 +6,9 @@ and search, but no text.
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Protocol
 
 import torch
@@ -20,12 +19,11 @@ from transformer_mt.errors import TmtError
 from transformer_mt.model.incremental_decoder import IncrementalDecoder
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.search.beam_search import (
-    Choose,
     Hypothesis,
     LengthPenalty,
+    SearchTask,
     StepModel,
     beam_search,
-    most_probable,
     step_by_step_search,
 )
 from transformer_mt.search.constrained_search import constrained_beam_search
@@ -39,9 +37,6 @@ from transformer_mt.system.processes.fork_pool import Workers, may_fork
 BATCH_TOKENS = 8192  # source tokens × beam decoded side by side, padding counted
 THREAD_ROWS = 32  # sentences × beam that are worth a thread of their own
 LENGTH_MARGIN = 10  # tokens allowed beyond max_length_ratio × source, so that short texts can grow
-
-MakeRules = Callable[[list["Request"]], TokenRules]
-BatchCall = tuple[list["Request"], SearchOptions, Sequence[Sequence[int]]]
 
 
 @dataclass(frozen=True)
@@ -60,15 +55,9 @@ class Request:
 
 
 class SearchEngine(Protocol):
-    """What searches for a `Translator`: `Engine`, or another program behind the same method."""
+    """The search of a `Translator`: `Engine`, or another program behind the same method."""
 
-    def search(
-        self,
-        requests: Sequence[Request],
-        options: SearchOptions,
-        *,
-        banned: Sequence[Sequence[int]] = (),
-    ) -> list[list[Hypothesis]]:
+    def search(self, requests: Sequence[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """See `Engine.search`."""
 
 
@@ -90,21 +79,13 @@ class Engine:
     def device(self) -> torch.device:
         return self.models[0].output.weight.device
 
-    def search(
-        self,
-        requests: Sequence[Request],
-        options: SearchOptions,
-        *,
-        banned: Sequence[Sequence[int]] = (),
-    ) -> list[list[Hypothesis]]:
+    def search(self, requests: Sequence[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """The best hypotheses of each request, best first; at least one.
 
         On a CPU, batches of like lengths are searched side by side, as many as torch has threads,
         each on one core: threads within small operations wait for each other more than they work.
         For the same reason a small batch is not divided.
 
-        Args:
-            banned: sequences of ids that no translation contains.
         Raises:
             TmtError: the model's scores are not numbers.
         """
@@ -114,15 +95,17 @@ class Engine:
         batches = [
             part
             for batch in batches_by_length(lengths, n_workers * BATCH_TOKENS // rows)
-            for part in deal(batch, min(n_workers, len(batch) * rows // THREAD_ROWS))
+            for part in deal_sorted(batch, min(n_workers, len(batch) * rows // THREAD_ROWS))
         ]
-        calls = [([requests[i] for i in batch], options, banned) for batch in batches]
+        calls = [([requests[i] for i in batch], options) for batch in batches]
         results: dict[int, list[Hypothesis]] = {}
         for batch, found in zip(batches, self._side_by_side(calls, n_workers), strict=True):
             results.update(zip(batch, found, strict=True))
         return [results[i] for i in range(len(requests))]
 
-    def _side_by_side(self, calls: list[BatchCall], n_workers: int) -> list[list[list[Hypothesis]]]:
+    def _side_by_side(
+        self, calls: list[tuple[list[Request], SearchOptions]], n_workers: int
+    ) -> list[list[list[Hypothesis]]]:
         """The results of `search_batch`, by copies of this process or, second best, by threads.
 
         Copies do not wait for each other between operations. One batch needs none, and they cannot
@@ -141,98 +124,57 @@ class Engine:
             return list(pool.map(self.search_batch, *zip(*calls, strict=True)))
 
     @torch.inference_mode()
-    def search_batch(
-        self, batch: list[Request], options: SearchOptions, banned: Sequence[Sequence[int]]
-    ) -> list[list[Hypothesis]]:
-        """What `search` does, for requests that are searched side by side."""
-        rules = partial(self._rules, options=options, banned=banned)
+    def search_batch(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
+        """`search` for requests that are searched side by side."""
         if options.sampling is not None:
-            return self._sample(options, rules, batch)
+            return self._sample(batch, options)
         if options.diverse:
-            return self._search_diverse(options, rules, batch)
-        return self._search(options, rules, batch)
+            return self._search_diverse(batch, options)
+        return self._search(batch, options)
 
-    def _search(
-        self, options: SearchOptions, rules: MakeRules, batch: list[Request]
-    ) -> list[list[Hypothesis]]:
+    def _search(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """A batch, of which some sentences may have required words."""
         found: dict[int, list[Hypothesis]] = {}
         plain = [i for i, request in enumerate(batch) if not request.required]
         constrained = [i for i, request in enumerate(batch) if request.required]
-        for part, search in ((plain, self._beam), (constrained, self._constrained)):
+        for part, search in ((plain, self._search_plain), (constrained, self._search_constrained)):
             if part:
-                hypotheses = search(options, rules, [batch[i] for i in part])
+                hypotheses = search([batch[i] for i in part], options)
                 found.update(zip(part, hypotheses, strict=True))
         if not all(found.values()):
             raise TmtError("the scores of this model are not numbers: its weights are bad")
         return [found[i] for i in range(len(batch))]
 
-    def _beam(
-        self, options: SearchOptions, rules: MakeRules, batch: list[Request]
-    ) -> list[list[Hypothesis]]:
+    def _search_plain(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
+        task = self._task(batch, options)
         if options.beam == 1:
-            return [[found] for found in self._step_by_step(options, rules, batch, most_probable)]
-        return beam_search(
-            self.stepper(batch),
-            length_limits(batch, options),
-            rules(batch),
-            beam=options.beam,
-            bos_id=BOS_ID,
-            penalty=LengthPenalty(options.penalty, options.length_penalty),
-            n_best=options.n_best,
-            loops=_loop_watch(batch, options),
-            device=self.device,
-        )
+            return [[found] for found in step_by_step_search(task)]
+        return beam_search(task, beam=options.beam, n_best=options.n_best)
 
-    def _constrained(
-        self, options: SearchOptions, rules: MakeRules, batch: list[Request]
+    def _search_constrained(
+        self, batch: list[Request], options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """With a beam that has room for every required token."""
-        n_required = max(sum(map(len, request.required)) for request in batch)
-        beam = max(options.beam, n_required + 1)
-        return constrained_beam_search(
-            self.stepper(batch),
-            length_limits(batch, options),
-            rules(batch),
-            required=[request.required for request in batch],
-            beam=beam,
-            bos_id=BOS_ID,
-            penalty=LengthPenalty(options.penalty, options.length_penalty),
-            n_best=options.n_best,
-            device=self.device,
-        )
+        required = [request.required for request in batch]
+        beam = max(options.beam, 1 + max(sum(map(len, phrases)) for phrases in required))
+        task = self._task(batch, options)
+        return constrained_beam_search(task, required=required, beam=beam, n_best=options.n_best)
 
-    def _step_by_step(
-        self, options: SearchOptions, rules: MakeRules, batch: list[Request], choose: Choose
-    ) -> list[Hypothesis]:
-        return step_by_step_search(
-            self.stepper(batch),
-            length_limits(batch, options),
-            rules(batch),
-            bos_id=BOS_ID,
-            penalty=LengthPenalty(options.penalty, options.length_penalty),
-            choose=choose,
-            loops=_loop_watch(batch, options),
-            device=self.device,
-        )
-
-    def _sample(
-        self, options: SearchOptions, rules: MakeRules, batch: list[Request]
-    ) -> list[list[Hypothesis]]:
+    def _sample(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """`n_best` draws for each request, the most probable first."""
         assert options.sampling is not None
         sampler = Sampler(options.sampling, self.device)
         draws = [request for request in batch for _ in range(options.n_best)]
-        drawn = self._step_by_step(options, rules, draws, sampler)
+        drawn = step_by_step_search(self._task(draws, options), sampler)
         starts = range(0, len(drawn), options.n_best)
         groups = [drawn[start : start + options.n_best] for start in starts]
         return [sorted(group, key=lambda h: -h.score) for group in groups]
 
     def _search_diverse(
-        self, options: SearchOptions, rules: MakeRules, batch: list[Request]
+        self, batch: list[Request], options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """For each of the `n_best` most probable next tokens the best hypothesis with it."""
-        firsts = self._first_tokens(options, rules, batch)
+        firsts = self._first_tokens(batch, options)
         owners = [i for i, tokens in enumerate(firsts) for _ in tokens]
         begun = [
             replace(request, prefix=[*request.prefix, token])
@@ -241,17 +183,15 @@ class Engine:
         ]
         plain = replace(options, n_best=1, diverse=False)
         results: list[list[Hypothesis]] = [[] for _ in batch]
-        for i, (best,) in zip(owners, self._search(plain, rules, begun), strict=True):
+        for i, (best,) in zip(owners, self._search(begun, plain), strict=True):
             results[i].append(best)
         return [sorted(found, key=lambda h: -h.score) for found in results]
 
-    def _first_tokens(
-        self, options: SearchOptions, rules: MakeRules, batch: list[Request]
-    ) -> list[list[int]]:
+    def _first_tokens(self, batch: list[Request], options: SearchOptions) -> list[list[int]]:
         """The `n_best` most probable tokens after BOS and the prefix, EOS left out."""
         longest = max(len(request.prefix) for request in batch)
         if any(len(request.prefix) != longest for request in batch):
-            return [self._first_tokens(options, rules, [request])[0] for request in batch]
+            return [self._first_tokens([request], options)[0] for request in batch]
         stepper = self.stepper(batch)
         tokens = torch.full((len(batch), 1), BOS_ID, device=self.device)
         for step in range(longest):
@@ -259,7 +199,7 @@ class Engine:
             tokens = torch.tensor([[r.prefix[step]] for r in batch], device=self.device)
         log_probs = stepper.step(tokens)
         history = torch.tensor([r.prefix for r in batch], dtype=torch.int64, device=self.device)
-        not_yet = replace(rules(batch), min_length=longest + 1)
+        not_yet = replace(self._rules(batch, options), min_length=longest + 1)
         not_yet.apply(log_probs, history[:, None], range(len(batch)))
         best = log_probs[:, 0].topk(options.n_best, dim=1)
         allowed = (best.values > -torch.inf).tolist()
@@ -268,20 +208,30 @@ class Engine:
             for row, oks in zip(best.indices.tolist(), allowed, strict=True)
         ]
 
+    def _task(self, batch: Sequence[Request], options: SearchOptions) -> SearchTask:
+        watched = options.end_loops and not options.min_length
+        return SearchTask(
+            self.stepper(batch),
+            length_limits(batch, options),
+            self._rules(batch, options),
+            BOS_ID,
+            LengthPenalty(options.penalty, options.length_penalty),
+            LoopWatch([(r.src, r.prefix) for r in batch]) if watched else None,
+            self.device,
+        )
+
     def stepper(self, batch: Sequence[Request]) -> StepModel:
         """The source of a batch read by every model."""
-        src = pad([[*request.src, EOS_ID] for request in batch], self.device)
+        src = padded([[*request.src, EOS_ID] for request in batch], self.device)
         members = [Stepper(decoder, src) for decoder in self._decoders]
         return members[0] if len(members) == 1 else Ensemble(members)
 
-    def _rules(
-        self, batch: list[Request], *, options: SearchOptions, banned: Sequence[Sequence[int]]
-    ) -> TokenRules:
+    def _rules(self, batch: Sequence[Request], options: SearchOptions) -> TokenRules:
         prefixes = [request.prefix for request in batch]
         return TokenRules(
             eos_id=EOS_ID,
             never=self._silent_ids,
-            banned=banned,
+            banned=options.banned,
             prefixes=prefixes if any(prefixes) else (),
             min_length=options.min_length,
             no_repeat_ngram=options.no_repeat_ngram,
@@ -298,17 +248,10 @@ def length_limits(batch: Sequence[Request], options: SearchOptions) -> list[int]
     return [int(min(most, max(least, u + g))) for u, g in zip(usual, given, strict=True)]
 
 
-def _loop_watch(batch: Sequence[Request], options: SearchOptions) -> LoopWatch | None:
-    watched = options.end_loops and not options.min_length
-    return LoopWatch([(r.src, r.prefix) for r in batch]) if watched else None
-
-
-def pad(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+def padded(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
     """(B, longest) int64, PAD_ID to the right."""
-    padded = [torch.tensor(row) for row in rows]
-    return torch.nn.utils.rnn.pad_sequence(padded, batch_first=True, padding_value=PAD_ID).to(
-        device
-    )
+    ids = [torch.tensor(row) for row in rows]
+    return torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=PAD_ID).to(device)
 
 
 def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
@@ -321,7 +264,7 @@ def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[
         start += size
 
 
-def deal(indices: list[int], n_parts: int) -> list[list[int]]:
+def deal_sorted(indices: list[int], n_parts: int) -> list[list[int]]:
     """Like cards, so that sorted sentences make parts of like lengths; none of them is empty."""
     n_parts = max(1, min(n_parts, len(indices)))
     return [indices[start::n_parts] for start in range(n_parts)]

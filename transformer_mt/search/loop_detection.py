@@ -1,7 +1,7 @@
-"""Which hypotheses write one thing over and over, so that there is no use in searching on.
+"""Loops: hypotheses that repeat one phrase to the end, so that searching on is of no use.
 
-Comes in: ids of sources, and of what is being written for them. Goes out: the rows that are stuck.
-This file knows ids and torch: no text, no Transformer, no search.
+Comes in: ids of sources, and of the hypotheses so far. Goes out: the rows that loop. This file
+knows ids and torch: no text, no Transformer, no search.
 
 A model that has begun a loop makes it ever more probable, up to the length limit: at every step it
 has more to copy from. Source: Holtzman et al. 2020, figure 4.
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-LONGEST_UNIT = 12  # tokens of what is written again and again
-FEWEST_TIMES = 5  # that it stands in a row
+LONGEST_UNIT = 12  # tokens of the repeated phrase
+FEWEST_TIMES = 5  # that the phrase stands in a row
 FEWEST_TOKENS = 32  # repeated
 LONGEST_SOURCE_UNIT = 40  # tokens: a sentence, which may be shorter in the translation
 TOKENS_PER_SOURCE_TOKEN = 2
@@ -21,7 +21,7 @@ EVERY = 8  # steps between two looks
 
 
 class LoopWatch:
-    """Looks for loops in what is written for a batch of sentences."""
+    """Looks for loops in the hypotheses of a batch of sentences."""
 
     def __init__(self, given: Sequence[Sequence[Sequence[int]]]) -> None:
         """Args: given: of each sentence, sequences of ids whose repetitions it may repeat."""
@@ -29,7 +29,7 @@ class LoopWatch:
         self._excused: dict[int, int] = {}
 
     def stuck(self, written: Tensor, sentences: Sequence[int]) -> list[int]:
-        """Rows that end with a loop which their sentence does not excuse.
+        """Rows that end with a loop, unless their source repeats itself as well.
 
         Args:
             written: (B, t) int64, a hypothesis of each sentence, without BOS.
@@ -48,7 +48,7 @@ class LoopWatch:
         ]
 
     def _excuse(self, sentence: int) -> int:
-        """Tokens that a sentence may repeat because what was given for it does; counted once."""
+        """Tokens that a sentence may repeat because its source or prefix does; counted once."""
         if sentence not in self._excused:
             most = sum(map(most_repeated, self._given[sentence]))
             self._excused[sentence] = TOKENS_PER_SOURCE_TOKEN * most
@@ -56,13 +56,13 @@ class LoopWatch:
 
 
 def _repeated(written: Tensor, unit: int) -> Tensor:
-    """(B, t) → (B,): how many tokens at the end are those that stand `unit` places before them."""
+    """(B, t) → (B,): length of the end in which each token equals the one `unit` places before."""
     same = written[:, unit:] == written[:, :-unit]
     return same.flip(1).cumprod(dim=1).sum(dim=1)
 
 
 def most_repeated(ids: Sequence[int]) -> int:
-    """The most tokens in a row that are those that stand one unit before them."""
+    """The most tokens in a row that equal the token one unit before, over all units."""
     most = 0
     for unit in range(1, min(LONGEST_SOURCE_UNIT, len(ids) - 1) + 1):
         run = 0

@@ -1,9 +1,9 @@
-"""How to search for a translation: what a configuration says, and what a user changes of it."""
+"""How to search for a translation: the model's configuration, and a user's changes of it."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypedDict, Unpack
 
 from transformer_mt.config.experiment import (
     MOST_BEAM,
@@ -12,7 +12,7 @@ from transformer_mt.config.experiment import (
     DecodeConfig,
 )
 from transformer_mt.errors import ConfigError
-from transformer_mt.search.sampling import Sampling
+from transformer_mt.search.sampling import SamplingOptions
 
 MOST_ROWS = MOST_BEAM  # hypotheses of one sentence side by side; more take memory for nothing
 _RANGES: dict[str, tuple[float, float]] = {
@@ -33,6 +33,25 @@ _SAMPLING_RANGES: dict[str, tuple[float, float]] = {
     "seed": (-(2**63), 2**64 - 1),
 }
 
+Penalty = Literal["gnmt", "average"]
+
+
+class SearchChanges(TypedDict, total=False):
+    """Fields of `SearchOptions` that a user sets; left out or None: the configuration's value."""
+
+    beam: int | None
+    penalty: Penalty | None
+    length_penalty: float | None
+    max_length_ratio: float | None
+    min_length: int | None
+    max_length: int | None
+    n_best: int | None
+    diverse: bool | None
+    no_repeat_ngram: int | None
+    repetition_penalty: float | None
+    sampling: SamplingOptions | None
+    mbr: int | None
+
 
 @dataclass(frozen=True)
 class SearchOptions:
@@ -48,12 +67,13 @@ class SearchOptions:
         no_repeat_ngram, repetition_penalty: see `TokenRules`.
         sampling: draw tokens instead of searching for the best; `n_best` is the number of draws.
         mbr: draw so many translations, and take the one that is most like the others; 0: do not.
-        end_loops: end what goes round in a loop, see `LoopWatch`; unless there is a minimum length,
-            which may be met by loops alone. A search that does so is no longer exact.
+        banned: sequences of ids that no hypothesis contains.
+        end_loops: end a hypothesis that repeats itself, see `LoopWatch`; unless there is a minimum
+            length, which may be met by loops alone. A search that does so is no longer exact.
     """
 
     beam: int = 4
-    penalty: Literal["gnmt", "average"] = "gnmt"
+    penalty: Penalty = "gnmt"
     length_penalty: float = 0.6
     max_length_ratio: float = 2.0
     min_length: int = 0
@@ -62,12 +82,13 @@ class SearchOptions:
     diverse: bool = False
     no_repeat_ngram: int = 0
     repetition_penalty: float = 1.0
-    sampling: Sampling | None = None
+    sampling: SamplingOptions | None = None
     mbr: int = 0
+    banned: Sequence[Sequence[int]] = ()
     end_loops: bool = False
 
     def __post_init__(self) -> None:
-        """Raises: ConfigError: numbers out of range, or what does not go together."""
+        """Raises: ConfigError: numbers out of range, or options that contradict each other."""
         problems = [*_out_of_range(self, _RANGES), *_out_of_range(self.sampling, _SAMPLING_RANGES)]
         if problems:
             raise ConfigError("\n".join(problems))
@@ -101,19 +122,19 @@ class SearchOptions:
         return self.beam * self.n_best if self.diverse else self.beam
 
     @classmethod
-    def of(cls, decode: DecodeConfig, **changes: Any) -> "SearchOptions":
-        """What a configuration says, with every change that is not None."""
+    def resolve(cls, decode: DecodeConfig, **changes: Unpack[SearchChanges]) -> "SearchOptions":
+        """The options of a model's configuration, with a user's changes."""
         given = {name: value for name, value in changes.items() if value is not None}
         return cls(**{**decode.model_dump(), **given})
 
 
 def _out_of_range(
-    options: SearchOptions | Sampling | None, ranges: dict[str, tuple[float, float]]
+    options: SearchOptions | SamplingOptions | None, ranges: dict[str, tuple[float, float]]
 ) -> Iterator[str]:
-    """What is wrong with the numbers of some options."""
+    """One line for each number outside of its range."""
     for name, (least, most) in ranges.items():
         value = getattr(options, name, None)
-        if value is not None and not least <= value <= most:  # nor is nan
+        if value is not None and not least <= value <= most:  # nan is in no range
             high = f"at least {least}" if most == math.inf else f"from {least} to {most}"
             yield f"{name.replace('_', ' ')} {value}: expected a number {high}"
         elif value == math.inf:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Sampling:
+class SamplingOptions:
     """
     Attributes:
         temperature: log-probabilities are divided by it; below 1 the probable gets more probable.
@@ -29,7 +29,7 @@ class Sampling:
 class Sampler:
     """Draws tokens; one for a whole translation, since each draw moves its generator on."""
 
-    def __init__(self, sampling: Sampling, device: torch.device) -> None:
+    def __init__(self, sampling: SamplingOptions, device: torch.device) -> None:
         self._sampling = sampling
         self._generator = torch.Generator(device).manual_seed(sampling.seed)
 
@@ -39,8 +39,8 @@ class Sampler:
         return torch.multinomial(probs, 1, generator=self._generator)[:, 0]
 
 
-def candidate_probs(log_probs: Tensor, sampling: Sampling) -> Tensor:
-    """(B, V) log-probabilities → (B, V) probabilities to draw from, zero for what is left out."""
+def candidate_probs(log_probs: Tensor, sampling: SamplingOptions) -> Tensor:
+    """(B, V) log-probabilities → (B, V) probabilities to draw from, 0 for excluded tokens."""
     scaled = log_probs / sampling.temperature
     if 0 < sampling.top_k < scaled.size(1):
         smallest = scaled.topk(sampling.top_k, dim=1).values[:, -1:]

@@ -1,7 +1,7 @@
-"""What a hypothesis may not contain, must begin with, or should not repeat.
+"""Rules of hypotheses: forbidden tokens, forced prefixes, no repetition, a minimum length.
 
-Comes in: scores of next tokens, and what was written so far. Goes out: the same scores with what is
-forbidden at −∞. This file knows ids and torch: no text, no Transformer, no search.
+Comes in: scores of next tokens, and the tokens so far. Goes out: the same scores, forbidden tokens
+at −∞. This file knows ids and torch: no text, no Transformer, no search.
 
 Shapes: `B` sentences still searched · `K` beam · `V` vocabulary · `t` tokens written so far.
 """

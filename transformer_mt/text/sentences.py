@@ -202,93 +202,91 @@ def split_text(text: str, fits: Callable[[str], bool], language: str = "en") -> 
     Returns:
         At least one piece; joined without separator they are `text`.
     """
-    if fits(text):
-        return [text]
-    fits_span = _asking(text, fits)
-    pieces: list[str] = []
-    # Ends of the units that pieces are made of, each with its level; the next one stands last.
-    units = [(len(text), -1)]
-    start, known, guess = 0, 0, 1
-    while units:
-        known = _longest(start, units, fits_span, known, guess)
-        unit_start = units[-known][0] if known else start
-        if known < len(units):  # the next unit ends this piece, unless it is too long itself
-            end, level = units[-known - 1]
-            if end - unit_start > 1 and (known == 0 or not fits_span(unit_start, end)):
-                taken = units[len(units) - known :]
-                del units[-known - 1 :]
-                units += [*reversed(_finer(text, unit_start, end, level, language)), *taken]
-                guess = known + 1
+    return [text] if fits(text) else list(_Splitter(text, fits, language).pieces())
+
+
+class _Splitter:
+    """Packs the units of a text into pieces that fit.
+
+    Units are sentences; one that does not fit itself is divided into units of the next level:
+    clauses, words, and then sixteenths until single characters are left.
+    """
+
+    def __init__(self, text: str, fits: Callable[[str], bool], language: str) -> None:
+        self._text, self._fits, self._language = text, fits, language
+        self._shortest_failure = len(text)
+        # Ends of the units that are still to be packed, each with its level; the next stands last.
+        self._units = [(len(text), -1)]
+
+    def pieces(self) -> Iterator[str]:
+        start, known, guess = 0, 0, 1
+        while self._units:
+            n_fitting = self._n_fitting(start, known, guess)
+            if self._divided_next(start, n_fitting):
+                known, guess = n_fitting, n_fitting + 1
                 continue
-        guess = max(known, 1)  # a single character that does not fit: nothing smaller exists
-        end, _ = units[-guess]
-        pieces.append(text[start:end])
-        del units[-guess:]
-        start, known = end, 0
-    return pieces
+            n = max(n_fitting, 1)  # a single character that does not fit: nothing smaller exists
+            end, _ = self._units[-n]
+            yield self._text[start:end]
+            del self._units[-n:]
+            start, known, guess = end, 0, n
 
+    def _n_fitting(self, start: int, known: int, guess: int) -> int:
+        """How many of the next units fit together: from a guess in growing steps, then by halves.
 
-def _asking(text: str, fits: Callable[[str], bool]) -> Callable[[int, int], bool]:
-    shortest_failure = len(text)
+        Args:
+            known: so many are known to fit.
+        """
+        n_units = len(self._units)
+        low, high, step = known, n_units + 1, 1
+        n = min(max(guess, known + 1), n_units)
+        while high - low > 1:
+            if self._span_fits(start, self._units[-n][0]):
+                low = n
+            else:
+                high = n
+            if low and high <= n_units:
+                n = (low + high) // 2
+            else:
+                n = min(low + step, n_units) if low else max(high - step, 1)
+                step *= 2
+        return low
 
-    def fits_span(start: int, end: int) -> bool:
-        nonlocal shortest_failure
-        if end - start >= HOPELESS * shortest_failure:
+    def _divided_next(self, start: int, n_fitting: int) -> bool:
+        """Divide the unit after those that fit, if it is too long itself; whether that was so."""
+        if n_fitting == len(self._units):
             return False
-        found = fits(text[start:end])
+        unit_start = self._units[-n_fitting][0] if n_fitting else start
+        end, level = self._units[-n_fitting - 1]
+        if end - unit_start <= 1 or (n_fitting and self._span_fits(unit_start, end)):
+            return False
+        fitting = self._units[len(self._units) - n_fitting :]
+        self._units[-n_fitting - 1 :] = [*reversed(self._finer(unit_start, end, level)), *fitting]
+        return True
+
+    def _span_fits(self, start: int, end: int) -> bool:
+        if end - start >= HOPELESS * self._shortest_failure:
+            return False
+        found = self._fits(self._text[start:end])
         if not found:
-            shortest_failure = min(shortest_failure, end - start)
+            self._shortest_failure = min(self._shortest_failure, end - start)
         return found
 
-    return fits_span
-
-
-def _finer(text: str, start: int, end: int, level: int, language: str) -> list[tuple[int, int]]:
-    """Cut text[start:end] at the next finer level at which there is a place to cut.
-
-    The levels are sentences, clauses, words, and then sixteenths until single characters are left.
-    Returns:
-        Ends of the parts with their level.
-    """
-    cuts: list[int] = []
-    while len(cuts) < 2:
-        level += 1
-        if level == 0:
-            lengths = map(len, split_sentences(text[start:end], language))
-            cuts = list(accumulate(lengths, initial=start))[1:]
-        elif level <= 2:
-            pattern = _CLAUSE_END if level == 1 else _WORD_END
-            cuts = sorted({*(found.end() for found in pattern.finditer(text, start, end)), end})
-        else:
-            cuts = [*range(start, end, max((end - start) // 16, 1))[1:], end]
-    return [(cut, level) for cut in cuts]
-
-
-def _longest(
-    start: int,
-    units: list[tuple[int, int]],
-    fits_span: Callable[[int, int], bool],
-    known: int,
-    guess: int,
-) -> int:
-    """How many of the next units fit together: from a guess in growing steps, then by halves.
-
-    Args:
-        known: so many are known to fit.
-    """
-    low, high, step = known, len(units) + 1, 1
-    n_units = min(max(guess, known + 1), len(units))
-    while high - low > 1:
-        if fits_span(start, units[-n_units][0]):
-            low = n_units
-        else:
-            high = n_units
-        if low and high <= len(units):
-            n_units = (low + high) // 2
-        else:
-            n_units = min(low + step, len(units)) if low else max(high - step, 1)
-            step *= 2
-    return low
+    def _finer(self, start: int, end: int, level: int) -> list[tuple[int, int]]:
+        """Ends of the parts of a unit, at the next finer level at which there is a place to cut."""
+        text = self._text
+        cuts: list[int] = []
+        while len(cuts) < 2:
+            level += 1
+            if level == 0:
+                lengths = map(len, split_sentences(text[start:end], self._language))
+                cuts = list(accumulate(lengths, initial=start))[1:]
+            elif level <= 2:
+                pattern = _CLAUSE_END if level == 1 else _WORD_END
+                cuts = sorted({*(found.end() for found in pattern.finditer(text, start, end)), end})
+            else:
+                cuts = [*range(start, end, max((end - start) // 16, 1))[1:], end]
+        return [(cut, level) for cut in cuts]
 
 
 def join_translations(pieces: list[str], language: str) -> str:

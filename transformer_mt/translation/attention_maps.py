@@ -1,6 +1,6 @@
-"""What one translation looked at: the attention weights of every layer and head, with labels.
+"""Attention weights of one translation, of every layer and head, with labels.
 
-Comes in: arrays and pieces of one sentence. Goes out: the map that somebody picked, with the labels
+Comes in: arrays and pieces of one sentence. Goes out: the map of a layer and head, with the labels
 of its rows and columns. This file does not know where weights come from or how they are drawn.
 Layers and heads are numbered from 1 here, as in the paper and on every picture.
 """

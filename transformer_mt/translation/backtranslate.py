@@ -21,12 +21,12 @@ from transformer_mt.system.state import Damaged, fingerprint, read_json, sha256
 from transformer_mt.translation.direction import direction_of_file
 from transformer_mt.translation.translator import Translator
 
-CHUNK = 1000  # lines translated at a time, and lost when the process is killed
+CHUNK_LINES = 1000  # lines translated at a time, and lost when the process is killed
 
 
 @dataclass(frozen=True)
 class SyntheticCorpus:
-    """What was written, and what it was made from."""
+    """The report of a synthetic corpus: its counts, and the fingerprint of its inputs."""
 
     prefix: str
     languages: str  # from the text to its translation, e.g. en-zh
@@ -87,7 +87,7 @@ def translate_corpus(
     for path in run_shards(jobs, translate, workers=1):
         paths.append(path)
         if len(paths) % 10 == 0:
-            say(f"{mono_path}: {len(paths) * CHUNK:,} lines")
+            say(f"{mono_path}: {len(paths) * CHUNK_LINES:,} lines")
     corpus = _join(paths, prefix, direction, made_from)
     write_json(report_path, corpus.to_json())
     remove(shards_dir.parent)
@@ -130,7 +130,7 @@ def _cut(path: Path) -> Iterator[list[str]]:
     lines: list[str] = []
     for line in split_lines(path):
         lines.append(line)
-        if len(lines) == CHUNK:
+        if len(lines) == CHUNK_LINES:
             yield lines
             lines = []
     if lines:

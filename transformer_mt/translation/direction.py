@@ -1,4 +1,4 @@
-"""Which way a text is to be translated.
+"""The direction of a translation: the language to read and the language to write.
 
 Comes in: a text, the languages of a model, and what the user asked for. Goes out: the language to
 read and the language to write. A model of one direction has one answer; one of both directions

@@ -1,4 +1,4 @@
-"""A list of terms, and a text → what must appear in the text's translation, letter by letter.
+"""Terms and their translations, which a translation must contain letter by letter.
 
 Comes in: a TSV file of source term and target term; texts. Goes out: the strings that a translation
 must contain. This file knows neither models nor search, and inflects nothing: a target term is

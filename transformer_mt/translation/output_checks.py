@@ -1,8 +1,8 @@
-"""A text and its translation → what is plainly wrong with the translation, by looking at it.
+"""Faults of a translation that show without a reference: loops, copies, the wrong script.
 
-Comes in: two strings and their languages. Goes out: names of faults, none for nearly every good
-translation. This file knows no model and no search, and cannot tell languages of one script apart.
-The thresholds are measured: `scripts/bench/calibrate_checks.py`.
+Comes in: a text, its translation, their languages. Goes out: names of faults, none for nearly every
+good translation. This file knows no model and no search, and cannot tell apart languages of one
+script. The thresholds are measured: `scripts/bench/calibrate_checks.py`.
 """
 
 import re
@@ -73,7 +73,7 @@ _FEWEST_TIMES = Repeats(words=4, letters=4, symbols=10)
 def faults(
     source: str, translation: str, *, src: str, tgt: str, complete: bool = True
 ) -> tuple[Fault, ...]:
-    """What is wrong with a translation, in the order of `FAULT_MEANING`.
+    """The faults of a translation, in the order of `FAULT_MEANING`.
 
     Args:
         src, tgt: canonical language codes.
@@ -180,7 +180,7 @@ def is_foreign(
         return False
     src_letters, tgt_letters = letters
     foreign = _without(_ALL_SCRIPTS, own)._replace(latin=0)
-    # What is foreign to the source, too, was carried over: a Greek name, a Japanese word.
+    # Letters foreign to the source, too, were carried over: a Greek name, a Japanese word.
     carried = weigh(src_letters, _without(foreign, _own_scripts(src)))
     outside = _unquoted(translation)
     left_over = weigh(outside, foreign) - carried

@@ -16,7 +16,8 @@ import torch
 from transformer_mt.errors import TmtError
 from transformer_mt.translation.attention_maps import AttentionMaps
 from transformer_mt.translation.glossary import Glossary
-from transformer_mt.translation.request import Translation, Wishes
+from transformer_mt.translation.lexical_constraints import LexicalConstraints
+from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import PairScore, Translator
 
 
@@ -75,12 +76,12 @@ class TranslationModel:
         """
         if isinstance(texts, str):
             raise TypeError("texts is a list: translate([text])")
-        wishes = Wishes(prefix, banned, glossary)
+        constraints = LexicalConstraints(prefix, banned, glossary)
         with self._turn() as translator:
             return translator.translate(
                 texts,
                 to=to,
-                wishes=wishes,
+                constraints=constraints,
                 retry=retry,
                 beam=beam,
                 length_penalty=length_penalty,

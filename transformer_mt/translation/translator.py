@@ -1,4 +1,4 @@
-"""Text in, text out: tokenization, batching by length, search, and the attention of a pass.
+"""Text in, text out: segments, search, retries; and the attention and scores of a forced pass.
 
 Comes in: a model with its tokenizers. Goes out: translations in the order of the texts. This file
 knows nothing of the command line, of metrics or of how a model was trained.
@@ -7,9 +7,9 @@ knows nothing of the command line, of metrics or of how a model was trained.
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,6 @@ from torch import Tensor
 
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config
-from transformer_mt.encoding.tags import language_tag
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.model.transformer import AttentionWeights, Transformer
@@ -28,20 +27,27 @@ from transformer_mt.search.engine import (
     Request,
     SearchEngine,
     batches_by_length,
-    pad,
+    padded,
 )
-from transformer_mt.search.options import SearchOptions
+from transformer_mt.search.options import SearchChanges, SearchOptions
 from transformer_mt.system.device import choose_device, choose_precision
-from transformer_mt.text.normalise import Normaliser, well_formed
-from transformer_mt.text.sentences import split_text
+from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.attention_maps import AttentionMaps
 from transformer_mt.translation.direction import direction_of
-from transformer_mt.translation.lexical_constraints import Wording
-from transformer_mt.translation.output_checks import is_loop
-from transformer_mt.translation.request import Alternative, Translation, Wishes
-from transformer_mt.translation.retry import Draft, Drafter, Piece, joined_text
+from transformer_mt.translation.lexical_constraints import (
+    NO_CONSTRAINTS,
+    ConstraintEncoder,
+    LexicalConstraints,
+)
+from transformer_mt.translation.result import Translation, joined_translation
+from transformer_mt.translation.retry import translate_with_retry
+from transformer_mt.translation.segment_search import (
+    SegmentSearch,
+    SegmentTranslation,
+    joined_text,
+)
+from transformer_mt.translation.segments import Segmenter
 
-NO_WISHES = Wishes()
 MOST_SCORED = 4096  # tokens of a side, many times as many as a sentence has
 
 _log = logging.getLogger(__name__)
@@ -68,15 +74,14 @@ class Translator:
         """
         Args:
             others: models with the same vocabularies, whose probabilities count as much.
-            engine: what searches; None: tmt's own.
+            engine: searches for hypotheses; None: tmt's own.
         """
         self.model = model
         self.src_tokenizer, self.tgt_tokenizer = tokenizers
         self.engine = engine or Engine([model, *others], self.tgt_tokenizer.silent_ids)
         self.cfg = cfg
-        codes, script = (cfg.languages.src, cfg.languages.tgt), cfg.data.clean.chinese_script
-        self._normalise = {code: Normaliser(code, script) for code in codes}
-        self._one_line = {code: Normaliser(code, None) for code in codes}
+        self._segmenter = Segmenter(self.src_tokenizer, cfg)
+        self._search = SegmentSearch(self.engine, self.tgt_tokenizer, cfg)
 
     @classmethod
     def load(cls, model_dir: Path, *others: Path, precision: str = "auto") -> "Translator":
@@ -98,6 +103,11 @@ class Translator:
         model, *more = [loaded.model.to(device, dtype) for loaded in (first, *rest)]
         return cls(model, first.tokenizers, first.config, others=more)
 
+    def with_engine(self, engine: SearchEngine) -> "Translator":
+        """The same texts and rules, searched by another engine."""
+        tokenizers = self.src_tokenizer, self.tgt_tokenizer
+        return Translator(self.model, tokenizers, self.cfg, engine=engine)
+
     @property
     def device(self) -> torch.device:
         return self.model.output.weight.device
@@ -107,101 +117,69 @@ class Translator:
         texts: Sequence[str],
         *,
         to: str | None = None,
-        wishes: Wishes = NO_WISHES,
+        constraints: LexicalConstraints = NO_CONSTRAINTS,
         retry: bool = False,
-        **changes: Any,
+        **changes: Unpack[SearchChanges],
     ) -> list[Translation]:
         """Translate each text; empty texts come back empty, too long ones are split and rejoined.
 
         Args:
             to: the language to translate into; None: the model's, or with both directions the one
                 that each text is not in.
+            constraints: words that translations begin with, contain or lack.
             retry: search again, more carefully, where a translation has faults; the better one is
                 kept.
-            changes: fields of `SearchOptions`; None: what the model's configuration says.
+            changes: options of the search; None: the value of the model's configuration.
         Raises:
             ConfigError: options that do not go together.
-            TmtError: see `direction_of`.
+            TmtError: see `direction_of`; or constraints that no translation has room for.
         """
+        options = SearchOptions.resolve(self.cfg.decode, **changes)
         directions = [direction_of(text, self.cfg.languages, to) for text in texts]
-        drafts_of = self._drafts(texts, directions, wishes, retry, changes)
+        found = self._segments(texts, directions, constraints, options, retry=retry)
         return [
-            _join(text, direction.tgt, drafts)
-            for text, direction, drafts in zip(texts, directions, drafts_of, strict=True)
+            joined_translation(text, direction.tgt, segments)
+            for text, direction, segments in zip(texts, directions, found, strict=True)
         ]
 
-    def drafts(
-        self, texts: Sequence[str], *, to: str | None = None, **changes: Any
-    ) -> list[list[Draft]]:
-        """What was found for each piece of each text; see `translate` for the arguments."""
+    def translate_texts(
+        self, texts: Sequence[str], *, to: str | None = None, **changes: Unpack[SearchChanges]
+    ) -> list[str]:
+        """Only the texts of `translate`, which are not looked at for faults."""
+        options = SearchOptions.resolve(self.cfg.decode, **changes)
         directions = [direction_of(text, self.cfg.languages, to) for text in texts]
-        return self._drafts(texts, directions, NO_WISHES, False, changes)
+        found = self._segments(texts, directions, NO_CONSTRAINTS, options, retry=False)
+        return [
+            joined_text(segments, direction.tgt)
+            for segments, direction in zip(found, directions, strict=True)
+        ]
 
-    def _drafts(
+    def _segments(
         self,
         texts: Sequence[str],
         directions: Sequence[Languages],
-        wishes: Wishes,
+        constraints: LexicalConstraints,
+        options: SearchOptions,
+        *,
         retry: bool,
-        changes: dict[str, Any],
-    ) -> list[list[Draft]]:
-        options = SearchOptions.of(self.cfg.decode, **changes)
-        self._check(wishes, directions)
-        pieces_of = [
-            self._read(text, direction, wishes)
+    ) -> list[list[SegmentTranslation]]:
+        """The translated segments of each text."""
+        for language in {direction.tgt for direction in directions}:
+            encoder = ConstraintEncoder(self.tgt_tokenizer, language)
+            encoder.check_lengths(constraints, self.cfg.data.max_length)
+        segments_of = [
+            self._segmenter.segments(text, direction, constraints)
             for text, direction in zip(texts, directions, strict=True)
         ]
-        flat = [piece for pieces in pieces_of for piece in pieces]
-        tokenizers = self.src_tokenizer, self.tgt_tokenizer
-        limit = self.cfg.data.max_length
-        drafter = Drafter(self.engine, tokenizers, self._to_one_line, limit=limit)
-        found = iter(drafter.translate(flat, options, cut=self._sentences if retry else None))
-        return [[next(found) for _ in pieces] for pieces in pieces_of]
-
-    def _check(self, wishes: Wishes, directions: Sequence[Languages]) -> None:
-        """Raises: TmtError: what no translation has room for."""
-        limit = self.cfg.data.max_length
-        for language in {direction.tgt for direction in directions}:
-            wording = Wording(self.tgt_tokenizer, language)
-            wording.insist_on_length("prefix", [wishes.prefix], limit)
-            if wishes.glossary is not None:
-                wording.insist_on_length("glossary's term", wishes.glossary.targets, limit)
-
-    def _read(self, text: str, direction: Languages, wishes: Wishes) -> list[Piece]:
-        """A text in as many pieces as the model's length limit asks for; none if it is empty."""
-        limit = self.cfg.data.max_length
-        text = self._normalise[direction.src](text)
-        pieces = self._pieces([text], direction, wishes)
-        if all(len(piece.src) <= limit for piece in pieces):
-            return pieces
-
-        def fits(part: str) -> bool:
-            return len(self.src_tokenizer.encode([part])[0]) <= limit
-
-        return self._pieces(split_text(text, fits, direction.src), direction, wishes)
-
-    def _sentences(self, piece: Piece, sentences: list[str]) -> list[Piece]:
-        """The sentences of a piece, each as a piece."""
-        return self._pieces(sentences, piece.direction, piece.wishes)
-
-    def _pieces(self, parts: list[str], direction: Languages, wishes: Wishes) -> list[Piece]:
-        """Those of the parts that are not empty; the prefix goes with the first."""
-        parts = [part.strip() for part in parts]
-        encoded = zip(parts, self.src_tokenizer.encode(parts), strict=True)
-        found = [(part, ids) for part, ids in encoded if ids]
-        later = replace(wishes, prefix="")
-        return [
-            Piece(part, [*self._tags(direction), *ids], direction, later if i else wishes)
-            for i, (part, ids) in enumerate(found)
-        ]
-
-    def _to_one_line(self, text: str, language: str) -> str:
-        return self._one_line[language](text)
-
-    def _tags(self, direction: Languages) -> list[int]:
-        if not direction.bidirectional:
-            return []
-        return [self.src_tokenizer.tags[language_tag(direction.tgt)]]
+        flat = [segment for segments in segments_of for segment in segments]
+        if retry:
+            translated = translate_with_retry(
+                flat, options, search=self._search, segmenter=self._segmenter
+            )
+        else:
+            translated = self._search.search(flat, options)
+        found = iter(translated)
+        return [[next(found) for _ in segments] for segments in segments_of]
 
     @torch.inference_mode()
     def score_pairs(
@@ -283,59 +261,32 @@ class Translator:
             TmtError: the text is empty, or one of the texts is too long for one piece.
         """
         direction = direction_of(text, self.cfg.languages, to)
-        pieces = self._read(text, direction, NO_WISHES)
-        if len(pieces) != 1:
-            problem = "is empty" if not pieces else "is too long to explain in one picture"
+        segments = self._segmenter.segments(text, direction, NO_CONSTRAINTS)
+        if len(segments) != 1:
+            problem = "is empty" if not segments else "is too long to explain in one picture"
             raise TmtError(f"the text {problem}; give one sentence")
-        (piece,) = pieces
+        (segment,) = segments
         if target is None:
-            ((best, *_),) = self.engine.search(
-                [Request(piece.src)], SearchOptions.of(self.cfg.decode)
-            )
+            options = SearchOptions.resolve(self.cfg.decode)
+            ((best, *_),) = self.engine.search([Request(segment.src)], options)
             tgt_ids = best.ids
         else:
-            tgt_ids = self.tgt_tokenizer.encode([self._normalise[direction.tgt](target)])[0]
+            target = self._segmenter.normalise(target, direction.tgt)
+            (tgt_ids,) = self.tgt_tokenizer.encode([target])
             if len(tgt_ids) > 2 * self.cfg.data.max_length:
                 raise TmtError("the target is too long to explain in one picture")
-        return [*piece.src, EOS_ID], tgt_ids
+        return [*segment.src, EOS_ID], tgt_ids
 
     def _encode_pair(self, src: str, tgt: str, to: str | None) -> tuple[list[int], list[int]]:
         """Ids as they are in training: source with tags and EOS; target without BOS and EOS."""
         direction = direction_of(src, self.cfg.languages, to)
-        (src_ids,) = self.src_tokenizer.encode([self._normalise[direction.src](src)])
-        (tgt_ids,) = self.tgt_tokenizer.encode([self._normalise[direction.tgt](tgt)])
-        return [*self._tags(direction), *src_ids, EOS_ID], tgt_ids
+        target = self._segmenter.normalise(tgt, direction.tgt)
+        (tgt_ids,) = self.tgt_tokenizer.encode([target])
+        return [*self._segmenter.encode(src, direction), EOS_ID], tgt_ids
 
     def pad(self, rows: list[list[int]]) -> Tensor:
         """(B, longest) int64 on the model's device, PAD_ID to the right."""
-        return pad(rows, self.device)
-
-
-def _join(source: str, tgt: str, drafts: list[Draft]) -> Translation:
-    """The translations of the pieces of a text as one."""
-    source = well_formed(source)
-    if not drafts:
-        return Translation(source, "", 0.0, True, 1, [])
-    best = [draft.hypotheses[0] for draft in drafts]
-    text = joined_text(drafts, tgt)
-    faults = dict.fromkeys(fault for draft in drafts for fault in draft.faults)
-    if len(drafts) > 1 and is_loop(source, text):
-        faults["loop"] = None
-    alternatives = []
-    if len(drafts) == 1:
-        (only,) = drafts
-        scores = [hypothesis.score for hypothesis in only.hypotheses]
-        alternatives = list(map(Alternative, only.texts, scores))
-    return Translation(
-        source,
-        text,
-        sum(hypothesis.score for hypothesis in best),
-        all(hypothesis.complete for hypothesis in best),
-        len(drafts),
-        alternatives,
-        tuple(faults),
-        any(draft.retried for draft in drafts),
-    )
+        return padded(rows, self.device)
 
 
 def _same_vocabularies(one: LoadedModel, other: LoadedModel) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from sacrebleu.metrics import CHRF
-from test_translator import biased
+from toy_translator import biased
 
 from transformer_mt.encoding.tokenizer import EOS_ID, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
@@ -16,12 +16,11 @@ from transformer_mt.model_dir import save_model_dir, weights_of
 from transformer_mt.search.engine import Request
 from transformer_mt.search.ensemble import Ensemble, Stepper
 from transformer_mt.search.options import SearchOptions
-from transformer_mt.search.sampling import Sampling
+from transformer_mt.search.sampling import SamplingOptions
 from transformer_mt.translation.glossary import Glossary, Term
-from transformer_mt.translation.lexical_constraints import Wording
+from transformer_mt.translation.lexical_constraints import ConstraintEncoder, LexicalConstraints
 from transformer_mt.translation.minimum_bayes_risk import most_agreed
 from transformer_mt.translation.output_checks import faults
-from transformer_mt.translation.request import Wishes
 from transformer_mt.translation.translator import Translator
 
 
@@ -29,11 +28,11 @@ from transformer_mt.translation.translator import Translator
 def test_a_prefix_begins_every_translation(
     translator: Translator, texts: list[str], beam: int
 ) -> None:
-    wishes = Wishes(prefix="the dog")
-    for found in translator.translate(texts, wishes=wishes, beam=beam):
+    constraints = LexicalConstraints(prefix="the dog")
+    for found in translator.translate(texts, constraints=constraints, beam=beam):
         assert found.text.startswith("the dog")
     long = "".join(texts[:20])
-    (found,) = translator.translate([long], wishes=wishes, beam=beam)
+    (found,) = translator.translate([long], constraints=constraints, beam=beam)
     assert found.pieces > 1
     assert found.text.startswith("the dog")
 
@@ -42,7 +41,7 @@ def test_banned_words_do_not_occur(translator: Translator, texts: list[str]) -> 
     plain = translator.translate(texts)
     word = max({w for t in plain for w in t.text.split()}, key=lambda w: sum(
         w in t.text.split() for t in plain))  # fmt: skip
-    found = translator.translate(texts, wishes=Wishes(banned=[word]))
+    found = translator.translate(texts, constraints=LexicalConstraints(banned=[word]))
     assert sum(word in t.text.split() for t in plain) > 2
     for translation in found:
         present = word.lower() in translation.text.lower()
@@ -54,38 +53,42 @@ def test_a_glossary_puts_its_words_in(translator: Translator, texts: list[str]) 
     glossary = Glossary([Term("猫", "a small tiger", 1), Term("老师", None, 2)])
     asked = [text for text in texts if "猫" in text]
     assert asked
-    for found in translator.translate(asked, wishes=Wishes(glossary=glossary), beam=4):
+    for found in translator.translate(
+        asked, constraints=LexicalConstraints(glossary=glossary), beam=4
+    ):
         assert "a small tiger" in found.text
         assert "term" not in found.faults
     others = [text for text in texts if not glossary.required(text)]
-    assert translator.translate(others, wishes=Wishes(glossary=glossary)) == translator.translate(
-        others
-    )
+    assert translator.translate(
+        others, constraints=LexicalConstraints(glossary=glossary)
+    ) == translator.translate(others)
 
 
 def test_a_missing_term_is_told(translator: Translator) -> None:
     """A word that the vocabulary cannot write: 龘 is no piece, and there are no bytes."""
     glossary = Glossary([Term("猫", "龘", 1)])
-    (found,) = translator.translate(["猫看见狗"], wishes=Wishes(glossary=glossary), beam=4)
+    (found,) = translator.translate(
+        ["猫看见狗"], constraints=LexicalConstraints(glossary=glossary), beam=4
+    )
     assert ("term" in found.faults) == ("龘" not in found.text)
 
 
 def test_diverse_alternatives_begin_differently(translator: Translator, texts: list[str]) -> None:
-    options = SearchOptions.of(translator.cfg.decode, n_best=3, diverse=True, beam=2)
+    options = SearchOptions.resolve(translator.cfg.decode, n_best=3, diverse=True, beam=2)
     requests = [Request(ids) for ids in translator.src_tokenizer.encode(texts[:6])]
     for found in translator.engine.search(requests, options):
         assert len({hypothesis.ids[0] for hypothesis in found}) == 3
         scores = [hypothesis.score for hypothesis in found]
         assert scores == sorted(scores, reverse=True)
     (prefixed,) = translator.translate(
-        ["猫看见狗"], n_best=2, diverse=True, wishes=Wishes(prefix="the")
+        ["猫看见狗"], n_best=2, diverse=True, constraints=LexicalConstraints(prefix="the")
     )
     assert all(a.text.startswith("the") for a in prefixed.alternatives)
 
 
 def test_draws_differ_and_repeat_with_their_seed(translator: Translator, texts: list[str]) -> None:
     def drawn(seed: int) -> list[list[str]]:
-        sampling = Sampling(temperature=2.0, seed=seed)
+        sampling = SamplingOptions(temperature=2.0, seed=seed)
         found = translator.translate(texts, sampling=sampling, n_best=4)
         return [[alternative.text for alternative in t.alternatives] for t in found]
 
@@ -94,7 +97,7 @@ def test_draws_differ_and_repeat_with_their_seed(translator: Translator, texts: 
 
 
 def test_mbr_takes_one_of_its_draws(translator: Translator, texts: list[str]) -> None:
-    sampling = Sampling(seed=7)
+    sampling = SamplingOptions(seed=7)
     drawn = translator.translate(texts[:5], sampling=sampling, n_best=8)
     chosen = translator.translate(texts[:5], sampling=sampling, mbr=8)
     for all_, one in zip(drawn, chosen, strict=True):
@@ -189,7 +192,9 @@ def test_what_is_not_in_the_vocabulary_is_not_searched_again(
     assert searched == [(2, False)], "without a second search the first is exact"
 
 
-@pytest.mark.parametrize("how", [{"diverse": True, "beam": 2}, {"sampling": Sampling(top_k=1)}])
+@pytest.mark.parametrize(
+    "how", [{"diverse": True, "beam": 2}, {"sampling": SamplingOptions(top_k=1)}]
+)
 def test_a_second_search_has_room_for_all_that_were_asked_for(
     translator: Translator, texts: list[str], how: dict[str, Any]
 ) -> None:
@@ -221,7 +226,7 @@ def test_without_faults_a_second_search_changes_nothing(
     assert translator.translate(clean, retry=True) == translator.translate(clean)
 
 
-def test_faults_are_those_of_the_guards(translator: Translator, texts: list[str]) -> None:
+def test_faults_are_those_of_the_output_checks(translator: Translator, texts: list[str]) -> None:
     for text, found in zip(texts, translator.translate(texts), strict=True):
         expected = faults(text, found.text, src="zh", tgt="en", complete=found.complete)
         assert found.faults == expected
@@ -235,7 +240,7 @@ def test_faults_are_those_of_the_guards(translator: Translator, texts: list[str]
         ({"repetition_penalty": 0.5}, "repetition penalty 0.5: expected a number from 1 to 100"),
         ({"mbr": 1}, "give at least 2"),
         ({"mbr": 8, "n_best": 2}, "neither n-best nor diverse"),
-        ({"diverse": True, "sampling": Sampling()}, "leave one out"),
+        ({"diverse": True, "sampling": SamplingOptions()}, "leave one out"),
     ],
 )
 def test_what_does_not_go_together(
@@ -248,7 +253,7 @@ def test_what_does_not_go_together(
 @pytest.mark.parametrize("length", [3, 8])
 @pytest.mark.parametrize("beam", [1, 3])
 def test_lengths_are_kept(translator: Translator, texts: list[str], beam: int, length: int) -> None:
-    options = SearchOptions.of(
+    options = SearchOptions.resolve(
         translator.cfg.decode, beam=beam, min_length=length, max_length=length
     )
     requests = [Request(ids) for ids in translator.src_tokenizer.encode(texts)]
@@ -261,11 +266,11 @@ def test_words_are_spelled_as_they_stand_in_sentences(
     tokenizers: tuple[Tokenizer, Tokenizer],
 ) -> None:
     zh, en = tokenizers
-    inner = Wording(zh, "zh").required("猫")
+    inner = ConstraintEncoder(zh, "zh").required("猫")
     assert zh.decode([inner]) == ["猫"] and not zh.pieces(inner)[0].startswith("▁")
-    spaced = Wording(en, "en").required("cat")
+    spaced = ConstraintEncoder(en, "en").required("cat")
     assert en.pieces(spaced)[0].startswith("▁")
-    spellings = [en.decode([ids])[0] for ids in Wording(en, "en").banned(["cat"])]
+    spellings = [en.decode([ids])[0] for ids in ConstraintEncoder(en, "en").banned(["cat"])]
     assert {"cat", "Cat"} <= set(spellings)
 
 
@@ -286,13 +291,13 @@ def test_models_of_different_vocabularies_do_not_vote(
 @pytest.mark.parametrize("wish", ["prefix", "glossary"])
 def test_what_no_translation_has_room_for(translator: Translator, wish: str) -> None:
     long = "the dog " * 5000
-    wishes = Wishes(prefix=long)
+    constraints = LexicalConstraints(prefix=long)
     if wish == "glossary":
-        wishes = Wishes(glossary=Glossary([Term("猫", long, 1)]))
+        constraints = LexicalConstraints(glossary=Glossary([Term("猫", long, 1)]))
     limit = translator.cfg.data.max_length
     message = rf"{wish}.* 'the dog .*…' has [0-9,]+ tokens, .* at most {limit} .*: shorten it"
     with pytest.raises(TmtError, match=message):
-        translator.translate(["狗"], wishes=wishes)
+        translator.translate(["狗"], constraints=constraints)
 
 
 def test_more_terms_than_a_translation_has_room_for(translator: Translator) -> None:
@@ -301,5 +306,7 @@ def test_more_terms_than_a_translation_has_room_for(translator: Translator) -> N
     terms = [
         Term(character, "dog " * (limit // 8), i) for i, character in enumerate("猫狗鸟鱼马牛羊")
     ]
-    (found,) = translator.translate(["猫狗鸟鱼马牛羊" * 3], wishes=Wishes(glossary=Glossary(terms)))
+    (found,) = translator.translate(
+        ["猫狗鸟鱼马牛羊" * 3], constraints=LexicalConstraints(glossary=Glossary(terms))
+    )
     assert "term" in found.faults or all(term.target in found.text for term in terms)

@@ -1,0 +1,61 @@
+"""The translation of a text, put together from those of its segments."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from transformer_mt.text.normalise import well_formed
+from transformer_mt.translation.output_checks import is_loop
+from transformer_mt.translation.segment_search import SegmentTranslation, joined_text
+
+
+@dataclass(frozen=True)
+class Alternative:
+    text: str
+    score: float  # log-probability over the length penalty, summed over the segments of a long text
+
+
+@dataclass(frozen=True)
+class Translation:
+    source: str
+    text: str
+    score: float
+    complete: bool  # False: the output was cut at the length limit
+    pieces: int  # number of segments of the source; 1 unless it was too long
+    alternatives: list[Alternative]  # n-best, the translation itself first; empty for split texts
+    # Names of `output_checks.FAULT_MEANING`; term: a required word is missing, banned: a banned one
+    # is there.
+    faults: tuple[str, ...] = ()
+    retried: bool = False  # a second search, made because of faults, was better
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def joined_translation(
+    source: str, tgt: str, segments: Sequence[SegmentTranslation]
+) -> Translation:
+    """The translations of the segments of a text as one; none: of an empty text."""
+    source = well_formed(source)
+    if not segments:
+        return Translation(source, "", 0.0, True, 1, [])
+    best = [segment.hypotheses[0] for segment in segments]
+    text = joined_text(segments, tgt)
+    faults = dict.fromkeys(fault for segment in segments for fault in segment.faults)
+    if len(segments) > 1 and is_loop(source, text):
+        faults["loop"] = None
+    alternatives = []
+    if len(segments) == 1:
+        (only,) = segments
+        scores = [hypothesis.score for hypothesis in only.hypotheses]
+        alternatives = list(map(Alternative, only.texts, scores))
+    return Translation(
+        source,
+        text,
+        sum(hypothesis.score for hypothesis in best),
+        all(hypothesis.complete for hypothesis in best),
+        len(segments),
+        alternatives,
+        tuple(faults),
+        any(segment.retried for segment in segments),
+    )

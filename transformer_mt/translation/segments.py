@@ -1,0 +1,91 @@
+"""Texts → segments: parts that the model takes at once, with their ids.
+
+Comes in: texts, each with its direction. Goes out: segments in the order of the text. This file
+knows the tokenizer of the source side, no model and no search.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from transformer_mt.config.data import Languages
+from transformer_mt.config.experiment import Config
+from transformer_mt.encoding.tags import language_tag
+from transformer_mt.encoding.tokenizer import Tokenizer
+from transformer_mt.text.normalise import Normaliser
+from transformer_mt.text.sentences import split_sentences, split_text
+from transformer_mt.translation.lexical_constraints import LexicalConstraints
+
+MOSTLY_UNKNOWN = 0.9  # of the ids of a segment, spelled because the vocabulary lacks the characters
+
+
+@dataclass(frozen=True)
+class SourceSegment:
+    """A part of a text that the model takes at once."""
+
+    text: str
+    src: list[int]  # ids with tags, without EOS
+    direction: Languages
+    constraints: LexicalConstraints
+
+
+class Segmenter:
+    """Normalises, encodes and, where they are too long, divides texts."""
+
+    def __init__(self, tokenizer: Tokenizer, cfg: Config) -> None:
+        """Args: tokenizer: of the source side."""
+        self._tokenizer = tokenizer
+        self._limit = cfg.data.max_length
+        codes, script = (cfg.languages.src, cfg.languages.tgt), cfg.data.clean.chinese_script
+        self._normalisers = {code: Normaliser(code, script) for code in codes}
+
+    def normalise(self, text: str, language: str) -> str:
+        """A text as the model has learned to read and write it."""
+        return self._normalisers[language](text)
+
+    def encode(self, text: str, direction: Languages) -> list[int]:
+        """Ids of a source text with tags, whatever its length."""
+        (ids,) = self._tokenizer.encode([self.normalise(text, direction.src)])
+        return [*self._tags(direction), *ids]
+
+    def segments(
+        self, text: str, direction: Languages, constraints: LexicalConstraints
+    ) -> list[SourceSegment]:
+        """As many as the model's length limit asks for; none of an empty text."""
+        text = self.normalise(text, direction.src)
+        whole = self._encoded([text], direction, constraints)
+        if all(len(segment.src) <= self._limit for segment in whole):
+            return whole
+
+        def fits(part: str) -> bool:
+            return len(self._tokenizer.encode([part])[0]) <= self._limit
+
+        return self._encoded(split_text(text, fits, direction.src), direction, constraints)
+
+    def sentences(self, segment: SourceSegment) -> list[SourceSegment]:
+        """The sentences of a segment as segments; none if it is a single sentence."""
+        parts = split_sentences(segment.text, segment.direction.src)
+        if len(parts) < 2:
+            return []
+        return self._encoded(parts, segment.direction, segment.constraints)
+
+    def is_readable(self, segment: SourceSegment) -> bool:
+        """Whether the vocabulary has its characters."""
+        return self._tokenizer.spelled_share(segment.src) < MOSTLY_UNKNOWN
+
+    def _encoded(
+        self, parts: Sequence[str], direction: Languages, constraints: LexicalConstraints
+    ) -> list[SourceSegment]:
+        """Those of the parts that are not empty; the prefix goes with the first."""
+        parts = [part.strip() for part in parts]
+        encoded = zip(parts, self._tokenizer.encode(parts), strict=True)
+        found = [(part, [*self._tags(direction), *ids]) for part, ids in encoded if ids]
+        later = replace(constraints, prefix="")
+        return [
+            SourceSegment(part, ids, direction, later if i else constraints)
+            for i, (part, ids) in enumerate(found)
+        ]
+
+    def _tags(self, direction: Languages) -> list[int]:
+        if not direction.bidirectional:
+            return []
+        return [self._tokenizer.tags[language_tag(direction.tgt)]]
