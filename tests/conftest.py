@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 from transformer_mt.config.experiment import Config, TokenizerConfig, build_config
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, train_tokenizer
@@ -15,9 +16,10 @@ from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
 if TYPE_CHECKING:
     from transformer_mt.translation.translator import Translator
 
-# Before torch is loaded: tensors this small gain nothing from threads, and where cores are busy
-# with something else, threads that wait for each other take twenty times as long.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Tensors this small gain nothing from threads. Where cores are busy with something else, threads
+# that wait for each other take twenty times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of processes that tests start
+torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 _WORDS = {
     "猫": "cat", "狗": "dog", "鸟": "bird", "孩子": "child", "老师": "teacher", "朋友": "friend",
