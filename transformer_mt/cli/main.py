@@ -38,12 +38,11 @@ from transformer_mt.cli.options import (
 )
 from transformer_mt.cli.translate import translate
 from transformer_mt.errors import OUTSIDE, DataError, LostProcess, TmtError, describe
-from transformer_mt.system.processes.environment import DEFAULTS
+from transformer_mt.system.processes.environment import DEFAULTS, is_rank
 from transformer_mt.system.processes.launch import (
     LOST,
     count_processes,
     end_with_launcher,
-    is_launched,
     launch,
 )
 from transformer_mt.system.terminal import prepare_streams
@@ -117,7 +116,7 @@ def train(
 ) -> None:
     """Do everything from raw text to a scored model that is not done yet; again: resume."""
     cfg = load_experiment(config, overrides, reverse=reverse, offline=offline)
-    if not is_launched():
+    if not is_rank():
         n_processes = processes or count_processes()
         if n_processes > 1:
             raise typer.Exit(launch(n_processes, sys.argv[1:]))
@@ -247,9 +246,9 @@ def info(model: ModelPath = None, as_json: AsJson = False) -> None:
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
     """Say what this machine can do, and what is missing."""
-    from transformer_mt.profiling.doctor import examine, render
+    from transformer_mt.profiling.doctor import examine_machine, render
 
-    findings = examine()
+    findings = examine_machine()
     show(json.dumps([f.to_json() for f in findings], indent=2) if as_json else render(findings))
 
 

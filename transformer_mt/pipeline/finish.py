@@ -17,7 +17,7 @@ from transformer_mt.model_dir import load_weights, read_metadata, save_model_dir
 from transformer_mt.pipeline.prepare import Prepared, Say
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.validate import score_test
-from transformer_mt.system.device import peak_memory_mib
+from transformer_mt.system.machine import peak_memory_mib
 from transformer_mt.system.output import refuse_foreign
 from transformer_mt.system.processes.distributed import Ranks
 from transformer_mt.system.state import fingerprint
@@ -88,7 +88,7 @@ def _metadata_if(finished: str, run: Run) -> dict[str, Any] | None:
 
 
 def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[dict[str, torch.Tensor], str]:
-    """Of the best checkpoint and the mean of the last ones, what is better on dev."""
+    """The best checkpoint or the mean of the last ones, whichever scores higher on dev."""
     progress, store, metric = trainer.progress, trainer.store, cfg.train.metric
     ranks = trainer.ranks
     best = f"best on dev, update {progress.best_update}"

@@ -1,4 +1,4 @@
-"""The processes that train one model together, and what they tell each other.
+"""The processes that train one model together, and their messages.
 
 Comes in: this process's `Place`, which `torchrun` or `launch.py` has set. Goes out: `Ranks`. One
 process alone is a group of one: nothing is sent and torch.distributed is not touched. This file
@@ -57,7 +57,7 @@ class Ranks:
         return self.rank == 0
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
-        """Every `size`-th item: what this process does of work that needs no order."""
+        """Every `size`-th item: this process's share of work that needs no order."""
         return items[self.rank :: self.size]
 
     def join_shares(self, own: Sequence[T]) -> list[T]:
@@ -88,19 +88,8 @@ class Ranks:
 
         return wait
 
-    def join_parts(self, whole: Tensor) -> None:
-        """Each process has its part of `whole`, the `rank`-th of `size` equal ones; get the others.
-
-        Args:
-            whole: (n,), n divisible by `size`.
-        """
-        if self.size > 1:
-            parts = list(whole.chunk(self.size))
-            with _connected():
-                dist.all_gather(parts, parts[self.rank].clone())
-
     def copy_from_main(self, tensor: Tensor) -> None:
-        """Overwrite `tensor` with what rank 0 has in it."""
+        """Overwrite `tensor` with rank 0's."""
         if self.size > 1:
             with _connected():
                 dist.broadcast(tensor, src=0)
@@ -143,8 +132,8 @@ class Ranks:
     def in_turn(self, work: Callable[[], T]) -> T:
         """Each process does `work`, rank 0 first, then the first of each machine, then the rest.
 
-        For work that leaves files, which those who come later find done, on a disk that all
-        machines share or on one of each machine.
+        For work that leaves files, which later processes find done, on a disk that all machines
+        share or on one of each machine.
         """
         turn = 0 if self.is_main else 1 if self.local_rank == 0 else 2
         for now in range(3):

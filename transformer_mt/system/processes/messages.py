@@ -1,7 +1,7 @@
 """Plain values ↔ bytes and tensors, for processes that tell each other something.
 
 Comes in: None, bool, int, float, str, Tensor, and lists, tuples and dictionaries of these. Goes
-out: JSON, and the tensors apart. No pickle: whatever the bytes are, reading them runs no code.
+out: JSON, and the tensors apart. No pickle: reading runs no code, also with hostile bytes.
 """
 
 import json
