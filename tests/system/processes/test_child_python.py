@@ -42,7 +42,7 @@ def do(folder: Path, command: list[str], **variables: str) -> "subprocess.Comple
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
     )
 
 
