@@ -187,13 +187,17 @@ def test_long_sentences_on_both_sides_are_the_worst_shape() -> None:
         assert saved_bytes(model, 1024 // max(src, tgt), src, tgt) < worst, (src, tgt)
 
 
+def bytes_of(line: StepMemory, n_tokens: int) -> float:
+    return line.fixed + line.per_token * n_tokens
+
+
 class TestStepMemory:
     def test_the_largest_that_fits_fits(self) -> None:
         line = StepMemory(fixed=300.0 * MIB, per_token=0.1 * MIB)
         for n_bytes in (301 * MIB, 310 * MIB, 1000 * MIB):
             n_tokens = line.tokens_within(n_bytes)
             assert n_tokens % 64 == 0
-            assert line.of(n_tokens) <= n_bytes < line.of(n_tokens + 64)
+            assert bytes_of(line, n_tokens) <= n_bytes < bytes_of(line, n_tokens + 64)
         assert line.tokens_within(200 * MIB) == 0
 
     def test_the_prediction_comes_true(self) -> None:
@@ -208,7 +212,7 @@ class TestStepMemory:
             (measured,) = pool.submit(memory._measure_peaks, *task).result()
         growth = measured - predicted.fixed
         assert growth > 0.2 * measured, "else the test would not see the tokens"
-        assert predicted.of(n_tokens) == pytest.approx(measured, rel=0.25)
+        assert bytes_of(predicted, n_tokens) == pytest.approx(measured, rel=0.25)
 
 
 class TestChoice:

@@ -170,10 +170,6 @@ class StepMemory:
     fixed: float  # bytes: the program, weights, gradient, Adam's moments
     per_token: float  # bytes for each token of max_tokens
 
-    def of(self, max_tokens: int) -> int:
-        """Bytes."""
-        return round(self.fixed + self.per_token * max_tokens)
-
     def tokens_within(self, n_bytes: float) -> int:
         """The largest multiple of 64 that fits; 0 if none does."""
         return max(0, int((n_bytes - self.fixed) / self.per_token)) // GRANULE * GRANULE
