@@ -20,11 +20,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from transformer_mt.config.experiment import ModelConfig
+from transformer_mt.encoding.encoded_corpus import Indices
 from transformer_mt.model.transformer import Transformer, resolve_tying
 from transformer_mt.profiling.flops import training_flops
-from transformer_mt.training.batches import EpochPlan, Indices, deal
+from transformer_mt.training.batches import EpochPlan, deal
+from transformer_mt.training.gradient_sum import BUCKET_BYTES
 from transformer_mt.training.loss import CHUNK_BYTES, GPU_CHUNK_BYTES, OutputLoss
-from transformer_mt.training.optimizer import BUCKET_BYTES
 
 PER_MACHINE = 8
 N_UPDATES = 25  # of the plan, from its start, that are carried out on paper
@@ -247,7 +248,7 @@ def _compute_update(
     cost: Cost, lengths: Lengths, batches: list[Indices], n: int, a: Assumptions
 ) -> Computation:
     ranks = [
-        [micro_batch(cost, lengths, part.indices, a) for part in deal(batches, rank, n, even=False)]
+        [micro_batch(cost, lengths, part.rows, a) for part in deal(batches, rank, n, even=False)]
         for rank in range(n)
     ]
     totals = [sum(work.total_s for work in rank) for rank in ranks]

@@ -396,3 +396,12 @@ def test_no_more_problems_than_anybody_reads(tmp_path: Path) -> None:
 def test_a_model_of_no_machine(tmp_path: Path) -> None:
     big = "model: {d_model: 65536, heads: 64, ffn: 262144, encoder_layers: 100}"
     assert "the layers would have" in _problems(tmp_path, _LEAST + big)[0]
+
+
+@pytest.mark.parametrize(("value", "told"), [("false", False), ("true", True)])
+def test_runs_and_models_that_name_shard_optimizer_open(
+    value: str, told: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cfg = _load(tmp_path, _LEAST + f"train: {{shard_optimizer: {value}, lr: 0.5}}")
+    assert cfg.train.lr == 0.5 and "shard_optimizer" not in cfg.to_yaml()
+    assert ("Remove the key; if memory is short, lower train.max_tokens" in caplog.text) == told

@@ -16,7 +16,7 @@ import pytest
 from transformer_mt.config.experiment import TokenizerConfig
 from transformer_mt.encoding import epochs
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, encode_corpus, open_corpus
-from transformer_mt.encoding.epochs import CorpusOf, Sampling, epoch_corpora, sample_corpus
+from transformer_mt.encoding.epochs import CorpusOf, SubwordSampling, epoch_corpora, sample_corpus
 from transformer_mt.encoding.tags import Tagging
 from transformer_mt.encoding.tokenizer import UNK_ID, train_tokenizer
 from transformer_mt.system.state import fingerprint
@@ -25,7 +25,7 @@ Pairs = list[tuple[str, str]]
 
 
 @pytest.fixture(scope="module")
-def sampling(tmp_path_factory: pytest.TempPathFactory, toy_pairs: Pairs) -> Sampling:
+def sampling(tmp_path_factory: pytest.TempPathFactory, toy_pairs: Pairs) -> SubwordSampling:
     """Both directions of the toy pairs, with tags, 400 rows."""
     directory = tmp_path_factory.mktemp("plain")
     both = [text for pair in toy_pairs for text in pair]
@@ -38,11 +38,13 @@ def sampling(tmp_path_factory: pytest.TempPathFactory, toy_pairs: Pairs) -> Samp
         toy_pairs, (tokenizer, tokenizer), directory / "train", max_length=None,
         tagging=Tagging(directions=((en,), (zh,))), sources=np.zeros(200, dtype=np.uint16),
     )  # fmt: skip
-    return Sampling(directory / "train", (tokenizer, tokenizer), "bpe", 0.2, 1, 1000)
+    return SubwordSampling(directory / "train", (tokenizer, tokenizer), "bpe", 0.2, 1, 1000)
 
 
 @contextmanager
-def opened(sampling: Sampling, directory: Path, say: Callable[[str], None]) -> Iterator[CorpusOf]:
+def opened(
+    sampling: SubwordSampling, directory: Path, say: Callable[[str], None]
+) -> Iterator[CorpusOf]:
     plain = open_corpus(sampling.corpus_dir)
     with epoch_corpora(plain, sampling, directory, workers=1, say=say) as corpus_of:
         yield corpus_of
@@ -52,12 +54,12 @@ def ids(corpus: EncodedCorpus) -> list[list[list[int]]]:
     return [[side.sentence(i) for i in range(len(corpus))] for side in (corpus.src, corpus.tgt)]
 
 
-def drawn(sampling: Sampling, epoch: int, out_dir: Path) -> list[list[list[int]]]:
+def drawn(sampling: SubwordSampling, epoch: int, out_dir: Path) -> list[list[list[int]]]:
     sample_corpus(sampling, epoch, out_dir, workers=1)
     return ids(open_corpus(out_dir))
 
 
-def test_the_same_text_and_tags_in_other_pieces(sampling: Sampling, tmp_path: Path) -> None:
+def test_the_same_text_and_tags_in_other_pieces(sampling: SubwordSampling, tmp_path: Path) -> None:
     plain, other = ids(open_corpus(sampling.corpus_dir)), drawn(sampling, 0, tmp_path / "0")
     tokenizer = sampling.tokenizers[0]
     for side in (0, 1):
@@ -69,7 +71,7 @@ def test_the_same_text_and_tags_in_other_pieces(sampling: Sampling, tmp_path: Pa
 
 
 def test_pieces_are_a_function_of_seed_and_epoch(
-    sampling: Sampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sampling: SubwordSampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = drawn(sampling, 3, tmp_path / "a")
     assert drawn(sampling, 3, tmp_path / "b") == first
@@ -91,7 +93,7 @@ def test_what_sampling_would_make_too_long_or_cannot_spell_stays(
     longest = max(map(len, tokenizer.encode(texts)))
     both = tokenizer, tokenizer
     encode_corpus(pairs, both, tmp_path / "train", max_length=None)
-    sampling = Sampling(tmp_path / "train", both, "bpe", 0.5, 1, longest)
+    sampling = SubwordSampling(tmp_path / "train", both, "bpe", 0.5, 1, longest)
     plain, other = ids(open_corpus(tmp_path / "train")), drawn(sampling, 0, tmp_path / "0")
     assert all(row.count(UNK_ID) == 1 for row in plain[0] + other[0])
     changed = [b for a, b in zip(plain[1], other[1], strict=True) if a != b]
@@ -100,7 +102,7 @@ def test_what_sampling_would_make_too_long_or_cannot_spell_stays(
 
 
 def test_without_sampling_every_epoch_has_the_plain_corpus_and_nothing_is_made(
-    sampling: Sampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sampling: SubwordSampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = open_corpus(sampling.corpus_dir)
     monkeypatch.setattr(epochs, "spawn_context", None)  # no process can start
@@ -110,7 +112,9 @@ def test_without_sampling_every_epoch_has_the_plain_corpus_and_nothing_is_made(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_epochs_follow_each_other_and_old_ones_go(sampling: Sampling, tmp_path: Path) -> None:
+def test_epochs_follow_each_other_and_old_ones_go(
+    sampling: SubwordSampling, tmp_path: Path
+) -> None:
     """What was made ahead is what would have been made at once; only the first is waited for."""
     told: list[str] = []
     directory = tmp_path / "epochs"
@@ -135,14 +139,16 @@ def test_epochs_follow_each_other_and_old_ones_go(sampling: Sampling, tmp_path: 
     assert len(told) == 1, "what is there is not made again"
 
 
-def test_a_start_in_the_middle_has_the_same_bytes(sampling: Sampling, tmp_path: Path) -> None:
+def test_a_start_in_the_middle_has_the_same_bytes(
+    sampling: SubwordSampling, tmp_path: Path
+) -> None:
     with opened(sampling, tmp_path / "epochs", print) as corpus_of:
         found = ids(corpus_of(5))
     assert found == drawn(sampling, 5, tmp_path / "5")
 
 
 def test_if_the_process_beside_dies_the_epoch_is_made_when_it_is_needed(
-    sampling: Sampling, tmp_path: Path
+    sampling: SubwordSampling, tmp_path: Path
 ) -> None:
     told: list[str] = []
     with opened(sampling, tmp_path / "epochs", told.append) as corpus_of:
@@ -157,14 +163,14 @@ def test_if_the_process_beside_dies_the_epoch_is_made_when_it_is_needed(
 
 
 def test_finished_shards_are_used_again(
-    sampling: Sampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sampling: SubwordSampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(epochs, "SHARD", 100)
     whole = drawn(sampling, 0, tmp_path / "whole")
     done: list[Path] = []
     sample_shard = epochs._sample_shard
 
-    def interrupted(job: tuple[Sampling, int, int, int], path: Path) -> None:
+    def interrupted(job: tuple[SubwordSampling, int, int, int], path: Path) -> None:
         if len(done) == 2:
             raise KeyboardInterrupt
         sample_shard(job, path)
@@ -177,7 +183,7 @@ def test_finished_shards_are_used_again(
     assert len(list((tmp_path / "parts.shards").glob("*.npz"))) == 2
     made: list[Path] = []
 
-    def counted(job: tuple[Sampling, int, int, int], path: Path) -> None:
+    def counted(job: tuple[SubwordSampling, int, int, int], path: Path) -> None:
         made.append(path)
         sample_shard(job, path)
 
@@ -189,7 +195,7 @@ def test_finished_shards_are_used_again(
 
 
 def test_several_processes_give_the_same_bytes_as_one(
-    sampling: Sampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sampling: SubwordSampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(epochs, "SHARD", 150)
     sample_corpus(sampling, 0, tmp_path / "1", workers=1)
@@ -199,7 +205,7 @@ def test_several_processes_give_the_same_bytes_as_one(
 
 
 def test_of_several_processes_one_draws_and_the_others_read_what_it_drew(
-    sampling: Sampling, tmp_path: Path
+    sampling: SubwordSampling, tmp_path: Path
 ) -> None:
     """The one that reads comes first; it waits, in `meet`, until the other has drawn."""
     plain = open_corpus(sampling.corpus_dir)
@@ -220,7 +226,7 @@ def test_of_several_processes_one_draws_and_the_others_read_what_it_drew(
 
 
 def test_no_epoch_goes_before_the_slowest_process_has_opened_it(
-    sampling: Sampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sampling: SubwordSampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when training resumes at the end of an epoch: one process asks for the next at once."""
     plain = open_corpus(sampling.corpus_dir)

@@ -215,28 +215,6 @@ def test_large_corpora_are_sampled_with_the_seed(
     assert models[0] == models[1] != models[2]
 
 
-def test_the_sample_is_uniform_in_order_and_of_the_right_size() -> None:
-    texts = [str(i) * (1 + i % 3) for i in range(10)] * 10
-    size = sum(map(len, texts))
-    counts = [0] * len(texts)
-    n_draws = 1000
-    for seed in range(n_draws):
-        drawn = tokenizer_file._draw(iter(texts), size // 2, seed)
-        assert size / 4 < sum(map(len, drawn)) <= size // 2
-        positions, after = [], 0
-        for text in drawn:
-            after = texts.index(text, after) + 1
-            positions.append(after - 1)
-        assert len(positions) == len(drawn), "the order is that of the stream"
-    marked = [f"{i:02}" for i in range(100)]
-    for seed in range(n_draws):
-        for text in tokenizer_file._draw(iter(marked), 100, seed):
-            counts[int(text)] += 1
-    # Each is drawn with the same chance; the standard deviation of a count is at most 16.
-    assert max(counts) - min(counts) < 8 * 16
-    assert tokenizer_file._draw(iter(texts), size, 1) == texts, "all of it, if it is small enough"
-
-
 TAGS = ["<2en>", "<2zh>", "<bt>"]
 
 

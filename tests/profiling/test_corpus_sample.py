@@ -13,7 +13,6 @@ from transformer_mt.pipeline.prepare import fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling import corpus_sample as survey
 from transformer_mt.profiling.corpus_sample import (
-    PairSample,
     PlanningCorpus,
     measure_sources,
     planning_corpus,
@@ -69,24 +68,6 @@ def n_tokens(run: Run) -> tuple[int, int]:
     return int(corpus.src.lengths.sum()), int(corpus.tgt.lengths.sum())
 
 
-def test_a_sample_of_little_text_is_all_of_it() -> None:
-    pairs = [(f"source {i}", f"target {i}") for i in range(50)]
-    sample = PairSample(10_000, seed=1)
-    for i, pair in enumerate(pairs):
-        sample.add(i % 2, pair)
-    assert (sample.of_source(0), sample.of_source(1)) == (pairs[::2], pairs[1::2])
-
-
-def test_a_sample_keeps_its_limit_and_takes_from_everywhere_alike() -> None:
-    sample = PairSample(40_000, seed=1)
-    for i in range(20_000):
-        sample.add(i // 10_000, ("12345", "12345"))
-        assert len(sample) <= 4_000
-    early, late = len(sample.of_source(0)), len(sample.of_source(1))
-    assert early + late > 3_000
-    assert early == pytest.approx(late, rel=0.1)
-
-
 def test_sources_are_counted(cfg: Config) -> None:
     sizes, sample = measure_sources(cfg)
     assert [(size.role, size.pairs, size.weight) for size in sizes] == [
@@ -96,7 +77,7 @@ def test_sources_are_counted(cfg: Config) -> None:
         ("test.toy", 20, 1.0),
     ]
     assert len(sample) == 180, "of train alone"
-    first = sample.of_source(0)
+    first = [pair for source, pair in sample.items if source == 0]
     assert sizes[0].src_characters == sum(len(src) for src, _ in first)
     assert sizes[0].tgt_characters == sum(len(tgt) for _, tgt in first)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import Tensor
 
 from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.corpus.sources.obtain import obtain_sources
@@ -15,17 +16,15 @@ from transformer_mt.encoding.encoded_corpus import open_corpus
 from transformer_mt.errors import DataError, TrainingError
 from transformer_mt.pipeline.prepare import fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
-from transformer_mt.profiling import dry_run as trial
+from transformer_mt.profiling import dry_run as module
 from transformer_mt.profiling.dry_run import (
-    TrialTask,
-    plan_first_epoch,
-    try_out,
-    with_max_tokens,
+    DryRunTask,
+    dry_run,
     worst_batches,
 )
-from transformer_mt.profiling.timed_updates import PARTS, Workbench, in_new_processes
+from transformer_mt.profiling.timed_updates import PARTS, TimedTraining, in_new_processes
 from transformer_mt.system.processes.distributed import ALONE, Ranks
-from transformer_mt.training.batches import plan_epoch
+from transformer_mt.training.batches import experiment_plan, plan_epoch
 
 
 @pytest.fixture(scope="module")
@@ -58,20 +57,24 @@ def run(cfg: Config, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
+def copies(timed: TimedTraining) -> dict[str, Tensor]:
+    return {name: w.clone() for name, w in timed.learner.optimizer.weights().items()}
+
+
 def test_an_update_counts_its_real_tokens_and_changes_no_weight(cfg: Config, run: Run) -> None:
     corpus = open_corpus(run.encoded_dir / "train")
-    bench = Workbench(cfg, run, corpus, ALONE)
-    batches = plan_first_epoch(cfg, corpus).update(0)
-    before = bench.optimizer.master.clone()
-    start = bench.now()
-    cost = bench.update(batches)
-    seconds = bench.now() - start
+    timed = TimedTraining(cfg, run, corpus, ALONE)
+    batches = experiment_plan(cfg, corpus, 0).update(0)
+    before = copies(timed)
+    start = timed.now()
+    cost = timed.update(batches)
+    seconds = timed.now() - start
     rows = np.concatenate(batches)
     assert cost.src_tokens == corpus.src.lengths[rows].sum()
     assert cost.tgt_tokens == corpus.tgt.lengths[rows].sum()
     assert list(cost.seconds) == list(PARTS)
     assert min(cost.seconds.values()) > 0 and sum(cost.seconds.values()) <= seconds
-    assert before.equal(bench.optimizer.master)
+    assert all(weight.equal(before[name]) for name, weight in copies(timed).items())
 
 
 def test_the_worst_batches_are_the_longest_the_largest_and_the_most_to_write() -> None:
@@ -89,14 +92,14 @@ def test_the_worst_batches_are_the_longest_the_largest_and_the_most_to_write() -
 
 def test_a_trial_plans_what_training_will_do(cfg: Config, run: Run) -> None:
     corpus_dir = run.encoded_dir / "train"
-    found = try_out(TrialTask(cfg, run.directory, corpus_dir, budget_s=0.2), ALONE)
+    found = dry_run(DryRunTask(cfg, run.directory, corpus_dir, budget_s=0.2), ALONE)
     corpus = open_corpus(corpus_dir)
-    plan = plan_first_epoch(cfg, corpus)
+    plan = experiment_plan(cfg, corpus, 0)
     assert (found.pairs, found.updates) == (len(corpus), len(plan))
     assert found.tgt_tokens == corpus.tgt.lengths.sum()
     assert found.dev_pairs == 20
     assert min(found.tgt_tokens_per_s, found.validation_s, found.checkpoint_s) > 0
-    twice = try_out(TrialTask(cfg, run.directory, corpus_dir, copies=2, budget_s=0.2), ALONE)
+    twice = dry_run(DryRunTask(cfg, run.directory, corpus_dir, copies=2, budget_s=0.2), ALONE)
     assert (twice.pairs, twice.tgt_tokens) == (2 * found.pairs, 2 * found.tgt_tokens)
     assert twice.tgt_padding <= found.tgt_padding, "more sentences fit better together"
 
@@ -106,11 +109,11 @@ def test_the_optimizer_counts_once_per_update_however_little_was_done(
 ) -> None:
     """By a clock that gives each micro-batch 1 s and each optimizer step 10 s."""
     corpus = open_corpus(run.encoded_dir / "train")
-    bench = Workbench(cfg, run, corpus, ALONE)
-    plan = plan_first_epoch(cfg, corpus)
+    timed = TimedTraining(cfg, run, corpus, ALONE)
+    plan = experiment_plan(cfg, corpus, 0)
     clock = [0.0]
-    monkeypatch.setattr(bench, "now", lambda: clock[0])
-    micro_batch, step = bench._micro_batch, bench.optimizer.step
+    monkeypatch.setattr(timed, "now", lambda: clock[0])
+    micro_batch, step = timed._micro_batch, timed.learner.optimizer.step
 
     def slow_batch(*args: Any, **options: Any) -> Any:
         clock[0] += 1
@@ -120,37 +123,37 @@ def test_the_optimizer_counts_once_per_update_however_little_was_done(
         clock[0] += 10
         return step(*args)
 
-    monkeypatch.setattr(bench, "_micro_batch", slow_batch)
-    monkeypatch.setattr(bench.optimizer, "step", slow_step)
+    monkeypatch.setattr(timed, "_micro_batch", slow_batch)
+    monkeypatch.setattr(timed.learner.optimizer, "step", slow_step)
     n_batches, n_tokens = len(plan.batch_starts) - 1, int(corpus.tgt.lengths.sum())
     assert n_batches > len(plan)
-    speed = trial._measure_speed(bench, plan, n_tokens / len(plan), 100.0, ALONE)
+    speed = module._measure_speed(timed, plan, n_tokens / len(plan), 100.0, ALONE)
     assert speed == pytest.approx(n_tokens / (n_batches + 10 * len(plan)), rel=0.15)
 
 
-def _tokens_of(task: TrialTask, ranks: Ranks) -> tuple[list[int], int]:
+def _tokens_of(task: DryRunTask, ranks: Ranks) -> tuple[list[int], int]:
     corpus = open_corpus(task.corpus_dir)
-    bench = Workbench(task.cfg, Run(task.run_dir), corpus, ranks)
-    cost = bench.update(plan_first_epoch(task.cfg, corpus).update(0))
+    timed = TimedTraining(task.cfg, Run(task.run_dir), corpus, ranks)
+    cost = timed.update(experiment_plan(task.cfg, corpus, 0).update(0))
     return ranks.gather(cost.tgt_tokens), ranks.size
 
 
 def test_two_processes_share_an_update(cfg: Config, run: Run) -> None:
-    task = TrialTask(cfg, run.directory, run.encoded_dir / "train")
+    task = DryRunTask(cfg, run.directory, run.encoded_dir / "train")
     tokens, size = in_new_processes(_tokens_of, task, 2)
     assert size == len(tokens) == 2 and min(tokens) > 0
     assert sum(tokens) == _tokens_of(task, ALONE)[0][0]
 
 
-def _peak_of(task: TrialTask, ranks: Ranks) -> float:
-    return Workbench(
+def _peak_of(task: DryRunTask, ranks: Ranks) -> float:
+    return TimedTraining(
         task.cfg, Run(task.run_dir), open_corpus(task.corpus_dir), ranks
     ).peak_memory_mib()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others do not say it of a single process")
 def test_what_this_process_holds_does_not_count(cfg: Config, run: Run) -> None:
-    task = TrialTask(cfg, run.directory, run.encoded_dir / "train")
+    task = DryRunTask(cfg, run.directory, run.encoded_dir / "train")
     ballast = np.ones(10**8)  # 763 MiB
     assert 20 < in_new_processes(_peak_of, task, 1) < ballast.nbytes / 2**20
 
@@ -175,7 +178,7 @@ def _give_up(task: str, ranks: Ranks) -> None:
     ("work", "expected", "message"),
     [
         (_die, TrainingError, r"do not fit into memory .* killed.*: lower train\.max_tokens"),
-        (_abort, TrainingError, "^a process that trained for a trial ended: .* SIGABRT"),
+        (_abort, TrainingError, "^a process that measured training ended: .* SIGABRT"),
         (_need_too_much, TrainingError, r"refused more memory\): lower train\.max_tokens"),
         (_give_up, DataError, "^the file is missing$"),
     ],
@@ -188,10 +191,10 @@ def test_what_ends_a_trial_is_told(
 
 
 def test_max_tokens_auto_is_what_training_would_choose(cfg: Config, run: Run) -> None:
-    assert with_max_tokens(cfg, run, ALONE) is cfg
+    assert module._with_max_tokens(cfg, run, ALONE) is cfg
     train = cfg.train.model_copy(update={"max_tokens": "auto"})
-    chosen = with_max_tokens(cfg.model_copy(update={"train": train}), run, ALONE).train.batch_tokens
+    resolved = module._with_max_tokens(cfg.model_copy(update={"train": train}), run, ALONE)
     longest = max(side.lengths.max() for side in (
         open_corpus(run.encoded_dir / "train").src, open_corpus(run.encoded_dir / "train").tgt
     ))  # fmt: skip
-    assert longest <= chosen <= cfg.train.tokens_per_update + 64
+    assert longest <= resolved.train.batch_tokens <= cfg.train.tokens_per_update + 64

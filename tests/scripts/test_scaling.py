@@ -58,7 +58,7 @@ def test_without_costs_only_the_dealing_counts(cost: Any, n: int) -> None:
         batches = plan_of().update(u)
         flops = [
             sum(
-                len(part.indices) * cost.flops(*(int(side[part.indices].max()) for side in LENGTHS))
+                len(part.rows) * cost.flops(*(int(side[part.rows].max()) for side in LENGTHS))
                 for part in deal(batches, rank, n, even=False)
             )
             for rank in range(n)

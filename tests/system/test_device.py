@@ -14,13 +14,12 @@ from transformer_mt.system.device import (
     StopRequest,
     choose_device,
     choose_precision,
-    cpu_flags,
     keep_memory,
-    peak_memory_mib,
     release_memory,
     seed_all,
     stop_on_signals,
 )
+from transformer_mt.system.machine import cpu_flags, peak_memory_mib
 
 CPU = torch.device("cpu")
 

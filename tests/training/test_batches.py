@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from places import ROOT
 
-from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide, Indices
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from transformer_mt.training import batches as batching
 from transformer_mt.training.batches import (
     EpochPlan,
-    Indices,
     collate,
     deal,
     padding_share,
@@ -206,7 +205,7 @@ def test_dealing_gives_every_sentence_to_one_process(size: int, even: bool) -> N
         batches = [random.permutation(1000)[: random.integers(1, 40)] for _ in range(n_batches)]
         dealt = [part for rank in range(size) for part in deal(batches, rank, size, even=even)]
         for b, batch in enumerate(batches):
-            found = np.concatenate([part.indices for part in dealt if part.batch == b])
+            found = np.concatenate([part.rows for part in dealt if part.batch == b])
             assert sorted(found) == sorted(batch), (n_batches, b)
         assert len({(part.batch, part.part) for part in dealt}) == len(dealt)
 
@@ -215,7 +214,7 @@ def test_dealing_to_one_process_changes_nothing() -> None:
     batches = [np.arange(3), np.arange(5)]
     dealt = deal(batches, 0, 1, even=True)
     assert [(d.batch, d.part) for d in dealt] == [(0, 0), (1, 0)]
-    assert all(d.indices is batch for d, batch in zip(dealt, batches, strict=True))
+    assert all(d.rows is batch for d, batch in zip(dealt, batches, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +234,7 @@ def test_no_process_has_much_more_to_do(
     batches = [np.arange(10) + 10 * b for b in range(n_batches)]
     for is_even, most in ((False, one_part), (True, even)):
         dealt = [deal(batches, rank, size, even=is_even) for rank in range(size)]
-        assert max(sum(len(part.indices) for part in own) for own in dealt) == most, why
+        assert max(sum(len(part.rows) for part in own) for own in dealt) == most, why
         n_rounds = n_batches // size
         assert max(len(own) for own in dealt) <= n_rounds + (2 if is_even else 1)
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -26,9 +28,9 @@ data:
   test: {{toy: dev}}
   workers: 1
   clean: {{duplicate: false, overlap: false, mismatch: false, repeated: false, length_ratio: false}}
-tokenizer: {{vocab_size: 400, joint: true, sampling: {sampling}}}
+tokenizer: {{vocab_size: 400, joint: true, sampling: 0}}
 model: {{d_model: 32, heads: 4, ffn: 64, encoder_layers: 1, decoder_layers: 1, norm: pre,
-         dropout: {dropout}}}
+         dropout: 0}}
 train: {{precision: fp32, max_tokens: 200, tokens_per_update: 500, lr: 1.0e-2, warmup_updates: 10,
          max_updates: 24, validate_every: 12, log_every: 1, average: 2}}
 decode: {{beam: 2}}
@@ -48,15 +50,19 @@ def corpus_dir(tmp_path_factory: pytest.TempPathFactory, toy_pairs: list[tuple[s
 class Training:
     """`tmt train` of a tiny model, started as a user would start it."""
 
-    def __init__(
-        self, directory: Path, corpus_dir: Path, *, dropout: float = 0.0, sampling: float = 0.0
-    ) -> None:
+    def __init__(self, directory: Path, config: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.run = Run(directory / "run")
+        self.config = config
         self.config_path = directory / "config.yaml"
-        self.config_path.write_text(
-            CONFIG.format(root=corpus_dir, dropout=dropout, sampling=sampling)
-        )
+        self.config_path.write_text(config)
+
+    def beside(self, directory: Path) -> "Training":
+        """Another one that has the prepared corpus of this one, and nothing else."""
+        other = Training(directory, self.config)
+        other.run.claim()
+        shutil.copytree(self.run.directory / "data", other.run.directory / "data")
+        return other
 
     def command(self, n_processes: int, *settings: str) -> list[str]:
         overrides = [text for setting in settings for text in ("--set", setting)]
@@ -101,29 +107,13 @@ def assert_bit_equal(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tens
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory, corpus_dir: Path) -> Training:
-    return Training(tmp_path_factory.mktemp("alone"), corpus_dir).do(1)
+    config = CONFIG.format(root=corpus_dir)
+    return Training(tmp_path_factory.mktemp("alone"), config).do(1)
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory, corpus_dir: Path) -> Training:
-    return Training(tmp_path_factory.mktemp("pair"), corpus_dir).do(2)
-
-
-@pytest.mark.parametrize(
-    ("n_processes", "settings"),
-    [
-        (4, ()),
-        (2, ("train.shard_optimizer=true",)),
-        (3, ("train.shard_optimizer=true",)),
-    ],
-)
-def test_the_loss_curve_is_that_of_one_process(
-    tmp_path: Path, corpus_dir: Path, alone: Training, n_processes: int, settings: tuple[str, ...]
-) -> None:
-    many = Training(tmp_path, corpus_dir).do(n_processes, *settings)
-    assert many.losses() == pytest.approx(alone.losses(), rel=1e-4)
-    assert many.losses()[-1] < 0.8 * many.losses()[0]
-    assert many.metadata()["scores"].keys() == alone.metadata()["scores"].keys()
+def pair(tmp_path_factory: pytest.TempPathFactory, alone: Training) -> Training:
+    return alone.beside(tmp_path_factory.mktemp("pair")).do(2)
 
 
 def test_two_processes_are_one_to_rounding(alone: Training, pair: Training) -> None:
@@ -139,36 +129,29 @@ def test_two_processes_are_one_to_rounding(alone: Training, pair: Training) -> N
     assert pair.metadata()["trained"]["processes"] == 2
 
 
-def test_rounded_gradients_lead_to_nearly_the_same_losses(
-    tmp_path: Path, corpus_dir: Path, alone: Training
-) -> None:
-    rounded = Training(tmp_path, corpus_dir).do(2, "train.reduce_dtype=bf16")
+def test_rounded_gradients_lead_to_nearly_the_same_losses(tmp_path: Path, alone: Training) -> None:
+    rounded = alone.beside(tmp_path).do(2, "train.reduce_dtype=bf16")
     assert rounded.losses() == pytest.approx(alone.losses(), rel=3e-2)
     assert rounded.losses() != pytest.approx(alone.losses(), rel=1e-6), "nothing was rounded"
 
 
-@pytest.mark.parametrize("settings", [(), ("train.shard_optimizer=true",)])
-def test_resuming_is_bit_identical_at_an_equal_number(
-    tmp_path: Path, corpus_dir: Path, settings: tuple[str, ...]
-) -> None:
+def test_resuming_is_bit_identical_at_an_equal_number(tmp_path: Path, alone: Training) -> None:
     """With dropout and with sub-words drawn anew, stopped in the middle of an epoch."""
-    whole = Training(tmp_path / "whole", corpus_dir, dropout=0.1, sampling=0.1)
-    parts = Training(tmp_path / "parts", corpus_dir, dropout=0.1, sampling=0.1)
-    whole.do(2, *settings)
-    parts.do(2, "train.max_updates=7", *settings)
-    parts.do(2, *settings)
+    changes = ("model.dropout=0.1", "tokenizer.sampling=0.1")
+    whole = alone.beside(tmp_path / "whole").do(2, *changes)
+    parts = alone.beside(tmp_path / "parts").do(2, "train.max_updates=7", *changes).do(2, *changes)
     assert_bit_equal(parts.state(24), whole.state(24))
 
 
-def test_another_number_of_processes_goes_on(
-    tmp_path: Path, corpus_dir: Path, alone: Training
+def test_every_number_of_processes_goes_on_to_the_loss_curve_of_one(
+    tmp_path: Path, alone: Training
 ) -> None:
-    """A state that was saved by three, each with its part of Adam's moments, is taken up by one."""
-    training = Training(tmp_path, corpus_dir)
-    training.do(3, "train.max_updates=8", "train.shard_optimizer=true")
-    training.do(1, "train.max_updates=16")
-    training.do(2, "train.shard_optimizer=true")
+    training = alone.beside(tmp_path)
+    for n_processes, n_updates in ((4, 8), (1, 16), (3, 24)):
+        training.do(n_processes, f"train.max_updates={n_updates}")
     assert training.losses() == pytest.approx(alone.losses(), rel=1e-4)
+    assert training.losses()[-1] < 0.8 * training.losses()[0]
+    assert training.metadata()["scores"].keys() == alone.metadata()["scores"].keys()
 
 
 def start(training: Training, n_processes: int, *settings: str) -> "subprocess.Popen[str]":
@@ -202,9 +185,9 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason=
 @needs_proc
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_a_rank_that_is_killed_ends_the_job_with_its_reason(
-    tmp_path: Path, corpus_dir: Path, rank: str
+    tmp_path: Path, alone: Training, rank: str
 ) -> None:
-    training = Training(tmp_path, corpus_dir)
+    training = alone.beside(tmp_path)
     process = start(training, 2)
     wait_for_updates(process, training, 30)
     ranks = {environment["RANK"]: pid for pid, environment in children(process.pid)}
@@ -221,8 +204,8 @@ def test_a_rank_that_is_killed_ends_the_job_with_its_reason(
 
 
 @needs_proc
-def test_when_the_first_process_is_killed_all_end(tmp_path: Path, corpus_dir: Path) -> None:
-    training = Training(tmp_path, corpus_dir)
+def test_when_the_first_process_is_killed_all_end(tmp_path: Path, alone: Training) -> None:
+    training = alone.beside(tmp_path)
     process = start(training, 2)
     wait_for_updates(process, training, 3)
     pids = [pid for pid, _ in children(process.pid)]
@@ -236,11 +219,9 @@ def test_when_the_first_process_is_killed_all_end(tmp_path: Path, corpus_dir: Pa
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_stop_is_agreed_upon_and_loses_nothing(
-    tmp_path: Path, corpus_dir: Path, name: str
+    tmp_path: Path, alone: Training, name: str
 ) -> None:
-    import signal
-
-    training = Training(tmp_path, corpus_dir)
+    training = alone.beside(tmp_path)
     process = start(training, 2)
     wait_for_updates(process, training, 5)
     process.send_signal(signal.Signals[name])
@@ -258,10 +239,8 @@ def torchrun(training: Training, *settings: str, max_restarts: int = 0) -> list[
     ]  # fmt: skip
 
 
-def test_torchrun_starts_the_same_training(
-    tmp_path: Path, corpus_dir: Path, pair: Training
-) -> None:
-    training = Training(tmp_path, corpus_dir)
+def test_torchrun_starts_the_same_training(tmp_path: Path, alone: Training, pair: Training) -> None:
+    training = alone.beside(tmp_path)
     found = subprocess.run(torchrun(training), capture_output=True, text=True, timeout=300)
     assert found.returncode == 0, found.stderr
     assert_bit_equal(training.state(24), pair.state(24))
@@ -269,11 +248,11 @@ def test_torchrun_starts_the_same_training(
 
 @needs_proc
 def test_torchrun_goes_on_by_itself_after_a_rank_was_killed(
-    tmp_path: Path, corpus_dir: Path
+    tmp_path: Path, alone: Training
 ) -> None:
     """All start anew, from the last checkpoint, and end where they would have ended anyway."""
-    whole = Training(tmp_path / "whole", corpus_dir).do(2, "train.max_updates=80")
-    training = Training(tmp_path / "killed", corpus_dir)
+    whole = alone.beside(tmp_path / "whole").do(2, "train.max_updates=80")
+    training = alone.beside(tmp_path / "killed")
     command = torchrun(training, "train.max_updates=80", max_restarts=1)
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     wait_for_updates(process, training, 30)
@@ -285,8 +264,8 @@ def test_torchrun_goes_on_by_itself_after_a_rank_was_killed(
     assert_bit_equal(training.state(80), whole.state(80))
 
 
-def test_a_mistake_is_told_once(tmp_path: Path, corpus_dir: Path) -> None:
-    training = Training(tmp_path, corpus_dir)
+def test_a_mistake_is_told_once(tmp_path: Path, alone: Training) -> None:
+    training = alone.beside(tmp_path)
     command = training.command(2, "data.dev=[nowhere]")
     found = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert found.returncode == 2

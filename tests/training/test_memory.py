@@ -17,7 +17,6 @@ from transformer_mt.config.experiment import ModelConfig, TrainConfig
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.system.device import available_memory_bytes
 from transformer_mt.training import memory
 from transformer_mt.training.memory import (
     CPU_MAX_TOKENS,
@@ -137,15 +136,15 @@ from test_memory import MIB, make_model
 from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.training.memory import _Sizes, _Step, is_out_of_memory, largest_by_trying
 
-model, cfg = make_model(), TrainConfig()
-step = _Step(_Sizes.of(model), cfg, torch.float32, torch.device("cpu"))
+model, cfg = make_model(), TrainConfig(precision='fp32')
+step = _Step(_Sizes.of(model), cfg, torch.device("cpu"))
 step.run(2, 32)  # threads and libraries take address space once
 used = 1024 * int(next(x for x in open("/proc/self/status") if x.startswith("VmSize")).split()[1])
 before = torch.random.get_rng_state()
 found = []
 for left in (1, 30):
     resource.setrlimit(resource.RLIMIT_AS, (used + left * MIB, resource.RLIM_INFINITY))
-    found.append(largest_by_trying(model, cfg, torch.float32, longest=32, most=4096))
+    found.append(largest_by_trying(model, cfg, longest=32, most=4096))
 assert torch.equal(before, torch.random.get_rng_state())
 step.run(found[-1] // 32, 32)
 try:
@@ -155,7 +154,7 @@ except RuntimeError as error:
 else:
     raise SystemExit("twice as much would have fitted")
 resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-found.append(largest_by_trying(model, cfg, torch.float32, longest=32, most=512))
+found.append(largest_by_trying(model, cfg, longest=32, most=512))
 print(*found)
 """
     none, some, unlimited = map(int, run_python(code).split())
@@ -188,28 +187,32 @@ def test_long_sentences_on_both_sides_are_the_worst_shape() -> None:
         assert saved_bytes(model, 1024 // max(src, tgt), src, tgt) < worst, (src, tgt)
 
 
+def bytes_of(line: StepMemory, n_tokens: int) -> float:
+    return line.fixed + line.per_token * n_tokens
+
+
 class TestStepMemory:
     def test_the_largest_that_fits_fits(self) -> None:
         line = StepMemory(fixed=300.0 * MIB, per_token=0.1 * MIB)
         for n_bytes in (301 * MIB, 310 * MIB, 1000 * MIB):
             n_tokens = line.tokens_within(n_bytes)
             assert n_tokens % 64 == 0
-            assert line.of(n_tokens) <= n_bytes < line.of(n_tokens + 64)
+            assert bytes_of(line, n_tokens) <= n_bytes < bytes_of(line, n_tokens + 64)
         assert line.tokens_within(200 * MIB) == 0
 
     def test_the_prediction_comes_true(self) -> None:
-        model, cfg, length, n_tokens = make_model(), TrainConfig(), 32, 4096
+        model, cfg, length, n_tokens = make_model(), TrainConfig(precision="fp32"), 32, 4096
         before = {name: weight.clone() for name, weight in model.state_dict().items()}
-        predicted = peak_of_step(model, cfg, torch.float32, length=length)
+        predicted = peak_of_step(model, cfg, length=length)
         assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             sizes = memory._Sizes.of(model)
             shape = (n_tokens // length, length)
-            task = (sizes, cfg, torch.float32, torch.get_num_threads(), [shape])
+            task = (sizes, cfg, torch.get_num_threads(), [shape])
             (measured,) = pool.submit(memory._measure_peaks, *task).result()
         growth = measured - predicted.fixed
         assert growth > 0.2 * measured, "else the test would not see the tokens"
-        assert predicted.of(n_tokens) == pytest.approx(measured, rel=0.25)
+        assert bytes_of(predicted, n_tokens) == pytest.approx(measured, rel=0.25)
 
 
 class TestChoice:
@@ -217,9 +220,7 @@ class TestChoice:
 
     @pytest.fixture(autouse=True)
     def _line(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def line(
-            model: Transformer, cfg: TrainConfig, dtype: torch.dtype, *, length: int
-        ) -> StepMemory:
+        def line(model: Transformer, cfg: TrainConfig, *, length: int) -> StepMemory:
             return StepMemory(100.0 * MIB, 1.0 * MIB)
 
         monkeypatch.setattr(memory, "peak_of_step", line)
@@ -231,9 +232,7 @@ class TestChoice:
         monkeypatch.setattr(memory, "available_memory_bytes", lambda: n_bytes)
         n_processes = settings.pop("n_processes", 1)
         cfg = TrainConfig(**settings)
-        return choose_max_tokens(
-            make_model(), cfg, torch.float32, longest=longest, n_processes=n_processes
-        )
+        return choose_max_tokens(make_model(), cfg, longest=longest, n_processes=n_processes)
 
     @pytest.mark.parametrize(
         ("budget_mib", "longest", "settings", "expected", "why"),
@@ -261,81 +260,3 @@ class TestChoice:
         message = r"a sentence of 100 tokens.*does not fit into 200 MiB, which is 50%.*max_length"
         with pytest.raises(TrainingError, match=message):
             self.choose(monkeypatch, 200, 100)
-
-
-def write_tree(root: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n", encoding="utf-8")
-
-
-V2, V1 = "sys/fs/cgroup", "sys/fs/cgroup/memory"
-
-
-def group(directory: str, limit: str, usage: int, cache: int = 0) -> dict[str, str]:
-    """The files of one control group, in MiB."""
-    in_bytes = limit if limit == "max" else str(int(limit) * MIB)
-    if directory.startswith(V1):
-        names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-    else:
-        names = ("memory.max", "memory.current", "inactive_file")
-    return {
-        f"{directory}/{names[0]}": in_bytes,
-        f"{directory}/{names[1]}": str(usage * MIB),
-        f"{directory}/memory.stat": f"anon 5\n{names[2]} {cache * MIB}",
-    }
-
-
-class TestAvailableMemory:
-    @pytest.mark.parametrize(
-        ("membership", "groups", "expected_mib", "why"),
-        [
-            ("", {}, 8000, "no control groups"),
-            ("0::/", {}, 8000, "the root group has no limit"),
-            ("0::/a", group(f"{V2}/a", "max", 100), 8000, "unlimited"),
-            ("0::/a", group(f"{V2}/a", "1000", 300), 700, "what is left"),
-            ("0::/a", group(f"{V2}/a", "1000", 900, 500), 600, "file cache makes way"),
-            ("0::/a", group(f"{V2}/a", "20000", 300), 8000, "the machine has less"),
-            ("0::/a", group(f"{V2}/a", "1000", 1200), 0, "over the limit"),
-            (
-                "0::/a/b",
-                group(f"{V2}/a", "1000", 300) | group(f"{V2}/a/b", "max", 100),
-                700,
-                "the group around it",
-            ),
-            ("0::/", group(V2, "1000", 300), 700, "in a container"),
-            ("3:cpu,memory:/a", group(f"{V1}/a", "1000", 300, 100), 800, "version 1"),
-            ("3:memory:/docker/0af", group(V1, "1000", 300), 700, "version 1 in a container"),
-            ("3:cpu:/a", group(f"{V1}/a", "1000", 300), 8000, "another controller"),
-            (
-                "3:memory:/a\n0::/",
-                group(f"{V1}/a", str((2**63 - 4096) // MIB), 300),
-                8000,
-                "version 1 without a limit",
-            ),
-        ],
-    )
-    def test_table(
-        self, tmp_path: Path, membership: str, groups: dict[str, str], expected_mib: int, why: str
-    ) -> None:
-        write_tree(
-            tmp_path,
-            {
-                "proc/meminfo": f"MemTotal: 9999999 kB\nMemAvailable: {8000 << 10} kB",
-                "proc/self/cgroup": membership,
-                **groups,
-            },
-        )
-        if not membership:
-            (tmp_path / "proc/self/cgroup").unlink()
-        assert available_memory_bytes(tmp_path) == expected_mib * MIB, why
-
-    def test_elsewhere_something_is_known(self, tmp_path: Path) -> None:
-        assert available_memory_bytes(tmp_path) > 64 * MIB
-
-    def test_this_machine(self) -> None:
-        if "SC_PHYS_PAGES" not in os.sysconf_names:
-            pytest.skip("the system does not say how much memory it has")
-        everything = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        assert 64 * MIB < available_memory_bytes() <= everything

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.config.experiment import TrainConfig
-from transformer_mt.training.optimizer import MasterAdam, learning_rate
+from transformer_mt.training.optimizer import LossScale, MasterAdam, learning_rate
 
 
 def make_module(seed: int = 0) -> nn.Module:
@@ -35,8 +35,8 @@ def loss_of(module: nn.Module, x: Tensor) -> Tensor:
 
 
 def update(optimizer: MasterAdam, module: nn.Module, x: Tensor, lr: float = 0.01) -> float:
-    (loss_of(module, x) * optimizer.loss_scale).backward()
-    optimizer.accumulate()
+    (loss_of(module, x) * optimizer.loss_scale.factor).backward()
+    optimizer.gradient.add()
     return optimizer.step(lr, len(x))
 
 
@@ -77,14 +77,14 @@ def test_equals_torchs_adam_on_an_ordinary_model(clip_norm: float) -> None:
 def test_micro_batches_add_up_to_their_update(
     at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transformer_mt.training.optimizer.ADD_ELEMENTS", at_a_time)
+    monkeypatch.setattr("transformer_mt.training.gradient_sum.ADD_ELEMENTS", at_a_time)
     (x,) = batches(1)
     whole, parts = make_module(), make_module()
     of_whole, of_parts = make_optimizer(whole), make_optimizer(parts)
     norm = update(of_whole, whole, x)
     for part in x.split(1):
         loss_of(parts, part).backward()
-        of_parts.accumulate()
+        of_parts.gradient.add()
     assert of_parts.step(0.01, len(x)) == pytest.approx(norm, rel=1e-5)
     for mine, other in zip(whole.parameters(), parts.parameters(), strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
@@ -113,7 +113,7 @@ def test_saved_state_continues_bit_equal(dtype: torch.dtype) -> None:
     data = batches(6)
     module = make_module()
     optimizer = make_optimizer(module, dtype)
-    optimizer.loss_scale = 64.0 if dtype == torch.float16 else 1.0
+    optimizer.loss_scale.factor = 64.0 if dtype == torch.float16 else 1.0
     for x in data[:3]:
         update(optimizer, module, x)
     weights, state = copies(optimizer.weights()), copies(optimizer.state())
@@ -167,8 +167,8 @@ def test_a_gradient_that_is_not_finite_changes_nothing(value: float) -> None:
     update(optimizer, module, x)
     before = copies(optimizer.weights()), copies(optimizer.state())
     loss_of(module, y).backward()
-    optimizer.accumulate()
-    optimizer.gradient[3] = value
+    optimizer.gradient.add()
+    optimizer.gradient.total[3] = value
     assert not math.isfinite(optimizer.step(0.01, len(y)))
     assert_equal(optimizer.weights(), before[0])
     assert_equal(optimizer.state(), before[1])
@@ -203,19 +203,19 @@ def test_small_steps_add_up_in_the_master_though_bf16_cannot_see_one() -> None:
 def test_fp16_loss_scale_halves_on_overflow_and_doubles_after_good_updates(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(MasterAdam, "SCALE_GROWTH_INTERVAL", 3)
+    monkeypatch.setattr(LossScale, "GROWTH_INTERVAL", 3)
     module = make_module()
     optimizer = make_optimizer(module, torch.float16)
     (x,) = batches(1)
-    assert optimizer.loss_scale > 1000
-    optimizer.loss_scale = 64.0  # what these gradients can bear
-    scales = [optimizer.loss_scale]
+    assert optimizer.loss_scale.factor > 1000
+    optimizer.loss_scale.factor = 64.0  # what these gradients can bear
+    scales = [optimizer.loss_scale.factor]
     for poisoned in (True, False, False, False, False, True, False, False, False):
         if poisoned:
-            optimizer.gradient[0] = math.inf
+            optimizer.gradient.total[0] = math.inf
         norm = update(optimizer, module, x, lr=1e-5)
         assert math.isfinite(norm) != poisoned
-        scales.append(optimizer.loss_scale)
+        scales.append(optimizer.loss_scale.factor)
     assert [scale / scales[0] for scale in scales] == [
         1, 0.5, 0.5, 0.5, 1, 1, 0.5, 0.5, 0.5, 1,
     ]  # fmt: skip
@@ -225,7 +225,7 @@ def test_fp16_gradients_are_unscaled_before_clipping() -> None:
     exact, half = make_module(), make_module()
     of_exact = make_optimizer(exact, clip_norm=0.1)
     of_half = make_optimizer(half, torch.float16, clip_norm=0.1)
-    of_half.loss_scale = 64.0
+    of_half.loss_scale.factor = 64.0
     (x,) = batches(1)
     norm = update(of_exact, exact, x)
     assert norm > 0.1

@@ -15,18 +15,19 @@ from torch import Tensor
 
 from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide
+from transformer_mt.encoding.epochs import CorpusOf
 from transformer_mt.encoding.tokenizer import EOS_ID, PAD_ID
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.system.device import StopRequest
-from transformer_mt.training.batches import collate
+from transformer_mt.training.batches import collate, experiment_plan
 from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.log import TrainingLog
 from transformer_mt.training.loss import OutputLoss
 from transformer_mt.training.trainer import (
     MAX_SKIPPED_IN_A_ROW,
-    CorpusOf,
     Outcome,
+    PlannedUpdate,
     Trainer,
 )
 
@@ -56,7 +57,7 @@ def make_config(
     settings = {
         "max_tokens": 100, "tokens_per_update": 300, "max_updates": 20, "warmup_updates": 5,
         "lr": 3e-3, "validate_every": 5, "log_every": 1, "patience": None, "metric": "loss",
-        **train,
+        "precision": "fp32", **train,
     }  # fmt: skip
     return build_config(
         {
@@ -93,7 +94,6 @@ class Session:
         directory: Path,
         cfg: Config,
         *,
-        dtype: torch.dtype = torch.float32,
         seed: int = 1,
         scores: Callable[[int], dict[str, float]] | None = None,
         corpus_of: CorpusOf | None = None,
@@ -111,7 +111,6 @@ class Session:
             self.model,
             corpus_of or (lambda epoch: CORPUS),
             CheckpointStore(directory / "checkpoints", {}),
-            dtype=dtype,
             validate=self._validate,
         )
         self.trainer.resume(self.reports.append)
@@ -135,7 +134,7 @@ class Session:
             return self.trainer.run(self.log, self.stop)
 
     def weights(self) -> dict[str, Tensor]:
-        return {name: w.clone() for name, w in self.trainer.optimizer.weights().items()}
+        return {name: w.clone() for name, w in self.trainer.learner.optimizer.weights().items()}
 
     def records(self) -> list[dict[str, Any]]:
         return [{k: v for k, v in r.items() if k not in CLOCK} for r in self.log.records]
@@ -149,14 +148,15 @@ class Session:
 
     def poison(self, updates: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
         """Make the gradients of these updates infinite."""
-        accumulate = self.trainer.optimizer.accumulate
+        gradient = self.trainer.learner.optimizer.gradient
+        add = gradient.add
 
         def poisoned() -> None:
-            accumulate()
+            add()
             if self.trainer.progress.update + 1 in updates:
-                self.trainer.optimizer.gradient[7] = math.inf
+                gradient.total[7] = math.inf
 
-        monkeypatch.setattr(self.trainer.optimizer, "accumulate", poisoned)
+        monkeypatch.setattr(gradient, "add", poisoned)
 
 
 @torch.no_grad()
@@ -171,11 +171,19 @@ def dev_loss(model: Transformer) -> float:
 def assert_same_state(found: Session, expected: Session) -> None:
     for ours, theirs in (
         (found.weights(), expected.weights()),
-        (found.trainer.optimizer.state(), expected.trainer.optimizer.state()),
+        (found.trainer.learner.optimizer.state(), expected.trainer.learner.optimizer.state()),
     ):
         assert ours.keys() == theirs.keys()
         for name, tensor in theirs.items():
             assert ours[name].equal(tensor), name
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """Twenty updates without a stop."""
+    session = Session(tmp_path_factory.mktemp("whole"), make_config())
+    session.run()
+    return session
 
 
 def test_copying_is_learned(tmp_path: Path) -> None:
@@ -193,15 +201,19 @@ def test_copying_is_learned(tmp_path: Path) -> None:
     assert trained[0] > 1 and trained[-1] < 0.2
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_twenty_updates_equal_ten_and_ten_more(tmp_path: Path, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_twenty_updates_equal_ten_and_ten_more(tmp_path: Path, precision: str) -> None:
     """Bit for bit: weights, moments and metrics; in the middle of an epoch, with dropout."""
-    whole = Session(tmp_path / "whole", make_config(), dtype=dtype)
+    whole = Session(tmp_path / "whole", make_config(precision=precision))
     whole.run()
-    first = Session(tmp_path / "parts", make_config(max_updates=10), dtype=dtype)
+    first = Session(tmp_path / "parts", make_config(max_updates=10, precision=precision))
     first.run()
-    assert 0 < first.trainer.progress.next_in_epoch < len(first.trainer.plan(1))
-    second = Session(tmp_path / "parts", make_config(), dtype=dtype, seed=99)
+    assert (
+        0
+        < first.trainer.progress.next_in_epoch
+        < len(experiment_plan(first.trainer.cfg, CORPUS, 1))
+    )
+    second = Session(tmp_path / "parts", make_config(precision=precision), seed=99)
     assert second.trainer.progress == first.trainer.progress
     second.run()
     assert_same_state(second, whole)
@@ -238,27 +250,22 @@ def test_resume_is_exact_with_weights_and_a_corpus_of_each_epoch_s_own(tmp_path:
         assert second.records() == whole.records()
 
 
-def test_an_epoch_holds_the_rows_that_weights_say(tmp_path: Path) -> None:
-    session = Session(tmp_path, make_config(weights=(0.5, 3)), corpus_of=lambda epoch: MIXED)
-    session.trainer.corpus = MIXED
+def test_an_epoch_holds_the_rows_that_weights_say() -> None:
+    cfg = make_config(weights=(0.5, 3))
     counts = np.zeros(400, dtype=int)
     for epoch in (0, 1):
-        for batch in session.trainer.plan(epoch).batches():
+        for batch in experiment_plan(cfg, MIXED, epoch).batches():
             np.add.at(counts, batch, 1)
     assert MIXED.sources is not None
     assert set(counts[MIXED.sources == 0]) == {1}, "one half, then the other"
     assert set(counts[MIXED.sources == 1]) == {6}
 
 
-def test_weights_of_one_change_nothing(tmp_path: Path) -> None:
-    plain = Session(tmp_path / "plain", make_config())
-    weighted = Session(
-        tmp_path / "weighted", make_config(weights=(1, 1)), corpus_of=lambda epoch: MIXED
-    )
-    plain.run()
+def test_weights_of_one_change_nothing(tmp_path: Path, whole: Session) -> None:
+    weighted = Session(tmp_path, make_config(weights=(1, 1)), corpus_of=lambda epoch: MIXED)
     weighted.run()
-    assert_same_state(weighted, plain)
-    assert weighted.records() == plain.records()
+    assert_same_state(weighted, whole)
+    assert weighted.records() == whole.records()
 
 
 def test_an_epoch_without_a_row_is_passed_over(tmp_path: Path) -> None:
@@ -271,10 +278,8 @@ def test_an_epoch_without_a_row_is_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("update", [1, 7, 10, 19])
-def test_a_stop_request_loses_nothing(tmp_path: Path, update: int) -> None:
+def test_a_stop_request_loses_nothing(tmp_path: Path, whole: Session, update: int) -> None:
     """The update is finished, a checkpoint is written; resuming leads to the same end."""
-    whole = Session(tmp_path / "whole", make_config())
-    whole.run()
     first = Session(tmp_path / "parts", make_config())
     first.at(update, first.request_stop)
     outcome = first.run()
@@ -295,26 +300,20 @@ def test_a_stop_before_the_first_update_saves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "checkpoints").exists()
 
 
-def test_a_finished_run_does_nothing_more(tmp_path: Path) -> None:
-    first = Session(tmp_path, make_config(max_updates=10))
+def test_a_finished_run_does_nothing_more_and_a_larger_number_goes_on(tmp_path: Path) -> None:
+    first = Session(tmp_path, make_config(max_updates=7))
     first.run()
-    second = Session(tmp_path, make_config(max_updates=10), seed=99)
+    second = Session(tmp_path, make_config(max_updates=7), seed=99)
     outcome = second.run()
     assert outcome == Outcome(first.trainer.progress, "max_updates")
     assert second.validated_at == []
     assert_same_state(second, first)
-
-
-def test_a_larger_number_of_updates_goes_on(tmp_path: Path) -> None:
-    Session(tmp_path, make_config(max_updates=7)).run()
     session = Session(tmp_path, make_config(max_updates=12))
     assert session.run().progress.update == 12
     assert session.validated_at == [10, 12], "every five updates, and the last"
 
 
-def test_resuming_after_a_crash_redoes_what_was_lost(tmp_path: Path) -> None:
-    whole = Session(tmp_path / "whole", make_config())
-    whole.run()
+def test_resuming_after_a_crash_redoes_what_was_lost(tmp_path: Path, whole: Session) -> None:
     crashed = Session(tmp_path / "parts", make_config())
 
     def crash() -> None:
@@ -330,9 +329,9 @@ def test_resuming_after_a_crash_redoes_what_was_lost(tmp_path: Path) -> None:
     assert resumed.records() == whole.records()
 
 
-def test_a_damaged_checkpoint_costs_the_updates_since_the_one_before(tmp_path: Path) -> None:
-    whole = Session(tmp_path / "whole", make_config())
-    whole.run()
+def test_a_damaged_checkpoint_costs_the_updates_since_the_one_before(
+    tmp_path: Path, whole: Session
+) -> None:
     Session(tmp_path / "parts", make_config(max_updates=10)).run()
     (tmp_path / "parts" / "checkpoints" / "00000010" / "weights.safetensors").write_bytes(b"cut")
     resumed = Session(tmp_path / "parts", make_config(), seed=99)
@@ -413,7 +412,7 @@ def test_one_gradient_that_is_not_finite_is_left_out_counted_and_told(
     assert (outcome.progress.update, outcome.progress.skipped) == (20, 1)
     told = [line for line in session.output.getvalue().splitlines() if "not finite" in line]
     assert len(told) == 1
-    pairs = np.concatenate(session.trainer.plan(0).update(6))
+    pairs = np.concatenate(experiment_plan(session.trainer.cfg, CORPUS, 0).update(6))
     named = ", ".join(map(str, pairs[:5]))
     assert told[0] == (
         f"update 7: the gradient is not finite; left out ({len(pairs)} pairs of the encoded "
@@ -466,11 +465,11 @@ def test_micro_batches_do_not_decide_the_update(tmp_path: Path) -> None:
     losses: list[float] = []
     for micro_batches in ([list(range(40))], [[i] for i in range(40)]):
         session = Session(tmp_path / str(len(norms)), make_config(dropout=0.0))
-        session.trainer.corpus = CORPUS
-        indices = [np.array(batch) for batch in micro_batches]
-        loss, norm, n_tokens = session.trainer._update(1, indices, 1e-3)
+        batches = [np.array(batch) for batch in micro_batches]
+        planned = PlannedUpdate(0, 0, 1, CORPUS, batches)
+        nll, norm = session.trainer._update(1, planned, 1e-3)
         norms.append(norm)
-        losses.append(loss / n_tokens)
+        losses.append(nll / planned.n_tokens)
     assert norms[0] == pytest.approx(norms[1], rel=1e-4)
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 

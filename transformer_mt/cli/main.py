@@ -83,7 +83,7 @@ def _root(
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
     """Say what this machine can do, and what is missing."""
-    from transformer_mt.profiling.doctor import examine, render
+    from transformer_mt.profiling.doctor import examine_machine, render
 
-    findings = examine()
+    findings = examine_machine()
     show(json.dumps([f.to_json() for f in findings], indent=2) if as_json else render(findings))

@@ -5,6 +5,7 @@ This file knows the names, types and ranges of all settings and the relations be
 of their use, of YAML's spelling, or of pydantic's error format.
 """
 
+import logging
 import os
 import re
 import stat
@@ -27,6 +28,8 @@ from transformer_mt.config.presets import find_config, preset_paths
 from transformer_mt.config.problems import describe_problems, kind_of
 from transformer_mt.config.yaml_text import dump_yaml, parse_yaml
 from transformer_mt.errors import ConfigError
+
+_log = logging.getLogger(__name__)
 
 
 class TokenizerConfig(Section):
@@ -155,10 +158,21 @@ class TrainConfig(Section):
     log_every: Positive = 100
     keep_last: Positive = 5
     average: NonNegative = 5  # the last n checkpoints; 0 switches averaging off
-    # With several processes: each keeps a part of Adam's state; what they send each other.
-    shard_optimizer: bool = False
-    reduce_dtype: Literal["fp32", "bf16"] = "fp32"
+    reduce_dtype: Literal["fp32", "bf16"] = "fp32"  # of the gradients that processes send
     tensorboard: bool = False  # needs the extra: pip install 'transformer-mt[track]'
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_sharding(cls, values: Any) -> Any:
+        """`shard_optimizer` stands in the configuration of runs and models made by tmt 0.1."""
+        if not isinstance(values, dict) or "shard_optimizer" not in values:
+            return values
+        if values["shard_optimizer"] is not False:
+            _log.warning(
+                "train.shard_optimizer is not used: each process keeps all of Adam's state. Remove "
+                "the key; if memory is short, lower train.max_tokens or make the model smaller"
+            )
+        return {key: value for key, value in values.items() if key != "shard_optimizer"}
 
     @model_validator(mode="after")
     def _enough_checkpoints(self) -> "TrainConfig":

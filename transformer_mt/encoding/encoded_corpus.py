@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from transformer_mt.encoding.tags import Ids, Tagging
 from transformer_mt.encoding.tokenizer import EOS_ID, Tokenizer
 from transformer_mt.errors import DataError
-from transformer_mt.system.arrays import save_blocks
+from transformer_mt.system.arrays import Array, save_blocks
 from transformer_mt.system.output import remove, write_json, writing_folder
 from transformer_mt.system.processes.parallel import run_shards
 
@@ -27,8 +27,8 @@ SHARD = 100_000  # pairs that one process encodes at a time, and that are lost w
 CHUNK = 5_000  # sentences whose ids are Python objects at a time
 SIDES = ("src", "tgt")
 
-Rows = list[list[int]]
-Array = NDArray[Any]
+IdLists = list[list[int]]  # of some sentences
+Indices = NDArray[np.int64]  # rows of a corpus, or lengths of its sentences
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,13 @@ class EncodedSide:
     offsets: NDArray[np.int64]
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Indices:
         """(n,) tokens per sentence, tags and EOS included."""
         return np.diff(self.offsets)
+
+    def lengths_of(self, rows: Indices) -> Indices:
+        """Tokens of some sentences, without a look at the others."""
+        return self.offsets[rows + 1] - self.offsets[rows]
 
     def sentence(self, index: int) -> list[int]:
         return self.ids[self.offsets[index] : self.offsets[index + 1]].tolist()
@@ -127,9 +131,9 @@ def encode_corpus(
 
 
 def pack_rows(
-    rows: Iterable[tuple[Rows, Rows]], dtypes: Sequence[type[np.integer]]
+    rows: Iterable[tuple[IdLists, IdLists]], dtypes: Sequence[type[np.integer]]
 ) -> dict[str, Array]:
-    """Rows of ids as flat arrays: `src`, `src_lengths`, `tgt`, `tgt_lengths`.
+    """IdLists of ids as flat arrays: `src`, `src_lengths`, `tgt`, `tgt_lengths`.
 
     Args:
         rows: some rows at a time, (source, target).
@@ -232,7 +236,7 @@ def _map_array(path: Path) -> Array:
 def _encode_shard(job: EncodingJob, path: Path) -> None:
     fits: list[bool] = []
 
-    def rows() -> Iterator[tuple[Rows, Rows]]:
+    def rows() -> Iterator[tuple[IdLists, IdLists]]:
         limit = math.inf if job.max_length is None else job.max_length
         for start in range(0, len(job.pairs), CHUNK):
             chunk = job.pairs[start : start + CHUNK]
@@ -259,7 +263,7 @@ def _tags_of(job: EncodingJob, start: int, n: int) -> list[Ids]:
 
 def _rows_of(
     pairs: Iterable[tuple[list[int], list[int], Ids]], tagging: Tagging
-) -> tuple[Rows, Rows]:
+) -> tuple[IdLists, IdLists]:
     """The rows that pairs make: with tags and EOS, in all directions."""
     src_rows, tgt_rows = [], []
     forward, *backward = tagging.directions

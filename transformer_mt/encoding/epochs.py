@@ -16,10 +16,12 @@ from typing import Literal
 
 import numpy as np
 
+from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.encoded_corpus import (
     CHUNK,
+    SHARD,
     EncodedCorpus,
-    Rows,
+    IdLists,
     id_dtypes,
     join_shards,
     open_corpus,
@@ -32,8 +34,6 @@ from transformer_mt.system.output import remove, remove_other_prints, writing_fo
 from transformer_mt.system.processes.parallel import run_shards, spawn_context, start_worker
 from transformer_mt.system.state import Damaged, damages, fingerprint, read_manifest, write_manifest
 
-SHARD = 100_000  # rows that one process samples at a time
-
 CorpusOf = Callable[[int], EncodedCorpus]
 Say = Callable[[str], None]
 
@@ -41,8 +41,8 @@ _MANIFEST = "epoch.json"
 
 
 @dataclass(frozen=True)
-class Sampling:
-    """How sub-words are drawn; see `SubwordSampler`."""
+class SubwordSampling:
+    """How the sub-words of a corpus are drawn; see `SubwordSampler`."""
 
     corpus_dir: Path  # the encoded corpus with the best sub-words
     tokenizers: tuple[Tokenizer, Tokenizer]
@@ -51,11 +51,19 @@ class Sampling:
     seed: int
     max_length: int  # a sentence that would get longer keeps its best sub-words
 
+    @classmethod
+    def of(
+        cls, cfg: Config, corpus_dir: Path, tokenizers: tuple[Tokenizer, Tokenizer]
+    ) -> "SubwordSampling":
+        tokenizer, data = cfg.tokenizer, cfg.data
+        strength = tokenizer.sampling
+        return cls(corpus_dir, tokenizers, tokenizer.type, strength, cfg.seed, data.max_length)
+
 
 @contextmanager
 def epoch_corpora(
     plain: EncodedCorpus,
-    sampling: Sampling,
+    sampling: SubwordSampling,
     directory: Path,
     *,
     workers: int,
@@ -66,7 +74,7 @@ def epoch_corpora(
     """A function that gives the corpus of an epoch, for as long as the context lasts.
 
     Args:
-        plain: what `sampling.corpus_dir` holds; with a strength of 0 every epoch has it as it is.
+        plain: the corpus in `sampling.corpus_dir`, which is every epoch's with a strength of 0.
         directory: where corpora of epochs go. The older ones are removed.
         workers: processes for an epoch that training must wait for.
         draws: of several processes on one disk, only one is to draw; the others read.
@@ -94,7 +102,12 @@ def epoch_corpora(
 
 class _SampledCorpora:
     def __init__(
-        self, plain: EncodedCorpus, sampling: Sampling, directory: Path, workers: int, say: Say
+        self,
+        plain: EncodedCorpus,
+        sampling: SubwordSampling,
+        directory: Path,
+        workers: int,
+        say: Say,
     ) -> None:
         self._plain, self._sampling, self._workers, self._say = plain, sampling, workers, say
         self._directory = directory / fingerprint(sampling.strength, sampling.seed)
@@ -122,7 +135,7 @@ class _SampledCorpora:
             self._begin(epoch + 1, following)
 
     def stop(self) -> None:
-        """End the process beside; what it has finished stays for the next start."""
+        """End the process beside; its finished shards stay for the next start."""
         if self._ahead is not None:
             self._ahead.terminate()
             self._ahead.join()
@@ -133,7 +146,7 @@ class _SampledCorpora:
         self._ahead.start()
 
 
-def sample_corpus(sampling: Sampling, epoch: int, out_dir: Path, *, workers: int) -> None:
+def sample_corpus(sampling: SubwordSampling, epoch: int, out_dir: Path, *, workers: int) -> None:
     """Write the corpus of an epoch; shards that were finished before are used."""
     n_rows = len(open_corpus(sampling.corpus_dir))
     shards_dir = out_dir.with_name(f"{out_dir.name}.shards")
@@ -157,13 +170,13 @@ def _is_whole(place: Path) -> bool:
     return manifest is not None and not damages(place, manifest)
 
 
-def _sample_beside(sampling: Sampling, epoch: int, place: Path) -> None:
+def _sample_beside(sampling: SubwordSampling, epoch: int, place: Path) -> None:
     start_worker()
     os.nice(10)  # training comes first
     sample_corpus(sampling, epoch, place, workers=1)
 
 
-def _sample_shard(job: tuple[Sampling, int, int, int], path: Path) -> None:
+def _sample_shard(job: tuple[SubwordSampling, int, int, int], path: Path) -> None:
     sampling, epoch, first, end = job
     corpus = open_corpus(sampling.corpus_dir)
     samplers = [SubwordSampler(t, sampling.kind, sampling.strength) for t in sampling.tokenizers]
@@ -171,12 +184,14 @@ def _sample_shard(job: tuple[Sampling, int, int, int], path: Path) -> None:
     random = np.random.default_rng([sampling.seed, epoch, first])
     seeds = random.integers(2**63, size=(end - first, 2))
 
-    def rows() -> Iterator[tuple[Rows, Rows]]:
+    def rows() -> Iterator[tuple[IdLists, IdLists]]:
         for start in range(first, end, CHUNK):
             chunk = range(start, min(start + CHUNK, end))
             src, tgt = (
                 [
-                    _redraw(side.sentence(row), sampler, int(seeds[row - first, i]), sampling)
+                    _redraw(
+                        side.sentence(row), sampler, int(seeds[row - first, i]), sampling.max_length
+                    )
                     for row in chunk
                 ]
                 for i, (side, sampler) in enumerate(
@@ -188,6 +203,6 @@ def _sample_shard(job: tuple[Sampling, int, int, int], path: Path) -> None:
     write_shard(path, pack_rows(rows(), id_dtypes(sampling.tokenizers)))
 
 
-def _redraw(row: list[int], sampler: SubwordSampler, seed: int, sampling: Sampling) -> list[int]:
+def _redraw(row: list[int], sampler: SubwordSampler, seed: int, max_length: int) -> list[int]:
     drawn = sampler.sample(row, seed)
-    return row if len(drawn) > max(len(row), sampling.max_length) else drawn
+    return row if len(drawn) > max(len(row), max_length) else drawn

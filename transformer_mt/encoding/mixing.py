@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 
 from transformer_mt.config.data import DataConfig
 from transformer_mt.config.experiment import Config
-from transformer_mt.encoding.encoded_corpus import EncodedCorpus
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
 from transformer_mt.encoding.tokenizer import Tokenizer
-
-Indices = NDArray[np.int64]
 
 
 def source_weights(data: DataConfig) -> list[float]:

@@ -1,4 +1,4 @@
-"""The same text in other sub-words: what a vocabulary could also have made of it.
+"""The same text in other sub-words of the same vocabulary.
 
 Comes in: the ids of a sentence as the tokenizer encodes it, and a seed. Goes out: ids that spell
 the same text. SentencePiece can do that, too, but its generator is salted anew in every process,

@@ -8,7 +8,6 @@ Encoding never gives one, whatever a text spells, and decoding leaves them out.
 """
 
 import logging
-import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import sentencepiece
 
 from transformer_mt.config.experiment import TokenizerConfig
 from transformer_mt.corpus.readers.lines import split_lines
+from transformer_mt.encoding.random_sample import RandomSample
 from transformer_mt.errors import TokenizerError
 from transformer_mt.system.output import writing
 from transformer_mt.text.languages import is_unspaced
@@ -46,7 +46,7 @@ class Tokenizer:
 
         Args:
             model: the bytes of a model file.
-            where: what to call it in errors.
+            where: its name in errors.
         Raises:
             TokenizerError: not a SentencePiece model, or one with other special ids.
         """
@@ -172,8 +172,11 @@ def train_tokenizer(
     Raises:
         TokenizerError: no text, or a vocabulary size that this text cannot give.
     """
-    sentences = _draw(_usable(texts, out_path), MAX_CHARACTERS, seed)
-    if not sentences:
+    # SentencePiece can sample too, but with a seed of its own that cannot be set.
+    sample: RandomSample[str] = RandomSample(MAX_CHARACTERS, seed)
+    for text in _usable(texts, out_path):
+        sample.add(text, len(text))
+    if not len(sample):
         raise TokenizerError(
             "no text to learn a tokenizer from: all lines are blank or longer than "
             f"{MAX_SENTENCE_BYTES} bytes; check data.train"
@@ -183,7 +186,7 @@ def train_tokenizer(
     text_name = f"this {' + '.join(languages)} text"
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=map(_utf8, sentences),
+            sentence_iterator=map(_utf8, sample.items),
             model_writer=model,
             **_options(cfg, vocab_size, languages, tags),
         )
@@ -274,27 +277,6 @@ def _usable(texts: Iterable[str], out_path: Path) -> Iterator[str]:
         )
 
 
-def _draw(texts: Iterable[str], limit: int, seed: int) -> list[str]:
-    """A random sample of a stream, in its order; all of it if it has ≤ `limit` characters.
-
-    Every text is as likely to be in it, whatever its length. SentencePiece can sample too, but with
-    a seed of its own that cannot be set.
-    """
-    generator = random.Random(seed)
-    drawn: list[tuple[float, str]] = []
-    size, share = 0, 1.0
-    for text in texts:
-        place = generator.random()
-        if place < share:
-            drawn.append((place, text))
-            size += len(text)
-        while size > limit:
-            share *= 0.9
-            drawn = [entry for entry in drawn if entry[0] < share]
-            size = sum(len(text) for _, text in drawn)
-    return [text for _, text in drawn]
-
-
 def _training_error(
     error: RuntimeError, cfg: TokenizerConfig, vocab_size: int, text_name: str, n_tags: int
 ) -> TokenizerError:
@@ -311,5 +293,5 @@ def _training_error(
 
 
 def _utf8(text: str) -> bytes:
-    """UTF-8, with U+FFFD for what it cannot hold."""
+    """UTF-8, with U+FFFD for lone surrogates."""
     return well_formed(text).encode()

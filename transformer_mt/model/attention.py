@@ -70,7 +70,7 @@ def attend(
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """Of each row of (…, S), by what is fastest for rows of that length."""
+    """Of each row of (…, S), by the fastest way for rows of that length."""
     n_bytes = scores.size(-1) * scores.element_size()
     if scores.device.type == "cpu" and n_bytes < VECTOR_BYTES:
         weights: Tensor = _ShortSoftmax.apply(scores)

@@ -2,9 +2,8 @@
 
 Comes in: the newest token of every beam. Goes out: logits of the next. The layers are those of
 `Transformer.decode`, with its parameters; the keys and values of earlier positions are kept. A step
-is a few hundred operations on few numbers each, so what it costs is mostly how many they are: one
-for all of Q, K and V, one for the attention of few sentences, none for what dropout and modules do
-in training.
+is a few hundred operations on few numbers each, so its time depends on their number: one operation
+for all of Q, K and V, one for the attention of few sentences, none for dropout and module calls.
 
 Shapes: see `attention.py`; `L` decoder layers · `P` target positions so far.
 """
@@ -21,11 +20,11 @@ from transformer_mt.model.attention import softmax
 from transformer_mt.model.modern import SwiGLU
 from transformer_mt.model.transformer import DecoderLayer, FeedForward, Transformer
 
-# On a CPU, few rows times a large matrix is mostly reading the matrix, for which the library that
-# multiplies wants it in another order than torch keeps it (docs/lab/decoding-changes.md).
+# On a CPU, few rows times a large matrix is mostly reading the matrix. oneDNN reads it faster in a
+# layout of its own (docs/lab/decoding-changes.md).
 REORDER_MIN_ELEMENTS = 1 << 18  # in fp32; with fewer bits, any matrix
 REORDER_MAX_ROWS = 512
-REORDER_FOR_ROWS = 8  # what is in order for one row alone would be reordered again for each more
+REORDER_FOR_ROWS = 8  # oneDNN has a layout for one row; each further row would reorder it again
 
 # On a CPU, batched products beat the fused kernel if there are many heads that see few positions
 # (docs/lab/decoding-changes.md).
@@ -134,22 +133,35 @@ class Decoding:
             self._memory_mask = self._memory_mask[sentences]
 
     def _begin_position(self, beam: int) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
-        """Room for one more position.
+        """Make room for the keys and values of the newest position.
+
+        The cache of one sentence has a slot for each beam of each position. Here K = 3 beams are at
+        position 2: beam 0 goes on from beam 1 of position 1, beams 1 and 2 from its beam 0. The
+        mask, which is added to the scores, has 0 for × and −∞ for ·:
+
+            position    0  1        2           not yet used
+            slot        0  1  2  3  4  5  6  7  8  …
+            beam 0      ×  ·  ×  ·  ×  ·  ·
+            beam 1      ×  ×  ·  ·  ·  ×  ·
+            beam 2      ×  ×  ·  ·  ·  ·  ×
+                        before      own
+
+        `select_beams` permutes the rows of the mask, and never moves keys or values.
 
         Returns:
-            Where its keys and values are to be written, (2L, B, H, K, Dh); those of all positions,
-            this one included, 2L times (B, H, slots, Dh); the mask, (B, 1, K, slots), or None.
+            The newest slots, to be written, (2L, B, H, K, Dh); the slots of all positions, 2L times
+            (B, H, slots, Dh); the mask, (B, 1, K, slots), or None if all slots are seen.
         """
         start = self._mask.size(2)
         end = start + beam
         if end > self._cache.size(3):
             self._grow_cache(beam, start)
-        newest, cached = self._cache[:, :, :, start:end], self._cache[:, :, :, :end].unbind()
+        newest, all_slots = self._cache[:, :, :, start:end], self._cache[:, :, :, :end].unbind()
         before = self._mask if start else self._mask.expand(-1, beam, -1)
         own = self._own_slots(beam).expand(self._mask.size(0), -1, -1)
         self._mask = torch.cat([before, own], dim=2)
         only_beam = end == self.length + 1  # at every position
-        return newest, cached, None if only_beam else self._mask[:, None]
+        return newest, all_slots, None if only_beam else self._mask[:, None]
 
     def _grow_cache(self, beam: int, n_used: int) -> None:
         """So far that most translations need it once, and at least by half."""
@@ -161,7 +173,7 @@ class Decoding:
         self._cache = grown
 
     def _own_slots(self, beam: int) -> Tensor:
-        """(1, K, K): what each beam sees of a position while no beam has changed its place."""
+        """(1, K, K): the mask of the newest position; each beam sees its own slot."""
         if self._own.size(1) != beam:
             eye = torch.eye(beam, dtype=torch.bool, device=self._mask.device)
             self._own = _added(eye, self._mask.dtype)[None]
@@ -169,7 +181,7 @@ class Decoding:
 
 
 class _Seen(NamedTuple):
-    """What is attended to."""
+    """Keys and values of the attended positions."""
 
     keys: Tensor  # (B, H, any, Dh)
     values: Tensor
@@ -226,7 +238,7 @@ class _Layer:
 
 
 def _attend(q: Tensor, seen: _Seen) -> Tensor:
-    """(B, H, K, Dh) → (N, D); `attention.attend` says what it does."""
+    """(B, H, K, Dh) → (N, D); by the formula of `attention.attend`."""
     n_heads, n_positions = q.size(0) * q.size(1), seen.keys.size(2)
     if (
         q.device.type == "cpu"
@@ -250,7 +262,7 @@ def _attend_explicitly(q: Tensor, seen: _Seen) -> Tensor:
 
 
 def _added(may_attend: Tensor, dtype: torch.dtype) -> Tensor:
-    """A mask, True = may attend, as what is added to scores."""
+    """A mask, True = may attend, as numbers that are added to scores: 0 or −∞."""
     return torch.zeros(may_attend.shape, dtype=dtype, device=may_attend.device).masked_fill_(
         ~may_attend, -math.inf
     )
@@ -287,7 +299,7 @@ def _can_reorder(weight: Tensor) -> bool:
 
 
 def _norm(module: nn.Module) -> Function:
-    """Without what calling a module costs."""
+    """The function of a norm, without the cost of calling a module."""
     if isinstance(module, nn.LayerNorm):
         shape, weight, bias = module.normalized_shape, module.weight, module.bias
         return lambda x: F.layer_norm(x, shape, weight, bias, module.eps)

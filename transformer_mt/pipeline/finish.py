@@ -17,9 +17,8 @@ from transformer_mt.model_dir import load_weights, read_metadata, save_model_dir
 from transformer_mt.pipeline.prepare import Prepared, Say
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.validate import score_test
-from transformer_mt.system.device import peak_memory_mib
+from transformer_mt.system.machine import peak_memory_mib
 from transformer_mt.system.output import refuse_foreign
-from transformer_mt.system.processes.distributed import Ranks
 from transformer_mt.system.state import fingerprint
 from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.trainer import Outcome, Trainer
@@ -27,6 +26,7 @@ from transformer_mt.translation.direction import both_directions
 from transformer_mt.translation.translator import Translator
 
 T = TypeVar("T")
+Weights = dict[str, torch.Tensor]  # fp32, by parameter name
 
 
 def finish(
@@ -87,16 +87,16 @@ def _metadata_if(finished: str, run: Run) -> dict[str, Any] | None:
     return metadata if metadata.get("finished") == finished else None
 
 
-def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[dict[str, torch.Tensor], str]:
-    """Of the best checkpoint and the mean of the last ones, what is better on dev."""
+def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[Weights, str]:
+    """The best checkpoint or the mean of the last ones, whichever scores higher on dev."""
     progress, store, metric = trainer.progress, trainer.store, cfg.train.metric
     ranks = trainer.ranks
     best = f"best on dev, update {progress.best_update}"
     shown = abs(progress.best_metric)
     if cfg.train.average < 2 or ranks.told_by_main(len(store.validated_updates())) < 2:
         say(f"[choose] dev {metric} {shown:.2f}: {best}")
-        return _of_main(ranks, lambda: _best_weights(store, progress.best_update, say))
-    weights, updates = _of_main(ranks, lambda: store.average(cfg.train.average, say))
+        return _of_main(trainer, lambda: _best_weights(store, progress.best_update, say))
+    weights, updates = _of_main(trainer, lambda: store.average(cfg.train.average, say))
     load_weights(trainer.model, weights)
     trainer.model.eval()
     averaged = trainer.validate()[metric]
@@ -109,12 +109,10 @@ def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[dict[str, 
     )
     if better:
         return weights, average
-    return _of_main(ranks, lambda: _best_weights(store, progress.best_update, say))
+    return _of_main(trainer, lambda: _best_weights(store, progress.best_update, say))
 
 
-def _best_weights(
-    store: CheckpointStore, update: int, say: Say
-) -> tuple[dict[str, torch.Tensor], str]:
+def _best_weights(store: CheckpointStore, update: int, say: Say) -> tuple[Weights, str]:
     """The weights of the best checkpoint, or, if they are damaged, of the newest intact one."""
     try:
         return store.weights(update), f"best on dev, update {update}"
@@ -124,9 +122,18 @@ def _best_weights(
         return weights, f"newest, update {newest}"
 
 
-def _of_main(ranks: Ranks, read: Callable[[], T]) -> T:
-    """What rank 0 reads from its disk, for all. Whole weights go once through the wire."""
-    return ranks.told_by_main(read() if ranks.is_main else cast(T, None))
+def _of_main(trainer: Trainer, read: Callable[[], tuple[Weights, T]]) -> tuple[Weights, T]:
+    """Weights that rank 0 reads from its disk, with a plain value about them, for all processes."""
+    ranks = trainer.ranks
+    if ranks.is_main:
+        weights, about = read()
+    else:
+        shapes = {name: w.shape for name, w in trainer.learner.optimizer.weights().items()}
+        weights, about = {name: torch.empty(s) for name, s in shapes.items()}, cast(T, None)
+    about = ranks.told_by_main(about)
+    for name in sorted(weights):
+        ranks.copy_from_main(weights[name])
+    return weights, about
 
 
 def average_run(run: Run, out_dir: Path, n_last: int, say: Say) -> list[int]:

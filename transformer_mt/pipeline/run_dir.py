@@ -53,7 +53,7 @@ class Run:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Claim the directory and train in it alone; what killed processes left is removed.
+        """Claim the directory and train in it alone; left-overs of killed processes are removed.
 
         Raises:
             TmtError: see `claim`; or another training is at work there.
@@ -71,7 +71,7 @@ class Run:
             yield
 
     def forget_training(self) -> None:
-        """Remove checkpoints' records, metrics and model; what tmt did not make stays."""
+        """Remove metrics, `max_tokens.json` and the model; files that tmt did not make stay."""
         for path in (self.metrics_path, self.max_tokens_path):
             remove(path)
         remove_made(self.model_dir, "metadata.json")

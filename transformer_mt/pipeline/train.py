@@ -4,8 +4,8 @@ Comes in: a configuration and a run directory. Goes out: the model directory and
 there already is not made again: prepared data is kept (`prepare.py`), training goes on after
 the newest checkpoint, a finished model is left alone.
 
-Several processes do all of this side by side. Whoever comes first prepares, all train, translate
-and score their share, and the first one writes.
+Several processes do all of this side by side. The first prepares, all train, translate and score
+their share, and the first one writes.
 """
 
 from contextlib import nullcontext
@@ -17,7 +17,7 @@ import torch
 from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus
-from transformer_mt.encoding.epochs import Sampling, epoch_corpora
+from transformer_mt.encoding.epochs import SubwordSampling, epoch_corpora
 from transformer_mt.errors import TrainingError
 from transformer_mt.evaluation.metrics import Scorer
 from transformer_mt.model.transformer import Transformer
@@ -31,6 +31,7 @@ from transformer_mt.system.device import (
     choose_device,
     choose_precision,
     keep_memory,
+    precision_name,
     seed_all,
     stop_on_signals,
 )
@@ -40,13 +41,13 @@ from transformer_mt.system.processes.parallel import count_workers
 from transformer_mt.system.state import Damaged, fingerprint, read_json
 from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.log import SilentLog, TrainingLog
-from transformer_mt.training.memory import choose_max_tokens
+from transformer_mt.training.memory import agree_on_max_tokens
 from transformer_mt.training.trainer import Outcome, Trainer
 from transformer_mt.translation.direction import both_directions
 
 
 @dataclass(frozen=True)
-class Result:
+class TrainingResult:
     """What `train_experiment` leaves behind; `metadata` is None if a signal stopped it."""
 
     run: Run
@@ -56,7 +57,7 @@ class Result:
 
 def train_experiment(
     cfg: Config, run: Run, *, fresh: bool, say: Say, ranks: Ranks = ALONE
-) -> Result:
+) -> TrainingResult:
     """Do everything that is missing, in order; see the module's docstring.
 
     Args:
@@ -78,19 +79,22 @@ def train_experiment(
                 f"{run.directory}: the processes have prepared different data; see that all "
                 "machines have the same sources and the same version of tmt"
             )
-        trainer, outcome = _train(cfg, run, prepared, store, ranks, say)
+        seed_all(cfg.seed, "initial weights")
+        model = build_model(cfg, prepared.tokenizers).to(choose_device())
+        cfg = _resolve_auto(cfg, run, model, prepared.train, store, ranks, say)
+        trainer, outcome = _train(cfg, run, prepared, model, store, ranks, say)
         if outcome.stopped_by == "signal":
             if ranks.is_main and not store.holds(outcome.progress.update):
                 raise TrainingError(f"{run.directory}: the run directory is gone; nothing is saved")
-            return Result(run, outcome, None)
-        return Result(run, outcome, finish(trainer.cfg, run, prepared, trainer, outcome, say))
+            return TrainingResult(run, outcome, None)
+        return TrainingResult(run, outcome, finish(cfg, run, prepared, trainer, outcome, say))
 
 
 def _prepare(cfg: Config, run: Run, ranks: Ranks, say: Say) -> tuple[Prepared, CheckpointStore]:
     local = obtain_sources(cfg, say)
     prints = fingerprints(local)
     store = _store(cfg, prints, run)
-    store.check_identity()  # before any stage replaces what the old run was made of
+    store.check_identity()  # before any stage replaces the data of the old run
     # Of the processes of a machine the first looks through what is there, for all of them.
     prepared = prepare(local, prints, run, say, check=ranks.local_rank == 0)
     if ranks.is_main:
@@ -113,70 +117,30 @@ def _store(cfg: Config, prints: Fingerprints, run: Run) -> CheckpointStore:
     return CheckpointStore(run.checkpoints_dir, identity)
 
 
-def _train(
-    cfg: Config, run: Run, prepared: Prepared, store: CheckpointStore, ranks: Ranks, say: Say
-) -> tuple[Trainer, Outcome]:
-    device = choose_device()
-    dtype = choose_precision(cfg.train.precision, device)
-    seed_all(cfg.seed, "initial weights")
-    model = build_model(cfg, prepared.tokenizers).to(device)
-    cfg = _with_max_tokens(cfg, run, model, dtype, prepared, store, ranks, say)
-    sampling = Sampling(
-        run.encoded_dir / "train",
-        prepared.tokenizers,
-        cfg.tokenizer.type,
-        cfg.tokenizer.sampling,
-        cfg.seed,
-        cfg.data.max_length,
-    )
-    epochs_dir = run.encoded_dir / "epochs"
-    workers = count_workers(cfg.data.workers)
-    with epoch_corpora(
-        prepared.train,
-        sampling,
-        epochs_dir,
-        workers=workers,
-        say=say,
-        draws=ranks.local_rank == 0,
-        meet=lambda: ranks.gather(None),
-    ) as corpus_of:
-        validate = dev_validation(cfg, run, prepared, model, ranks)
-        trainer = Trainer(cfg, model, corpus_of, store, dtype=dtype, validate=validate, ranks=ranks)
-        trainer.resume(say)
-        _announce(cfg, prepared, model, device, dtype, trainer, say)
-        outcome = _run_logged(cfg, run, trainer)
-    return trainer, outcome
-
-
-def _with_max_tokens(
+def _resolve_auto(
     cfg: Config,
     run: Run,
     model: Transformer,
-    dtype: torch.dtype,
-    prepared: Prepared,
+    corpus: EncodedCorpus,
     store: CheckpointStore,
     ranks: Ranks,
     say: Say,
 ) -> Config:
-    """The configuration with a number for `max_tokens: auto`.
+    """The configuration with values in place of `precision: auto` and `max_tokens: auto`.
 
-    It decides which sentences make an update, so that a run keeps the one that it began with.
+    `max_tokens` decides which sentences make an update: a run keeps the number it began with.
     """
-    if cfg.train.max_tokens != "auto":
-        return cfg
-    chosen = _read_max_tokens(run, store) if ranks.is_main else None
-    if (chosen := ranks.told_by_main(chosen)) is None:
-        sides = (prepared.train.src, prepared.train.tgt)
-        longest = max(int(side.lengths.max()) for side in sides)
-        own = choose_max_tokens(
-            model, cfg.train, dtype, longest=longest, n_processes=ranks.local_size
-        )
-        chosen = min(ranks.gather(own))
-        if ranks.is_main:
-            content = {"max_tokens": chosen, "of": fingerprint(store.identity)}
-            write_json(run.max_tokens_path, content)
-    say(f"[train] max_tokens: auto is {chosen} here")
-    train = cfg.train.model_copy(update={"max_tokens": chosen})
+    precision = precision_name(choose_precision(cfg.train.precision, choose_device()))
+    train = cfg.train.model_copy(update={"precision": precision})
+    if train.max_tokens == "auto":
+        chosen = ranks.told_by_main(_read_max_tokens(run, store) if ranks.is_main else None)
+        if chosen is None:
+            chosen = agree_on_max_tokens(model, train, corpus, ranks)
+            if ranks.is_main:
+                content = {"max_tokens": chosen, "of": fingerprint(store.identity)}
+                write_json(run.max_tokens_path, content)
+        say(f"[train] max_tokens: auto is {chosen} here")
+        train = train.model_copy(update={"max_tokens": chosen})
     return cfg.model_copy(update={"train": train})
 
 
@@ -200,6 +164,33 @@ def _read_max_tokens(run: Run, store: CheckpointStore) -> int | None:
     return known if same and isinstance(known, int) and known > 0 else None
 
 
+def _train(
+    cfg: Config,
+    run: Run,
+    prepared: Prepared,
+    model: Transformer,
+    store: CheckpointStore,
+    ranks: Ranks,
+    say: Say,
+) -> tuple[Trainer, Outcome]:
+    corpora = epoch_corpora(
+        prepared.train,
+        SubwordSampling.of(cfg, run.encoded_dir / "train", prepared.tokenizers),
+        run.encoded_dir / "epochs",
+        workers=count_workers(cfg.data.workers),
+        say=say,
+        draws=ranks.local_rank == 0,
+        meet=lambda: ranks.gather(None),
+    )
+    with corpora as corpus_of:
+        validate = dev_validation(cfg, run, prepared, model, ranks)
+        trainer = Trainer(cfg, model, corpus_of, store, validate=validate, ranks=ranks)
+        trainer.resume(say)
+        _announce(cfg, prepared, trainer, say)
+        outcome = _run_logged(cfg, run, trainer)
+    return trainer, outcome
+
+
 def _run_logged(cfg: Config, run: Run, trainer: Trainer) -> Outcome:
     with stop_on_signals() as stop:
         if not trainer.ranks.is_main:
@@ -218,18 +209,11 @@ def _run_logged(cfg: Config, run: Run, trainer: Trainer) -> Outcome:
     return outcome
 
 
-def _announce(
-    cfg: Config,
-    prepared: Prepared,
-    model: Transformer,
-    device: torch.device,
-    dtype: torch.dtype,
-    trainer: Trainer,
-    say: Say,
-) -> None:
-    n_parameters = sum(p.numel() for p in model.parameters())
-    precision = str(dtype).removeprefix("torch.")
+def _announce(cfg: Config, prepared: Prepared, trainer: Trainer, say: Say) -> None:
+    n_parameters = sum(p.numel() for p in trainer.model.parameters())
+    precision = str(trainer.learner.dtype).removeprefix("torch.")
     together = f" · {trainer.ranks.size} processes" if trainer.ranks.size > 1 else ""
+    device = trainer.learner.device
     say(f"[train] {n_parameters / 1e6:.1f} M parameters · {device} · {precision}{together}")
     uniform, unigram = baseline_losses(prepared.train, prepared.tokenizers[1].vocab_size)
     say(f"  loss of a uniform guess {uniform:.2f}, of word frequencies alone {unigram:.2f}")

@@ -26,7 +26,7 @@ from transformer_mt.translation.translator import Translator
 
 DEV_TOKENS = 2048  # of a batch of dev, padding counted
 DEV_ROWS = 256  # tokens whose logits are held at a time
-METRICS = ("bleu", "chrf")
+DEV_METRICS = ("bleu", "chrf")
 
 
 def dev_validation(
@@ -43,7 +43,7 @@ def dev_validation(
         translator = Translator(model, prepared.tokenizers, cfg)
         values = {"loss": dev_loss(model, prepared.dev, ranks)}
         scores = [_score(translator, dev, ranks, beam=1)[0] for dev in dev_sets]
-        for metric in METRICS:
+        for metric in DEV_METRICS:
             values[metric] = sum(score[metric].score for score in scores) / len(scores)
         if len(dev_sets) > 1:
             for dev, score in zip(dev_sets, scores, strict=True):
@@ -68,7 +68,7 @@ def dev_loss(model: Transformer, dev: EncodedCorpus, ranks: Ranks = ALONE) -> fl
     )
     nll, n_tokens = 0.0, 0
     for dealt in deal(list(plan.batches()), ranks.rank, ranks.size, even=True):
-        batch = collate(dev, dealt.indices).to(model.output.weight.device)
+        batch = collate(dev, dealt.rows).to(model.output.weight.device)
         real = batch.tgt_out != PAD_ID
         hidden, tgt_out = model(batch.src, batch.tgt_in)[real], batch.tgt_out[real]
         for rows, targets in zip(hidden.split(DEV_ROWS), tgt_out.split(DEV_ROWS), strict=True):
@@ -96,6 +96,6 @@ def _score(
     srcs = [test.srcs[i] for i in ranks.share(by_length)]
     texts = ranks.join_shares(translator.translate_texts(srcs, to=test.tgt, beam=beam))
     hyps = [text for _, text in sorted(zip(by_length, texts, strict=True))]
-    own_scores = Scorer(test.tgt).score(hyps, test.refs, ranks.share(METRICS))
+    own_scores = Scorer(test.tgt).score(hyps, test.refs, ranks.share(DEV_METRICS))
     scores = ranks.join_shares([asdict(score) for score in own_scores.values()])
-    return dict(zip(METRICS, (Score(**score) for score in scores), strict=True)), hyps
+    return dict(zip(DEV_METRICS, (Score(**score) for score in scores), strict=True)), hyps

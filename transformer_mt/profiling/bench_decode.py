@@ -21,12 +21,8 @@ from transformer_mt.errors import DataError
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.search.engine import Engine, Request
 from transformer_mt.search.options import SearchOptions
-from transformer_mt.system.device import (
-    choose_device,
-    choose_precision,
-    keep_memory,
-    peak_memory_mib,
-)
+from transformer_mt.system.device import choose_device, choose_precision, keep_memory
+from transformer_mt.system.machine import peak_memory_mib
 from transformer_mt.system.processes.child_python import TMT, child_environment, python_command
 from transformer_mt.translation.translator import Translator
 

@@ -9,7 +9,8 @@ processes that hold nothing else.
 import subprocess
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal, get_args
@@ -22,14 +23,20 @@ from transformer_mt.encoding.encoded_corpus import open_corpus
 from transformer_mt.errors import ConfigError, DataError, TmtError, TokenizerError
 from transformer_mt.pipeline.prepare import fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
-from transformer_mt.profiling.dry_run import plan_first_epoch, worst_batches
+from transformer_mt.profiling.dry_run import worst_batches
 from transformer_mt.profiling.flops import peak_gflops
-from transformer_mt.profiling.timed_updates import PARTS, Cost, Workbench, in_new_processes
+from transformer_mt.profiling.timed_updates import (
+    FREE,
+    PARTS,
+    Cost,
+    TimedTraining,
+    in_new_processes,
+)
 from transformer_mt.system.output import write_text
 from transformer_mt.system.processes.child_python import TMT, child_environment, python_command
 from transformer_mt.system.processes.distributed import Ranks
 from transformer_mt.text.languages import canonical_code
-from transformer_mt.training.batches import padding_share
+from transformer_mt.training.batches import experiment_plan, padding_share
 
 Size = Literal["tiny", "small", "base", "big"]
 
@@ -46,7 +53,6 @@ SIZES: dict[Size, dict[str, Any]] = {
 }  # fmt: skip
 WARM_UP = 5  # updates that are not counted
 FILE_VOCABULARY = 8000  # pieces, joint
-COLD_START_LIMIT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -99,24 +105,10 @@ class BenchReport:
 
 @dataclass(frozen=True)
 class BenchTask:
+    size: Size
     cfg: Config
     run_dir: Path
     n_updates: int
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What the processes found together."""
-
-    parameters: int
-    device: str
-    precision: str
-    threads: int
-    padding: tuple[float, float]
-    update_s: list[float]  # of each counted update
-    costs: list[Cost]  # tokens and operations of all processes, seconds of the first
-    peak_gflops: float
-    peak_memory_mib: float
 
 
 def bench_configuration(
@@ -175,83 +167,68 @@ def bench_training(cfg: Config, size: Size, *, n_updates: int, processes: int) -
             raise DataError(
                 f"too little text to measure with; give a larger corpus ({error})"
             ) from (error)
-        measured = in_new_processes(measure, BenchTask(cfg, run.directory, n_updates), processes)
-        first_update_s = cold_start_seconds(cfg, run, processes)
-    return _report(cfg, size, processes, measured, first_update_s)
+        task = BenchTask(size, cfg, run.directory, n_updates)
+        report = in_new_processes(measure, task, processes)
+        return replace(report, first_update_s=cold_start_seconds(cfg, run, processes))
 
 
-def measure(task: BenchTask, ranks: Ranks) -> Measured:
-    """Carry out updates of the first epoch, and matrix products before and after them."""
+def measure(task: BenchTask, ranks: Ranks) -> BenchReport:
+    """Carry out updates of the first epoch, and matrix products before and after them.
+
+    Returns:
+        All but `first_update_s`.
+    """
     cfg, run = task.cfg, Run(task.run_dir)
     corpus = open_corpus(run.encoded_dir / "train")
-    lengths = corpus.src.lengths, corpus.tgt.lengths
-    plan = plan_first_epoch(cfg, corpus)
-    bench = Workbench(cfg, run, corpus, ranks)
-    peak = peak_gflops(bench.device, bench.dtype)
-    for index in worst_batches(plan, *lengths):
-        bench.update([plan.batch(index)] * ranks.size)
-    costs, update_s = [], []
+    src_lengths, tgt_lengths = corpus.src.lengths, corpus.tgt.lengths
+    plan = experiment_plan(cfg, corpus, epoch=0)
+    timed = TimedTraining(cfg, run, corpus, ranks)
+    device, dtype = timed.device, timed.learner.dtype
+    own_peak = peak_gflops(device, dtype)
+    for index in worst_batches(plan, src_lengths, tgt_lengths):
+        timed.update([plan.batch(index)] * ranks.size)
+    own_costs, seconds = [], []
     for number in range(WARM_UP + task.n_updates):
-        start = bench.now()
-        cost = bench.update(plan.update(number % len(plan)))
+        start = timed.now()
+        cost = timed.update(plan.update(number % len(plan)))
         if number >= WARM_UP:
-            update_s.append(bench.now() - start)
-            costs.append(cost)
-    peak = max(peak, peak_gflops(bench.device, bench.dtype))
-    return Measured(
-        parameters=bench.n_parameters,
-        device=str(bench.device),
-        precision=bench.precision,
+            seconds.append(timed.now() - start)
+            own_costs.append(cost)
+    own_peak = max(own_peak, peak_gflops(device, dtype))
+    costs = _together(ranks.gather([asdict(cost) for cost in own_costs]))
+
+    def per_second(amount: Callable[[Cost], int]) -> float:
+        return median(amount(cost) / s for cost, s in zip(costs, seconds, strict=True))
+
+    gflops, peak = per_second(lambda cost: cost.flops) / 1e9, sum(ranks.gather(own_peak))
+    return BenchReport(
+        size=task.size,
+        parameters=timed.n_parameters,
+        device=str(device),
+        precision=timed.precision,
+        processes=ranks.size,
         threads=torch.get_num_threads(),
-        padding=(padding_share(plan, lengths[0]), padding_share(plan, lengths[1])),
-        update_s=update_s,
-        costs=_together(ranks.gather([asdict(cost) for cost in costs])),
-        peak_gflops=sum(ranks.gather(peak)),
-        peak_memory_mib=bench.peak_memory_mib(),
+        max_tokens=cfg.train.batch_tokens,
+        updates=len(costs),
+        src_tokens_per_s=per_second(lambda cost: cost.src_tokens),
+        tgt_tokens_per_s=per_second(lambda cost: cost.tgt_tokens),
+        tokens_per_s=per_second(lambda cost: cost.src_tokens + cost.tgt_tokens),
+        src_padding=padding_share(plan, src_lengths),
+        tgt_padding=padding_share(plan, tgt_lengths),
+        update_ms=1000 * median(seconds),
+        part_ms={part: 1000 * median(cost.seconds[part] for cost in costs) for part in PARTS},
+        gflops=gflops,
+        peak_gflops=peak,
+        share_of_peak=gflops / peak,
+        peak_memory_mib=timed.peak_memory_mib(),
+        first_update_s=0.0,
     )
 
 
 def _together(costs_of_ranks: list[list[dict[str, Any]]]) -> list[Cost]:
     """Tokens and operations of all processes, update by update, with the seconds of the first."""
     updates = zip(*([Cost(**cost) for cost in costs] for costs in costs_of_ranks), strict=True)
-    return [
-        Cost(
-            sum(cost.src_tokens for cost in costs),
-            sum(cost.tgt_tokens for cost in costs),
-            sum(cost.flops for cost in costs),
-            costs[0].seconds,
-        )
-        for costs in updates
-    ]
-
-
-def _report(
-    cfg: Config, size: Size, processes: int, measured: Measured, first_update_s: float
-) -> BenchReport:
-    timed = list(zip(measured.costs, measured.update_s, strict=True))
-    gflops = median(cost.flops / seconds for cost, seconds in timed) / 1e9
-    return BenchReport(
-        size=size,
-        parameters=measured.parameters,
-        device=measured.device,
-        precision=measured.precision,
-        processes=processes,
-        threads=measured.threads,
-        max_tokens=cfg.train.batch_tokens,
-        updates=len(timed),
-        src_tokens_per_s=median(cost.src_tokens / seconds for cost, seconds in timed),
-        tgt_tokens_per_s=median(cost.tgt_tokens / seconds for cost, seconds in timed),
-        tokens_per_s=median((c.src_tokens + c.tgt_tokens) / seconds for c, seconds in timed),
-        src_padding=measured.padding[0],
-        tgt_padding=measured.padding[1],
-        update_ms=1000 * median(measured.update_s),
-        part_ms={part: 1000 * median(c.seconds[part] for c in measured.costs) for part in PARTS},
-        gflops=gflops,
-        peak_gflops=measured.peak_gflops,
-        share_of_peak=gflops / measured.peak_gflops,
-        peak_memory_mib=measured.peak_memory_mib,
-        first_update_s=first_update_s,
-    )
+    return [replace(sum(costs, start=FREE), seconds=costs[0].seconds) for costs in updates]
 
 
 def cold_start_seconds(cfg: Config, run: Run, processes: int) -> float:

@@ -6,7 +6,6 @@ what is planned with it. It writes nothing but into a folder that it is given.
 """
 
 import json
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from transformer_mt.corpus.readers.lines import expand
 from transformer_mt.corpus.readers.pairs import Pair, Role, read_pairs
 from transformer_mt.corpus.sources.obtain import Local, obtain_source, obtain_sources
 from transformer_mt.encoding.encoded_corpus import open_corpus
+from transformer_mt.encoding.random_sample import RandomSample
 from transformer_mt.encoding.tokenizer import MAX_CHARACTERS
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.pipeline.prepare import fingerprints, prepare
@@ -42,7 +42,7 @@ class SourceSize:
 
 @dataclass(frozen=True)
 class PlanningCorpus:
-    """A prepared corpus, and what it stands for."""
+    """A prepared corpus, and its share of the experiment's."""
 
     cfg: Config  # its training sources are those of the corpus
     run: Run
@@ -51,34 +51,7 @@ class PlanningCorpus:
     preparation_s: float  # still to come; 0: the run is prepared
 
 
-class PairSample:
-    """Pairs drawn at random while they stream by, each as likely as any other.
-
-    Args:
-        limit: characters of both sides to keep; with fewer everything is kept.
-    """
-
-    def __init__(self, limit: int, seed: int) -> None:
-        self._limit, self._random = limit, random.Random(seed)
-        self._share, self._size = 1.0, 0
-        self._kept: list[tuple[float, int, Pair]] = []
-
-    def add(self, source: int, pair: Pair) -> None:
-        place = self._random.random()
-        if place >= self._share:
-            return
-        self._kept.append((place, source, pair))
-        self._size += len(pair[0]) + len(pair[1])
-        while self._size > self._limit:
-            self._share *= 0.9
-            self._kept = [entry for entry in self._kept if entry[0] < self._share]
-            self._size = sum(len(src) + len(tgt) for _, _, (src, tgt) in self._kept)
-
-    def of_source(self, source: int) -> list[Pair]:
-        return [pair for _, its_source, pair in self._kept if its_source == source]
-
-    def __len__(self) -> int:
-        return len(self._kept)
+PairSample = RandomSample[tuple[int, Pair]]  # with the index of the pair's source
 
 
 def measure_sources(cfg: Config) -> tuple[list[SourceSize], PairSample]:
@@ -92,7 +65,7 @@ def measure_sources(cfg: Config) -> tuple[list[SourceSize], PairSample]:
     roles += [("dev", "dev", source) for source in data.dev]
     roles += [(f"test.{name}", "test", source) for name, source in data.test.items()]
     drawn = max(MIN_DRAWN, DRAWN_PER_PIECE * max(cfg.tokenizer.vocab_sizes))
-    sample = PairSample(min(2 * MAX_CHARACTERS, drawn), cfg.seed)
+    sample: PairSample = RandomSample(min(2 * MAX_CHARACTERS, drawn), cfg.seed)
     sizes, problems = [], []
     for number, (label, role, source) in enumerate(roles):
         target = (sample, number) if role == "train" else None
@@ -119,7 +92,7 @@ def _measure_source(
         src_characters += len(pair[0])
         tgt_characters += len(pair[1])
         if target is not None:
-            target[0].add(target[1], pair)
+            target[0].add((target[1], pair), len(pair[0]) + len(pair[1]))
     weight = 1.0 if source.weight is None else source.weight
     return SourceSize(label, str(source), pairs, src_characters, tgt_characters, weight)
 
@@ -160,10 +133,10 @@ def _is_prepared(run: Run, local: Local) -> bool:
 
 
 def _write_sample(sources: Sequence[Source], sample: PairSample, folder: Path) -> list[Source]:
-    """Each source with what was drawn of it as its text; without those that nothing is left of."""
+    """Each source with its drawn pairs as its text; sources without any are left out."""
     written = []
     for number, source in enumerate(sources):
-        pairs = sample.of_source(number)
+        pairs = [pair for its_source, pair in sample.items if its_source == number]
         path = folder / f"{number}.jsonl"
         lines = (json.dumps({"src": src, "tgt": tgt}) + "\n" for src, tgt in pairs)
         path.write_text("".join(lines), encoding="utf-8")

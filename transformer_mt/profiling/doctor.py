@@ -1,4 +1,4 @@
-"""What this machine can do, measured where possible: findings, a verdict each, and advice.
+"""What this machine can do, measured where possible: facts, a verdict on each, and advice.
 
 Nothing comes in and nothing is changed. This file knows no configurations and no corpora.
 """
@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -17,13 +16,14 @@ from typing import Any, Literal
 import torch
 
 from transformer_mt.profiling.flops import product_gflops
-from transformer_mt.system.device import choose_device, choose_precision, cpu_flags
+from transformer_mt.system.device import choose_device, choose_precision
+from transformer_mt.system.machine import cpu_flags, total_memory_bytes, usable_cores
 
 GIB = 2**30
 
 
 @dataclass(frozen=True)
-class Finding:
+class MachineFact:
     """One fact about the machine; `advice` is empty where there is nothing to do."""
 
     name: str
@@ -35,67 +35,64 @@ class Finding:
         return asdict(self)
 
 
-def examine() -> list[Finding]:
+def examine_machine() -> list[MachineFact]:
     """Look at the machine; under a second."""
     software = f"{platform.python_version()}, torch {torch.__version__}, {platform.platform()}"
     device = choose_device()
-    findings = [Finding("Python", software), _cpu(), _memory(), *_cuda(), _precision(device)]
-    return [*findings, _compiler(), *_packages(), _disk(Path.cwd())]
+    facts = [MachineFact("Python", software), _cpu(), _memory(), *_cuda(), _precision(device)]
+    return [*facts, _compiler(), *_packages(), _disk(Path.cwd())]
 
 
-def render(findings: Sequence[Finding]) -> str:
-    """Aligned lines for a terminal, advice below its finding, and the number of problems."""
-    width = max((len(finding.name) for finding in findings), default=0)
+def render(facts: Sequence[MachineFact]) -> str:
+    """Aligned lines for a terminal, advice below its fact, and the number of problems."""
+    width = max((len(fact.name) for fact in facts), default=0)
     lines = []
-    for finding in findings:
-        lines.append(f"{finding.verdict:<7}  {finding.name:<{width}}  {finding.value}")
-        if finding.advice:
-            lines.append(f"{'':<{width + 9}}  → {finding.advice}")
-    lines.append(f"problems: {sum(finding.verdict == 'problem' for finding in findings)}")
+    for fact in facts:
+        lines.append(f"{fact.verdict:<7}  {fact.name:<{width}}  {fact.value}")
+        if fact.advice:
+            lines.append(f"{'':<{width + 9}}  → {fact.advice}")
+    lines.append(f"problems: {sum(fact.verdict == 'problem' for fact in facts)}")
     return "\n".join(lines)
 
 
-def _judge(name: str, value: str, *, note: str) -> Finding:
+def _judge(name: str, value: str, *, note: str) -> MachineFact:
     """Fine, unless there is something to note."""
-    return Finding(name, value, "note" if note else "ok", note)
+    return MachineFact(name, value, "note" if note else "ok", note)
 
 
-def _cpu() -> Finding:
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+def _cpu() -> MachineFact:
+    cores = usable_cores()
     threads, setting = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
     native = [flag for flag in ("amx_bf16", "avx512_bf16") if flag in cpu_flags()]
     value = f"{cores} usable cores, {threads} threads, bf16: {', '.join(native) or 'not native'}"
     if threads > cores:
         advice = f"threads without a core slow the others down: set OMP_NUM_THREADS={cores}"
-        return Finding("CPU", value, "problem", advice)
+        return MachineFact("CPU", value, "problem", advice)
     idle = f"OMP_NUM_THREADS={setting} leaves cores idle: unset it to train faster"
     return _judge("CPU", value, note=idle if setting and threads < cores else "")
 
 
-def _memory() -> Finding:
+def _memory() -> MachineFact:
     """RAM, or the limit of the container where that is lower."""
-    if not hasattr(os, "sysconf"):  # Windows
-        return Finding("memory", "unknown on this system")
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = Path("/sys/fs/cgroup/memory.max")
-    if limit.exists() and (text := limit.read_text().strip()).isdecimal():
-        total = min(total, int(text))
+    total = total_memory_bytes()
+    if total is None:
+        return MachineFact("memory", "unknown on this system")
     little = "little for training: lower train.max_tokens and model.d_model"
     return _judge("memory", f"{total / GIB:.1f} GiB", note=little if total < 4 * GIB else "")
 
 
-def _cuda() -> Iterator[Finding]:
+def _cuda() -> Iterator[MachineFact]:
     for index in range(torch.cuda.device_count()):
         device = torch.cuda.get_device_properties(index)
         about = f"{device.total_memory / GIB:.0f} GiB, capability {device.major}.{device.minor}"
-        yield Finding(f"CUDA {index}", f"{device.name}, {about}")
+        yield MachineFact(f"CUDA {index}", f"{device.name}, {about}")
     if not torch.cuda.is_available():
         driver = "there is an NVIDIA driver: install a torch build that fits it"
         value = "no device: everything runs on the CPU"
         yield _judge("CUDA", value, note=driver if shutil.which("nvidia-smi") else "")
 
 
-def _precision(device: torch.device) -> Finding:
+def _precision(device: torch.device) -> MachineFact:
     """What `precision: auto` means here, and whether a measurement agrees."""
     width = 4096 if device.type == "cuda" else 768
     speeds = {
@@ -112,15 +109,15 @@ def _precision(device: torch.device) -> Finding:
     return _judge("precision auto", value, note=slower if ratio < 0.75 else "")  # above: noise
 
 
-def _compiler() -> Finding:
+def _compiler() -> MachineFact:
     names = (os.environ.get("CXX"), "c++", "g++", "clang++", "cl")
     found = next((path for name in names if name and (path := shutil.which(name))), None)
     slow = "training works, but cannot be compiled: install g++ or clang++ for speed"
     return _judge("C++ compiler", found or "none", note="" if found else slow)
 
 
-def _packages() -> Iterator[Finding]:
-    """Versions of what pyproject.toml asks for: the core, and each extra but `dev`."""
+def _packages() -> Iterator[MachineFact]:
+    """Versions of the packages in pyproject.toml: the core, and each extra but `dev`."""
     if _version("transformer-mt") == "missing":
         yield _judge("packages", "tmt runs uninstalled", note="pip install -e . checks them")
         return
@@ -136,9 +133,9 @@ def _packages() -> Iterator[Finding]:
             advice = f"if you want it: pip install 'transformer-mt[{extra_name}]'"
             yield _judge(f"extra {extra_name}", value, note=advice if missing else "")
         elif missing:
-            yield Finding("packages", value, "problem", "pip install those that are missing")
+            yield MachineFact("packages", value, "problem", "pip install those that are missing")
         else:
-            yield Finding("packages", value)
+            yield MachineFact("packages", value)
 
 
 def _version(package: str) -> str:
@@ -148,12 +145,12 @@ def _version(package: str) -> str:
         return "missing"
 
 
-def _disk(folder: Path) -> Finding:
+def _disk(folder: Path) -> MachineFact:
     free = shutil.disk_usage(folder).free
     value = f"{free / GIB:.1f} GiB free in {folder}"
     if not os.access(folder, os.W_OK):
-        return Finding("disk", value, "problem", "nothing can be written here: use --run-dir")
+        return MachineFact("disk", value, "problem", "nothing can be written here: use --run-dir")
     full = "a checkpoint of the base model takes about 0.8 GiB: make room, or use --run-dir"
     if free < GIB:
-        return Finding("disk", value, "problem", full)
+        return MachineFact("disk", value, "problem", full)
     return _judge("disk", value, note=full if free < 5 * GIB else "")

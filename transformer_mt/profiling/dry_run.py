@@ -1,8 +1,8 @@
-"""A short piece of an experiment's training: what it costs on this machine.
+"""Some updates, a checkpoint and a validation of an experiment, measured on this machine.
 
-Comes in: a configuration and a run directory whose corpus is prepared. Goes out: what an epoch
-holds, and speed, memory and seconds of a validation. This file does not know how the corpus was
-prepared, and what is concluded from the numbers.
+Comes in: a configuration and a run directory whose corpus is prepared. Goes out: the content of an
+epoch, and speed, memory and seconds of a validation. This file does not know how the corpus was
+prepared, nor the conclusions that are drawn from the numbers.
 """
 
 import tempfile
@@ -14,29 +14,28 @@ from pathlib import Path
 import numpy as np
 
 from transformer_mt.config.experiment import Config
-from transformer_mt.encoding.encoded_corpus import EncodedCorpus, open_corpus
-from transformer_mt.encoding.mixing import epoch_rows, source_weights
+from transformer_mt.encoding.encoded_corpus import Indices, open_corpus
 from transformer_mt.evaluation.test_sets import read_dev_sets
 from transformer_mt.model_dir import build_model, load_tokenizers
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.validate import dev_loss
-from transformer_mt.profiling.timed_updates import Workbench
+from transformer_mt.profiling.timed_updates import TimedTraining
 from transformer_mt.search.engine import LENGTH_MARGIN
-from transformer_mt.system.device import choose_device, choose_precision
+from transformer_mt.system.device import choose_device
 from transformer_mt.system.processes.distributed import Ranks
-from transformer_mt.training.batches import EpochPlan, Indices, padding_share, plan_epoch
+from transformer_mt.training.batches import EpochPlan, experiment_plan, padding_share
 from transformer_mt.training.checkpoint import CheckpointStore, Progress
-from transformer_mt.training.memory import choose_max_tokens
+from transformer_mt.training.memory import agree_on_max_tokens
 from transformer_mt.translation.translator import Translator
 
-WARM_UP = 2  # updates that are not counted
+_WARM_UP = 2  # updates that are not counted
 MIN_UPDATES = 3
-N_DECODED = 400  # pairs of dev: about what the decoder takes side by side
+N_DECODED = 400  # pairs of dev: about as many as the decoder takes side by side
 
 
 @dataclass(frozen=True)
-class TrialTask:
-    """What to try."""
+class DryRunTask:
+    """An experiment with a prepared corpus."""
 
     cfg: Config
     run_dir: Path  # with tokenizers, clean dev and encoded text
@@ -46,8 +45,8 @@ class TrialTask:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What an epoch holds, all copies counted, and what training costs."""
+class DryRun:
+    """The content of an epoch, all copies counted, and the cost of training."""
 
     parameters: int
     device: str
@@ -68,29 +67,29 @@ class Trial:
     peak_memory_mib: float  # of all processes
 
 
-def try_out(task: TrialTask, ranks: Ranks) -> Trial:
+def dry_run(task: DryRunTask, ranks: Ranks) -> DryRun:
     """Plan an epoch, then the worst micro-batches, some updates, a checkpoint and a validation."""
     run = Run(task.run_dir)
-    cfg = with_max_tokens(task.cfg, run, ranks)
+    cfg = _with_max_tokens(task.cfg, run, ranks)
     sources = open_corpus(run.encoded_dir / "train").sources
     corpus = replace(open_corpus(task.corpus_dir), sources=sources)
     src_lengths, tgt_lengths = corpus.src.lengths, corpus.tgt.lengths
-    plan = plan_first_epoch(cfg, corpus, task.copies)
-    tgt_tokens = int(tgt_lengths[plan.order].sum())
-    bench = Workbench(cfg, run, corpus, ranks)
+    plan = experiment_plan(cfg, corpus, epoch=0, copies=task.copies)
+    tgt_tokens = int(tgt_lengths[plan.rows].sum())
+    timed = TimedTraining(cfg, run, corpus, ranks)
     for index in worst_batches(plan, src_lengths, tgt_lengths):
-        bench.update([plan.batch(index)] * ranks.size)
-    speed = _measure_speed(bench, plan, tgt_tokens / len(plan), task.budget_s, ranks)
-    checkpoint_s = _save(bench, ranks)
-    validation_s = _validate(bench, cfg, run, ranks)
-    return Trial(
-        parameters=bench.n_parameters,
-        device=str(bench.device),
-        precision=bench.precision,
+        timed.update([plan.batch(index)] * ranks.size)
+    speed = _measure_speed(timed, plan, tgt_tokens / len(plan), task.budget_s, ranks)
+    checkpoint_s = _save(timed, ranks)
+    validation_s = _validate(timed, cfg, run, ranks)
+    return DryRun(
+        parameters=timed.n_parameters,
+        device=str(timed.device),
+        precision=timed.precision,
         processes=ranks.size,
         max_tokens=cfg.train.batch_tokens,
-        pairs=len(plan.order),
-        src_tokens=int(src_lengths[plan.order].sum()),
+        pairs=len(plan.rows),
+        src_tokens=int(src_lengths[plan.rows].sum()),
         tgt_tokens=tgt_tokens,
         updates=len(plan),
         micro_batches=len(plan.batch_starts) - 1,
@@ -100,49 +99,25 @@ def try_out(task: TrialTask, ranks: Ranks) -> Trial:
         dev_pairs=len(open_corpus(run.encoded_dir / "dev")),
         validation_s=validation_s,
         checkpoint_s=checkpoint_s,
-        peak_memory_mib=bench.peak_memory_mib(),
+        peak_memory_mib=timed.peak_memory_mib(),
     )
 
 
-def with_max_tokens(cfg: Config, run: Run, ranks: Ranks) -> Config:
+def _with_max_tokens(cfg: Config, run: Run, ranks: Ranks) -> Config:
     """The configuration with the number that training would put in place of `max_tokens: auto`."""
     if cfg.train.max_tokens != "auto":
         return cfg
-    corpora = [open_corpus(run.encoded_dir / part) for part in ("train", "dev")]
-    longest = max(int(side.lengths.max()) for c in corpora for side in (c.src, c.tgt))
-    device = choose_device()
-    model = build_model(cfg, load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint))
-    chosen = choose_max_tokens(
-        model.to(device),
-        cfg.train,
-        choose_precision(cfg.train.precision, device),
-        longest=longest,
-        n_processes=ranks.local_size,
-    )
-    train = cfg.train.model_copy(update={"max_tokens": min(ranks.gather(chosen))})
+    tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
+    model = build_model(cfg, tokenizers).to(choose_device())
+    chosen = agree_on_max_tokens(model, cfg.train, open_corpus(run.encoded_dir / "train"), ranks)
+    train = cfg.train.model_copy(update={"max_tokens": chosen})
     return cfg.model_copy(update={"train": train})
-
-
-def plan_first_epoch(cfg: Config, corpus: EncodedCorpus, copies: int = 1) -> EpochPlan:
-    """The updates of an experiment's first epoch, if its corpus were `copies` times as large."""
-    rows = epoch_rows(corpus.sources, source_weights(cfg.data), seed=cfg.seed, epoch=0)
-    if copies > 1:
-        rows = np.tile(np.arange(len(corpus)) if rows is None else rows, copies)
-    return plan_epoch(
-        corpus.src.lengths,
-        corpus.tgt.lengths,
-        rows=rows,
-        max_tokens=cfg.train.batch_tokens,
-        tokens_per_update=cfg.train.tokens_per_update,
-        seed=cfg.seed,
-        epoch=0,
-    )
 
 
 def worst_batches(plan: EpochPlan, src_lengths: Indices, tgt_lengths: Indices) -> list[int]:
     """The micro-batches that may take most memory: those with the longest sentence, with the most
     positions, and with the most target tokens."""
-    src, tgt = src_lengths[plan.order], tgt_lengths[plan.order]
+    src, tgt = src_lengths[plan.rows], tgt_lengths[plan.rows]
     starts = plan.batch_starts[:-1]
     longest_src, longest_tgt = np.maximum.reduceat(src, starts), np.maximum.reduceat(tgt, starts)
     longest = np.maximum(longest_src, longest_tgt)
@@ -152,20 +127,20 @@ def worst_batches(plan: EpochPlan, src_lengths: Indices, tgt_lengths: Indices) -
 
 
 def _measure_speed(
-    bench: Workbench, plan: EpochPlan, tokens_per_update: float, budget_s: float, ranks: Ranks
+    timed: TimedTraining, plan: EpochPlan, tokens_per_update: float, budget_s: float, ranks: Ranks
 ) -> float:
     """Real target tokens per second over some updates; of large updates a part is carried out."""
     n_kept = ranks.size  # micro-batches of an update
     n_done = tokens = 0
     compute_s = step_s = 0.0
     for number in count():
-        start = bench.now()
-        cost = bench.update(plan.update(number % len(plan))[:n_kept])
-        seconds = bench.now() - start
-        if number == WARM_UP - 1:
+        start = timed.now()
+        cost = timed.update(plan.update(number % len(plan))[:n_kept])
+        seconds = timed.now() - start
+        if number == _WARM_UP - 1:
             affordable = budget_s / (MIN_UPDATES + 1) / seconds
             n_kept = ranks.told_by_main(ranks.size * max(1, int(affordable)))
-        elif number >= WARM_UP:
+        elif number >= _WARM_UP:
             n_done += 1
             tokens += sum(ranks.gather(cost.tgt_tokens))
             compute_s += seconds - cost.seconds["optimizer"]
@@ -177,33 +152,34 @@ def _measure_speed(
     return tokens_per_update / (tokens_per_update * compute_s / tokens + step_s / n_done)
 
 
-def _save(bench: Workbench, ranks: Ranks) -> float:
+def _save(timed: TimedTraining, ranks: Ranks) -> float:
     """Seconds of writing a checkpoint."""
     start = time.perf_counter()
-    weights, state = bench.optimizer.weights(), bench.optimizer.state()
+    optimizer = timed.learner.optimizer
+    weights, state = optimizer.weights(), optimizer.state()
     if ranks.is_main:
         with tempfile.TemporaryDirectory() as folder:
             CheckpointStore(Path(folder), {}).save(Progress(), weights, state, keep_last=1)
     return time.perf_counter() - start
 
 
-def _validate(bench: Workbench, cfg: Config, run: Run, ranks: Ranks) -> float:
+def _validate(timed: TimedTraining, cfg: Config, run: Run, ranks: Ranks) -> float:
     """Seconds of a validation, measured on a part of dev.
 
     The weights are random, but translations are made as long as the references are on average.
     """
-    bench.model.eval()
+    timed.model.eval()
     dev = open_corpus(run.encoded_dir / "dev")
-    start = bench.now()
-    dev_loss(bench.model, dev, ranks)
-    total_s = bench.now() - start
+    start = timed.now()
+    dev_loss(timed.model, dev, ranks)
+    total_s = timed.now() - start
     src_length, tgt_length = dev.src.lengths.mean(), dev.tgt.lengths.mean()
     ratio = max(0.0, float((tgt_length - LENGTH_MARGIN) / src_length))
-    translator = Translator(bench.model, bench.tokenizers, cfg)
+    translator = Translator(timed.model, timed.tokenizers, cfg)
     for dev_set in read_dev_sets(run.clean_dir, cfg.languages):
         step = max(1, len(dev_set.srcs) // N_DECODED)
         srcs = ranks.share(dev_set.srcs[::step])
-        start = bench.now()
+        start = timed.now()
         translator.translate(srcs, to=dev_set.tgt, beam=1, max_length_ratio=ratio)
-        total_s += step * max(ranks.gather(bench.now() - start))
+        total_s += step * max(ranks.gather(timed.now() - start))
     return total_s

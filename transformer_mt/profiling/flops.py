@@ -25,7 +25,7 @@ def training_flops(
 
     A product of (n, k) and (k, m) counts 2·n·k·m. Counted are all linear layers, the output layer
     once for each target token, and the two products of each attention over all pairs of positions
-    (what the causal mask hides is computed, and so it counts). Backward needs two products
+    (masked positions are computed, and so they count). Backward needs two products
     for each one of forward: 3 × forward. Not counted: padding, embeddings (no products), soft-max,
     norms, dropout, the optimizer, and anything that is computed twice to save memory.
 

@@ -1,8 +1,8 @@
-"""`tmt plan`: what `tmt train` would do, and what it would cost on this machine.
+"""`tmt plan`: the work of `tmt train`, and its cost on this machine.
 
 Comes in: a configuration. Goes out: sizes, rates and estimates. The run's prepared corpus is used
 if there is one, else a part of the sources is prepared; some updates of the real plan are carried
-out and measured. All of it in a temporary folder: nothing is left behind.
+out and found. All of it in a temporary folder: nothing is left behind.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any
 from transformer_mt.config.experiment import Config, TrainConfig
 from transformer_mt.config.recipes import Advice, compare, recommend
 from transformer_mt.encoding.encoded_corpus import open_corpus
-from transformer_mt.encoding.epochs import Sampling, sample_corpus
+from transformer_mt.encoding.epochs import SubwordSampling, sample_corpus
 from transformer_mt.model_dir import load_tokenizers
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling.corpus_sample import (
@@ -23,7 +23,7 @@ from transformer_mt.profiling.corpus_sample import (
     measure_sources,
     planning_corpus,
 )
-from transformer_mt.profiling.dry_run import Trial, TrialTask, try_out
+from transformer_mt.profiling.dry_run import DryRun, DryRunTask, dry_run
 from transformer_mt.profiling.timed_updates import in_new_processes
 from transformer_mt.system.processes.launch import count_processes
 from transformer_mt.system.processes.parallel import count_workers
@@ -36,12 +36,12 @@ MAX_PLANNED_ROWS = 500_000
 class Plan:
     name: str
     sources: list[SourceSize]
-    corpus: str  # what the tokens are counted in
+    corpus: str  # in which the tokens are counted
     parameters: int
     device: str
     precision: str
     processes: int
-    max_tokens: int  # what `auto` stands for here
+    max_tokens: int  # also for `auto`
     pairs_per_epoch: int
     src_tokens_per_epoch: int
     tgt_tokens_per_epoch: int
@@ -113,67 +113,61 @@ def make_plan(
         budget_s: of updates that are measured, after some to warm up.
     Raises:
         ConfigError: every source that cannot be read or is not in the cache, one line each.
-        TmtError: what `tmt train` would stop with before the first update.
+        TmtError: `tmt train` would stop with it before the first update.
     """
     cfg = cfg.model_copy(update={"data": cfg.data.model_copy(update={"offline": True})})
     sizes, sample = measure_sources(cfg)
     run = run or Run(Path("runs") / cfg.name)
     with tempfile.TemporaryDirectory() as folder:
         corpus = planning_corpus(cfg, run, sizes, sample, Path(folder))
-        task = _trial_task(corpus, Path(folder), budget_s)
-        trial = in_new_processes(try_out, task, processes or count_processes())
-    return _conclude(cfg, sizes, corpus, trial, corpus.scale / task.copies)
+        task = _dry_run_task(corpus, Path(folder), budget_s)
+        found = in_new_processes(dry_run, task, processes or count_processes())
+    return _conclude(cfg, sizes, corpus, found, corpus.scale / task.copies)
 
 
-def _trial_task(corpus: PlanningCorpus, folder: Path, budget_s: float) -> TrialTask:
+def _dry_run_task(corpus: PlanningCorpus, folder: Path, budget_s: float) -> DryRunTask:
     cfg, run = corpus.cfg, corpus.run
     corpus_dir = run.encoded_dir / "train"
     if cfg.tokenizer.sampling:
-        sampling = Sampling(
-            corpus_dir,
-            load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint),
-            cfg.tokenizer.type,
-            cfg.tokenizer.sampling,
-            cfg.seed,
-            cfg.data.max_length,
-        )
+        tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
+        sampling = SubwordSampling.of(cfg, corpus_dir, tokenizers)
         corpus_dir = folder / "epoch"
         sample_corpus(sampling, 0, corpus_dir, workers=count_workers(cfg.data.workers))
     affordable = max(1, MAX_PLANNED_ROWS // len(open_corpus(corpus_dir)))
     copies = min(affordable, round(corpus.scale))
-    return TrialTask(cfg, run.directory, corpus_dir, copies, budget_s)
+    return DryRunTask(cfg, run.directory, corpus_dir, copies, budget_s)
 
 
 def _conclude(
-    cfg: Config, sizes: list[SourceSize], corpus: PlanningCorpus, trial: Trial, scale: float
+    cfg: Config, sizes: list[SourceSize], corpus: PlanningCorpus, found: DryRun, scale: float
 ) -> Plan:
-    """Args: scale: epochs of the trial in one of the experiment."""
-    updates_per_epoch = max(1, round(scale * trial.updates))
-    validation_s = trial.validation_s * corpus.dev_pairs / trial.dev_pairs + trial.checkpoint_s
-    update_s = trial.tgt_tokens / trial.updates / trial.tgt_tokens_per_s
+    """Args: scale: epochs of the dry run in one of the experiment."""
+    updates_per_epoch = max(1, round(scale * found.updates))
+    validation_s = found.validation_s * corpus.dev_pairs / found.dev_pairs + found.checkpoint_s
+    update_s = found.tgt_tokens / found.updates / found.tgt_tokens_per_s
     updates, total_s = time_of_updates(cfg.train, update_s, validation_s)
-    n_pairs, n_tokens = round(scale * trial.pairs), round(scale * trial.tgt_tokens)
-    device = "cpu" if trial.device == "cpu" else "cuda"
+    n_pairs, n_tokens = round(scale * found.pairs), round(scale * found.tgt_tokens)
+    device = "cpu" if found.device == "cpu" else "cuda"
     advice = recommend(n_pairs, n_tokens, languages=cfg.languages, device=device)
     return Plan(
         name=cfg.name,
         sources=sizes,
         corpus=_describe(corpus),
-        parameters=trial.parameters,
-        device=trial.device,
-        precision=trial.precision,
-        processes=trial.processes,
-        max_tokens=trial.max_tokens,
+        parameters=found.parameters,
+        device=found.device,
+        precision=found.precision,
+        processes=found.processes,
+        max_tokens=found.max_tokens,
         pairs_per_epoch=n_pairs,
-        src_tokens_per_epoch=round(scale * trial.src_tokens),
+        src_tokens_per_epoch=round(scale * found.src_tokens),
         tgt_tokens_per_epoch=n_tokens,
         updates_per_epoch=updates_per_epoch,
-        micro_batches_per_update=trial.micro_batches / trial.updates,
-        src_padding=trial.src_padding,
-        tgt_padding=trial.tgt_padding,
+        micro_batches_per_update=found.micro_batches / found.updates,
+        src_padding=found.src_padding,
+        tgt_padding=found.tgt_padding,
         peak_lr=cfg.train.peak_lr(cfg.model.d_model),
-        tgt_tokens_per_s=trial.tgt_tokens_per_s,
-        peak_memory_mib=trial.peak_memory_mib,
+        tgt_tokens_per_s=found.tgt_tokens_per_s,
+        peak_memory_mib=found.peak_memory_mib,
         preparation_minutes=corpus.preparation_s / 60,
         validation_seconds=validation_s,
         updates=updates,

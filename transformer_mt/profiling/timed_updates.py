@@ -5,38 +5,29 @@ updates, and the memory they took. This file does not know which updates are of 
 """
 
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
 from transformer_mt.config.experiment import Config
-from transformer_mt.encoding.encoded_corpus import EncodedCorpus
-from transformer_mt.encoding.tokenizer import PAD_ID
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
 from transformer_mt.errors import TmtError, TrainingError
 from transformer_mt.model_dir import build_model, load_tokenizers
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling.flops import training_flops
-from transformer_mt.system.device import (
-    choose_device,
-    choose_precision,
-    keep_memory,
-    peak_memory_mib,
-    seed_all,
-)
+from transformer_mt.system.device import choose_device, keep_memory, seed_all
+from transformer_mt.system.machine import peak_memory_mib
 from transformer_mt.system.processes.child_python import protected_children
 from transformer_mt.system.processes.distributed import Ranks, joined_ranks
-from transformer_mt.system.processes.environment import MEETING_PREFIX, place_variables
-from transformer_mt.system.processes.parallel import count_workers, spawn_context, start_worker
-from transformer_mt.training.batches import Indices, collate, deal
-from transformer_mt.training.loss import OutputLoss
+from transformer_mt.system.processes.environment import meeting_dir, place_variables
+from transformer_mt.system.processes.parallel import spawn_context, start_worker
+from transformer_mt.training.batches import collate, deal
 from transformer_mt.training.memory import is_out_of_memory
-from transformer_mt.training.optimizer import MasterAdam
+from transformer_mt.training.micro_batch import Learner
 
 PARTS = ("data", "forward", "loss", "backward", "optimizer")
 
@@ -46,7 +37,7 @@ _TOO_LITTLE = (
 )
 
 Task = TypeVar("Task")
-Result = TypeVar("Result")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -70,71 +61,66 @@ class Cost:
 FREE = Cost(0, 0, 0, dict.fromkeys(PARTS, 0.0))
 
 
-class Workbench:
+class TimedTraining:
     """A model, its optimizer and its loss as the trainer has them.
 
     Args:
         run: has the tokenizers.
-        corpus: what `update` takes its sentences from.
+        corpus: of the rows of `update`.
         ranks: the processes that share every update.
     """
 
     def __init__(self, cfg: Config, run: Run, corpus: EncodedCorpus, ranks: Ranks) -> None:
         keep_memory()
         self.device = choose_device()
-        self.dtype = choose_precision(cfg.train.precision, self.device)
         self.tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
         seed_all(cfg.seed, "initial weights")
         self.model = build_model(cfg, self.tokenizers).to(self.device).train()
         self.n_parameters = sum(parameter.numel() for parameter in self.model.parameters())
-        self.optimizer = MasterAdam(self.model, cfg.train, self.dtype, ranks)
-        self._output_loss = OutputLoss(cfg.train.label_smoothing, PAD_ID)
+        self.learner = Learner(self.model, cfg.train, ranks)
         self._corpus, self._ranks = corpus, ranks
-        self._src_lengths, self._tgt_lengths = corpus.src.lengths, corpus.tgt.lengths
 
     @property
     def precision(self) -> str:
-        return str(self.dtype).removeprefix("torch.")
+        return str(self.learner.dtype).removeprefix("torch.")
 
     def update(self, batches: list[Indices]) -> Cost:
         """One update as the trainer does it, with a learning rate of 0.
 
         Returns:
-            What this process did of it; waiting for the others counts for the optimizer.
+            The part of this process; waiting for the others counts for the optimizer.
         """
         cost = FREE
         dealt = deal(batches, self._ranks.rank, self._ranks.size, even=self.device.type == "cpu")
         for own in dealt:
-            cost += self._micro_batch(own.indices, is_last=own is dealt[-1])
-        n_tokens = sum(int(self._tgt_lengths[indices].sum()) for indices in batches)
+            cost += self._micro_batch(own.rows, is_last=own is dealt[-1])
+        n_tokens = sum(int(self._corpus.tgt.lengths_of(rows).sum()) for rows in batches)
         start = self.now()
-        self.optimizer.step(0.0, n_tokens)
+        self.learner.optimizer.step(0.0, n_tokens)
         return replace(cost, seconds=cost.seconds | {"optimizer": self.now() - start})
 
-    def _micro_batch(self, indices: Indices, *, is_last: bool) -> Cost:
-        """Everything up to the accumulated gradient."""
-        marks = [self.now()]
-        batch = collate(self._corpus, indices).to(self.device)
-        marks.append(self.now())
-        hidden = self.model(batch.src, batch.tgt_in)
-        marks.append(self.now())
-        sums = self._output_loss(hidden, self.model.output.weight, batch.tgt_out)
-        marks.append(self.now())
+    def _micro_batch(self, rows: Indices, *, is_last: bool) -> Cost:
+        """Everything up to the gradient of the update."""
+        seconds = dict.fromkeys(PARTS, 0.0)
+        start = self.now()
+
+        def done(part: str) -> None:
+            nonlocal start
+            now = self.now()
+            seconds[part], start = now - start, now
+
+        batch = collate(self._corpus, rows).to(self.device)
+        done("data")
         if is_last:
-            self.optimizer.expect_last()
-        (sums.loss * self.optimizer.loss_scale).backward()
-        self.optimizer.accumulate()
-        marks.append(self.now())
-        seconds = [end - start for start, end in pairwise(marks)]
-        src, tgt = self._src_lengths[indices], self._tgt_lengths[indices]
-        flops = training_flops(self.model, src, tgt)
-        by_part = dict(zip(PARTS, [*seconds, 0.0], strict=True))
-        return Cost(int(src.sum()), int(tgt.sum()), flops, by_part)
+            self.learner.optimizer.gradient.send_with_next()
+        self.learner.add_gradients(batch, done)
+        src, tgt = (side.lengths_of(rows) for side in (self._corpus.src, self._corpus.tgt))
+        return Cost(int(src.sum()), int(tgt.sum()), training_flops(self.model, src, tgt), seconds)
 
     def now(self) -> float:
-        """Seconds on a clock, when the device has done what it was told so far."""
+        """Seconds on a clock, once the device has done all its work so far."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
@@ -147,7 +133,7 @@ class Workbench:
         return sum(self._ranks.gather(own))
 
 
-def in_new_processes(work: Callable[[Task, Ranks], Result], task: Task, n_processes: int) -> Result:
+def in_new_processes(work: Callable[[Task, Ranks], Value], task: Task, n_processes: int) -> Value:
     """The value of a function of a module in processes that train together, as rank 0 has it.
 
     They are started with as many threads as `tmt train` would give them, and nothing that this
@@ -160,8 +146,8 @@ def in_new_processes(work: Callable[[Task, Ranks], Result], task: Task, n_proces
     from torch.multiprocessing import ProcessExitedException, start_processes
 
     results: Any = spawn_context().SimpleQueue()
-    with tempfile.TemporaryDirectory(prefix=MEETING_PREFIX) as folder:
-        arguments = (work, task, n_processes, Path(folder), results)
+    with meeting_dir() as folder:
+        arguments = (work, task, n_processes, folder, results)
         try:
             with protected_children():
                 group: Any = start_processes(
@@ -172,7 +158,7 @@ def in_new_processes(work: Callable[[Task, Ranks], Result], task: Task, n_proces
         except ProcessExitedException as error:
             if error.signal_name == "SIGKILL":  # how a system that is short of memory ends it
                 raise TrainingError(_TOO_LITTLE.format("killed")) from error
-            raise TrainingError(f"a process that trained for a trial ended: {error}") from error
+            raise TrainingError(f"a process that measured training ended: {error}") from error
     result = results.get()
     if isinstance(result, TmtError):
         raise result
@@ -181,21 +167,20 @@ def in_new_processes(work: Callable[[Task, Ranks], Result], task: Task, n_proces
 
 def _as_rank(
     rank: int,
-    work: Callable[[Task, Ranks], Result],
+    work: Callable[[Task, Ranks], Value],
     task: Task,
     n_processes: int,
-    meeting_dir: Path,
+    folder: Path,
     results: Any,
 ) -> None:
     start_worker()
-    threads = os.environ.get("OMP_NUM_THREADS")
-    torch.set_num_threads(int(threads) if threads else max(1, count_workers("auto") // n_processes))
-    os.environ |= place_variables(rank, n_processes, meeting_dir)
+    os.environ |= place_variables(rank, n_processes, folder)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     with joined_ranks() as ranks:
         try:
             result = work(task, ranks)
         except TmtError as error:
-            results.put(error)  # the first one is the cause: others miss this process
+            results.put(error)  # the first one is the cause: others lose contact with this process
             return
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):

@@ -1,20 +1,20 @@
-"""The machine: device, precision, memory, seeds, stop signals. Nothing happens on import."""
+"""For torch: device, precision, memory, seeds, stop signals. Nothing happens on import."""
 
 import ctypes
 import hashlib
-import multiprocessing
-import os
 import platform
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
 import torch
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.system.machine import cpu_flags
+
+_PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def choose_device() -> torch.device:
@@ -29,9 +29,8 @@ def choose_precision(setting: str, device: torch.device) -> torch.dtype:
         setting: `auto`, `fp32`, `bf16` or `fp16`; auto is bf16 where the hardware multiplies it
             natively (CUDA from Ampere on, a CPU with AMX or AVX512-BF16), else fp32.
     """
-    named = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-    if setting in named:
-        return named[setting]
+    if setting in _PRECISIONS:
+        return _PRECISIONS[setting]
     if setting != "auto":
         raise ConfigError(f"precision {setting!r}: use auto, fp32, bf16 or fp16")
     if device.type == "cuda":
@@ -41,22 +40,16 @@ def choose_precision(setting: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if native else torch.float32
 
 
-def cpu_flags() -> set[str]:
-    """Instruction-set flags of this CPU as Linux names them; empty where they cannot be read."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("flags"):
-                return set(line.partition(":")[2].split())
-    except OSError:
-        return set()
-    return set()
+def precision_name(dtype: torch.dtype) -> str:
+    """The value of `train.precision` that means a dtype."""
+    return next(name for name, named in _PRECISIONS.items() if named == dtype)
 
 
 def keep_memory() -> None:
     """Let glibc keep freed tensors instead of returning them to the kernel after each operation.
 
     A training step frees and takes the same few megabytes hundreds of times; by default each time
-    costs the page faults again, half of the step. `release_memory` bounds what is kept.
+    costs the page faults again, half of the step. `release_memory` bounds the kept memory.
     """
     libc = _glibc()
     if libc is None:
@@ -80,81 +73,6 @@ def _glibc() -> ctypes.CDLL | None:
     if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
         return None
     return ctypes.CDLL(None)
-
-
-def peak_memory_mib() -> float:
-    """Largest resident size so far, in MiB; 0 where the system does not say.
-
-    Of this process and its copies that help it now, added up; pages they share count in each.
-    """
-    pids = [os.getpid(), *(child.pid for child in multiprocessing.active_children())]
-    peaks = [
-        int(line.split()[1])
-        for pid in pids
-        for line in _lines(Path(f"/proc/{pid}/status"))  # Linux
-        if line.startswith("VmHWM:")
-    ]
-    if peaks:
-        return sum(peaks) / 2**10
-    try:
-        import resource
-    except ModuleNotFoundError:  # Windows
-        return 0.0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
-
-
-def available_memory_bytes(root: Path = Path("/")) -> int:
-    """Memory that this process may still take without driving anything out of memory.
-
-    On Linux what the kernel calls available, or what is left to the control groups (version 1 or 2)
-    that the process is in, if that is less. Elsewhere the free pages, or half of all pages, where
-    the system tells; else 2 GiB.
-
-    Args:
-        root: where `proc` and `sys` are.
-    """
-    for line in _lines(root / "proc/meminfo"):
-        if line.startswith("MemAvailable:"):
-            return max(0, min([int(line.split()[1]) << 10, *_left_to_cgroups(root)]))
-    known = getattr(os, "sysconf_names", {})
-    if "SC_AVPHYS_PAGES" in known:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if "SC_PHYS_PAGES" in known:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    return 2 << 30
-
-
-def _left_to_cgroups(root: Path) -> Iterator[int]:
-    """Bytes left to each control group with a limit that the process is in.
-
-    File cache that is not in use counts as left: the kernel gives it up first.
-    """
-    mounted = root / "sys/fs/cgroup"
-    for line in _lines(root / "proc/self/cgroup"):
-        _, controllers, group = line.split(":", 2)
-        if not controllers:  # version 2
-            top, limit, usage, cache = mounted, "memory.max", "memory.current", "inactive_file"
-        elif "memory" in controllers.split(","):
-            top, cache = mounted / "memory", "total_inactive_file"
-            limit, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
-        else:
-            continue
-        innermost = top / group.lstrip("/")
-        # In a container the path may be the host's, and the top be the container's own group.
-        for directory in [innermost, *innermost.parents]:
-            if not directory.is_relative_to(top):
-                break
-            bounds = _lines(directory / limit)
-            if bounds and bounds[0] != "max":
-                stat = dict(entry.split() for entry in _lines(directory / "memory.stat"))
-                used = int(_lines(directory / usage)[0]) - int(stat.get(cache, 0))
-                yield int(bounds[0]) - used
-
-
-def _lines(path: Path) -> list[str]:
-    """Of a text file; none if it is not there."""
-    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
 
 
 def seed_all(*parts: object) -> None:

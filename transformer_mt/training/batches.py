@@ -3,6 +3,11 @@
 Comes in: the token counts of every pair, and the rows that the epoch holds. Goes out: an
 `EpochPlan` of updates, each a list of micro-batches, and padded `Batch`es. An update is defined
 here and not by the hardware; this file knows nothing of models or devices.
+
+An index says in its name what it counts:
+    row: a sentence pair of the encoded corpus;
+    entry: one use of a row in the epoch; source weights use a row several times, or not at all;
+    batch: a micro-batch of the plan, in the order of training.
 """
 
 from collections.abc import Iterator
@@ -12,22 +17,21 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide
+from transformer_mt.config.experiment import Config
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide, Indices
+from transformer_mt.encoding.mixing import epoch_rows, source_weights
 from transformer_mt.encoding.tokenizer import BOS_ID, PAD_ID
 
-Indices = NDArray[np.int64]
+# Batch sizes are rounded down to 3 significant bits, so that few shapes occur: a CPU's library
+# makes its products anew for each shape (docs/lab/update-time.md).
+SIZE_BITS = 3
 
-# The fewer different sizes of batches, the fewer products does a CPU's library have to make anew
-# (docs/lab/update-time.md). Numbers with three binary digits and zeros are taken.
-SIZE_DIGITS = 3
-
-# Of so many batches in random order, those with about as much to do stand together, in blocks: so
-# processes that share an update have as much to do as each other.
+# Of 64 batches in random order, each 8 with about as many tokens become neighbours, so that the
+# processes that share an update have equal work.
 BATCHES_SORTED = 64
-BLOCK = 8
+SORTED_TOGETHER = 8
 
 
 @dataclass(frozen=True)
@@ -46,26 +50,49 @@ class Batch:
 class EpochPlan:
     """All updates of one epoch.
 
-    Micro-batch b holds the sentences `order[batch_starts[b] : batch_starts[b + 1]]`; update u holds
-    the micro-batches `update_starts[u]` up to `update_starts[u + 1]`.
+    Batch b has the rows `rows[batch_starts[b] : batch_starts[b + 1]]`; update u has the batches
+    from `update_starts[u]` up to `update_starts[u + 1]`.
     """
 
-    order: Indices
-    batch_starts: Indices
-    update_starts: Indices
+    rows: Indices  # (entries,) in the order of training
+    batch_starts: Indices  # (batches + 1,) positions in `rows`
+    update_starts: Indices  # (updates + 1,) batches
 
     def __len__(self) -> int:
         return len(self.update_starts) - 1
 
     def update(self, index: int) -> list[Indices]:
-        """The micro-batches of one update, each an array of sentence indices."""
+        """The rows of each micro-batch of one update."""
         return [self.batch(b) for b in range(*self.update_starts[index : index + 2])]
 
     def batch(self, index: int) -> Indices:
-        return self.order[self.batch_starts[index] : self.batch_starts[index + 1]]
+        return self.rows[self.batch_starts[index] : self.batch_starts[index + 1]]
 
     def batches(self) -> Iterator[Indices]:
         return (self.batch(b) for b in range(len(self.batch_starts) - 1))
+
+
+def experiment_plan(
+    cfg: Config, corpus: EncodedCorpus, epoch: int, *, copies: int = 1
+) -> EpochPlan:
+    """The updates of an epoch of an experiment.
+
+    Args:
+        cfg: with a number for `train.max_tokens`.
+        copies: plan as if the corpus were so many times as large.
+    """
+    rows = epoch_rows(corpus.sources, source_weights(cfg.data), seed=cfg.seed, epoch=epoch)
+    if copies > 1:
+        rows = np.tile(np.arange(len(corpus)) if rows is None else rows, copies)
+    return plan_epoch(
+        corpus.src.lengths,
+        corpus.tgt.lengths,
+        rows=rows,
+        max_tokens=cfg.train.batch_tokens,
+        tokens_per_update=cfg.train.tokens_per_update,
+        seed=cfg.seed,
+        epoch=epoch,
+    )
 
 
 def plan_epoch(
@@ -81,8 +108,8 @@ def plan_epoch(
     """Cut a corpus into micro-batches of like lengths and deal them into updates.
 
     Args:
-        src_lengths, tgt_lengths: (n,) tokens per sentence, EOS included.
-        rows: the sentences of the epoch, repeats allowed; None: every sentence once.
+        src_lengths, tgt_lengths: (rows,) tokens per sentence, EOS included.
+        rows: (entries,) the row of each entry, repeats allowed; None: every row once.
         max_tokens: bound of sentences × longest side for one micro-batch, padding counted. A single
             sentence that is longer stands alone.
         tokens_per_update: real target tokens of one update, met on average.
@@ -90,23 +117,24 @@ def plan_epoch(
     if rows is not None:
         if not len(rows):
             return EpochPlan(rows, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
-        src_lengths, tgt_lengths = src_lengths[rows], tgt_lengths[rows]
+        src_lengths, tgt_lengths = src_lengths[rows], tgt_lengths[rows]  # (entries,)
     random = np.random.default_rng([seed, epoch])
-    by_length = _sort_by_length(src_lengths, tgt_lengths, random)
-    starts = _cut(src_lengths[by_length], tgt_lengths[by_length], max_tokens, tokens_per_update)
-    shuffled = _shuffle(_cells(src_lengths, tgt_lengths, by_length, starts), random)
-    sizes = np.diff(starts)[shuffled]
+    sorted_entries = _sort_by_length(src_lengths, tgt_lengths, random)
+    src_sorted, tgt_sorted = src_lengths[sorted_entries], tgt_lengths[sorted_entries]
+    sorted_starts = _cut(src_sorted, tgt_sorted, max_tokens, tokens_per_update)
+    shuffled = _shuffle(_cells(src_sorted, tgt_sorted, sorted_starts), random)  # (batches,)
+    sizes = np.diff(sorted_starts)[shuffled]
     batch_starts = np.concatenate([[0], np.cumsum(sizes)])
-    # Row i of the shuffled order: its batch's old start, plus its place within the batch.
-    shifts = np.repeat(starts[:-1][shuffled] - batch_starts[:-1], sizes)
-    order = by_length[np.arange(len(by_length)) + shifts]
-    tokens = np.add.reduceat(tgt_lengths[order], batch_starts[:-1])
+    # From the place of an entry in the plan to its place in sorted order, the same for all entries
+    # of a batch.
+    shifts = np.repeat(sorted_starts[:-1][shuffled] - batch_starts[:-1], sizes)
+    entries = sorted_entries[np.arange(len(sorted_entries)) + shifts]
+    tokens = np.add.reduceat(tgt_lengths[entries], batch_starts[:-1])
     # A batch belongs to the update in which its middle token falls, so sizes average out.
     middles = np.cumsum(tokens) - tokens / 2
-    owners = (middles // tokens_per_update).astype(np.int64)
-    firsts = np.flatnonzero(np.diff(owners, prepend=-1))
-    update_starts = np.append(firsts, len(tokens))
-    return EpochPlan(order if rows is None else rows[order], batch_starts, update_starts)
+    updates = (middles // tokens_per_update).astype(np.int64)
+    update_starts = np.append(np.flatnonzero(np.diff(updates, prepend=-1)), len(tokens))
+    return EpochPlan(entries if rows is None else rows[entries], batch_starts, update_starts)
 
 
 def _sort_by_length(src: Indices, tgt: Indices, random: np.random.Generator) -> Indices:
@@ -120,36 +148,44 @@ def _sort_by_length(src: Indices, tgt: Indices, random: np.random.Generator) -> 
 
 
 def _cut(src: Indices, tgt: Indices, max_tokens: int, max_tgt_tokens: int) -> Indices:
-    """Starts of the micro-batches in sorted order, and the end. One step per batch, not per row."""
+    """Starts of the micro-batches in sorted order, and the end. One step per batch, not per entry.
+
+    Args:
+        src, tgt: (entries,) lengths in sorted order.
+    """
     longest_side = np.maximum(src, tgt)
     starts = [0]
     while starts[-1] < len(src):
         start = starts[-1]
         window = slice(start, start + max(1, max_tokens // int(longest_side[start])))
         longest = np.maximum.accumulate(longest_side[window])
-        n_rows = np.arange(1, len(longest) + 1)
-        fits = (longest * n_rows <= max_tokens) & (np.cumsum(tgt[window]) <= max_tgt_tokens)
+        n_entries = np.arange(1, len(longest) + 1)
+        fits = (longest * n_entries <= max_tokens) & (np.cumsum(tgt[window]) <= max_tgt_tokens)
         starts.append(start + max(1, _usual_size(int(fits.sum()))))  # both bounds only ever grow
     return np.asarray(starts, dtype=np.int64)
 
 
 def _usual_size(n: int) -> int:
-    """The largest that is not above `n`; at least four fifths of it."""
-    zeros = max(0, n.bit_length() - SIZE_DIGITS)
+    """The largest usual size that is not above `n`; at least four fifths of it."""
+    zeros = max(0, n.bit_length() - SIZE_BITS)
     return n >> zeros << zeros
 
 
-def _cells(src: Indices, tgt: Indices, order: Indices, starts: Indices) -> Indices:
+def _cells(src: Indices, tgt: Indices, starts: Indices) -> Indices:
     """Tokens of each batch, padding counted, on both sides together."""
-    longest = [np.maximum.reduceat(side[order], starts[:-1]) for side in (src, tgt)]
+    longest = [np.maximum.reduceat(side, starts[:-1]) for side in (src, tgt)]
     return np.diff(starts) * (longest[0] + longest[1])
 
 
 def _shuffle(cells: Indices, random: np.random.Generator) -> Indices:
-    """Batches in random order, but with neighbours that have about as much to do."""
+    """A random order of the batches in which neighbours have about as much work.
+
+    Args:
+        cells: (batches,) tokens of each, padding counted.
+    """
     shuffled = random.permutation(len(cells))
     places = np.arange(len(cells))
-    groups, blocks = places // BATCHES_SORTED, places // BLOCK
+    groups, blocks = places // BATCHES_SORTED, places // SORTED_TOGETHER
     by_work = shuffled[np.lexsort((cells[shuffled], groups))]
     order_of_blocks = random.random(len(cells))[blocks]
     return by_work[np.lexsort((places, order_of_blocks, groups))]
@@ -160,18 +196,19 @@ class Dealt(NamedTuple):
 
     batch: int  # its place in the update
     part: int  # 0 if it is whole
-    indices: Indices
+    rows: Indices
 
 
 def deal(batches: list[Indices], rank: int, size: int, *, even: bool) -> list[Dealt]:
-    """What one of several processes does of an update.
+    """The part of an update that one of several processes does.
 
-    Whole rounds of micro-batches are dealt in turn, forth and back. What is left, fewer than there
-    are processes, is cut by sentences. Together they do the same sentences as one process would.
+    Whole rounds of micro-batches are dealt in turn, forth and back. The rest, fewer than there are
+    processes, is cut by sentences. Together they do the same sentences as one process would.
 
     Args:
-        even: cut what is left into equal shares, each of up to two batches. Otherwise a process
-            gets one part of one batch: for where a batch takes its time however small it is.
+        batches: rows of each micro-batch.
+        even: cut the rest into equal shares, each of up to two batches. Otherwise a process gets
+            one part of one batch: for devices on which a batch takes its time however small it is.
     Returns:
         Micro-batches; a small update may leave some processes without one.
     """
@@ -181,10 +218,10 @@ def deal(batches: list[Indices], rank: int, size: int, *, even: bool) -> list[De
     dealt = [Dealt(b, 0, batches[b]) for b in range(n_whole) if order[b % (2 * size)] == rank]
     shares = _equal_shares if even else _one_part
     for b, parts, n_parts in shares(n_left, rank, size) if n_left else ():
-        indices = batches[n_whole + b]
-        indices = indices[np.isin(np.arange(len(indices)) % n_parts, parts)]
-        if len(indices):
-            dealt.append(Dealt(n_whole + b, parts[0], indices))
+        rows = batches[n_whole + b]
+        rows = rows[np.isin(np.arange(len(rows)) % n_parts, parts)]
+        if len(rows):
+            dealt.append(Dealt(n_whole + b, parts[0], rows))
     return dealt
 
 
@@ -202,22 +239,21 @@ def _equal_shares(n_left: int, rank: int, size: int) -> list[tuple[int, list[int
     return [(batch, [place % size for place in group], size) for batch, group in own]
 
 
-def collate(corpus: EncodedCorpus, indices: Indices) -> Batch:
-    """Pad some sentences into a batch, without touching a Python object per row."""
-    src = _pad(corpus.src, indices)
-    tgt_out = _pad(corpus.tgt, indices)
+def collate(corpus: EncodedCorpus, rows: Indices) -> Batch:
+    """Pad some rows of a corpus into a batch, without touching a Python object per row."""
+    src = _pad(corpus.src, rows)
+    tgt_out = _pad(corpus.tgt, rows)
     tgt_in = np.roll(tgt_out, 1, axis=1)
     tgt_in[:, 0] = BOS_ID
     # EOS is the last real token of `tgt_out`; one step later it must not be read as input.
-    lengths = corpus.tgt.offsets[indices + 1] - corpus.tgt.offsets[indices]
+    lengths = corpus.tgt.lengths_of(rows)
     tgt_in[np.arange(tgt_in.shape[1]) >= lengths[:, None]] = PAD_ID
     return Batch(*(torch.from_numpy(ids) for ids in (src, tgt_in, tgt_out)))
 
 
-def _pad(side: EncodedSide, indices: Indices) -> NDArray[np.int64]:
+def _pad(side: EncodedSide, rows: Indices) -> Indices:
     """(B, longest) ids, PAD_ID to the right."""
-    starts = side.offsets[indices][:, None]
-    lengths = side.offsets[indices + 1][:, None] - starts
+    starts, lengths = side.offsets[rows][:, None], side.lengths_of(rows)[:, None]  # (B, 1)
     columns = np.arange(lengths.max())
     real = columns < lengths  # (B, longest)
     padded = np.full(real.shape, PAD_ID, dtype=np.int64)
@@ -227,7 +263,7 @@ def _pad(side: EncodedSide, indices: Indices) -> NDArray[np.int64]:
 
 def padding_share(plan: EpochPlan, lengths: Indices) -> float:
     """Share of positions of one side that are padding when the plan is carried out."""
-    ordered = lengths[plan.order]
+    ordered = lengths[plan.rows]
     longest = np.maximum.reduceat(ordered, plan.batch_starts[:-1])
     cells = int((longest * np.diff(plan.batch_starts)).sum())
     return 1 - int(ordered.sum()) / cells

@@ -63,7 +63,7 @@ class CheckpointStore:
 
     Args:
         directory: made when the first checkpoint is saved.
-        identity: what may not change between stop and resume: model sizes and data fingerprint.
+        identity: model sizes and data fingerprint, which may not change between stop and resume.
     """
 
     def __init__(self, directory: Path, identity: dict[str, Any]) -> None:
@@ -78,7 +78,7 @@ class CheckpointStore:
         *,
         keep_last: int,
     ) -> None:
-        """Write a checkpoint, then drop what is no longer needed.
+        """Write a checkpoint, then remove the older ones that nothing needs.
 
         Args:
             keep_last: how many validated checkpoints keep their weights, beside the best one.
@@ -175,14 +175,13 @@ class CheckpointStore:
         ]
 
     def holds(self, update: int) -> bool:
-        """Whether the checkpoint of an update is on the disk."""
         return self._described(update) is not None
 
     def has_any(self) -> bool:
         return bool(self._updates())
 
     def clear(self) -> None:
-        """Remove all checkpoints; what else lies in the directory stays."""
+        """Remove all checkpoints; other files in the directory stay."""
         for update in self._updates():
             self._remove(self._path(update))
         with suppress(OSError):
@@ -273,7 +272,7 @@ class CheckpointStore:
     def _prune(self, keep_last: int) -> None:
         updates = sorted(self._updates())
         resumable = updates[-N_RESUMABLE:]
-        # Also what the checkpoint to fall back to calls the best one.
+        # The checkpoint to fall back to may name another best one.
         best = {at.progress.best_update for u in resumable if (at := self._described(u))}
         wanted = {*self.validated_updates()[-keep_last:], *best}
         for update in updates:

@@ -1,13 +1,13 @@
-"""What a training run tells: aligned lines, a progress bar on a terminal, records in a file.
+"""The log of a training: aligned lines, a progress bar on a terminal, records in a file.
 
-Knows records (plain dictionaries) and where they go; nothing of models or optimisation.
+Comes in: records (plain dictionaries). This file knows nothing of models or optimisation.
 """
 
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -18,30 +18,20 @@ from transformer_mt.system.state import Damaged, read_records
 from transformer_mt.system.terminal import visible
 
 
-class Log(Protocol):
-    """What the training loop tells."""
-
-    def say(self, message: str) -> None: ...
-
-    def advance(self, update: int) -> None: ...
-
-    def record(self, event: str, update: int, values: Mapping[str, float]) -> None: ...
-
-
 class SilentLog:
-    """Of processes beside the first, which tells for all."""
+    """The log of processes beside the first, whose log speaks for all."""
 
     def say(self, message: str) -> None:
-        pass
+        """One line for the user."""
 
     def advance(self, update: int) -> None:
-        pass
+        """An update is done."""
 
     def record(self, event: str, update: int, values: Mapping[str, float]) -> None:
-        pass
+        """Keep one record, and show it as one aligned line."""
 
 
-class TrainingLog:
+class TrainingLog(SilentLog):
     """Writes `metrics.jsonl` and the console, which is standard error.
 
     Args:
@@ -93,7 +83,7 @@ class TrainingLog:
         self._progress.update(self._task, completed=update)
 
     def record(self, event: str, update: int, values: Mapping[str, float]) -> None:
-        """Keep one record, and show it as one aligned line; JSON has null for NaN and infinity."""
+        # JSON has null for NaN and infinity.
         finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
         record = {"event": event, "update": update, **finite}
         self.records.append(record)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK_BYTES = 2 << 20  # of fp32 logits at a time: what stays in the cache of a core
+CHUNK_BYTES = 2 << 20  # of fp32 logits at a time: they stay in the cache of a core
 GPU_CHUNK_BYTES = 256 << 20  # enough work for one launch
 
 
@@ -19,7 +19,7 @@ GPU_CHUNK_BYTES = 256 << 20  # enough work for one launch
 class LossSums:
     """Sums over the non-padding tokens of a batch, in nats."""
 
-    loss: Tensor  # scalar, smoothed: what is minimised; carries the gradient
+    loss: Tensor  # scalar, smoothed; is minimised and carries the gradient
     nll: Tensor  # scalar, unsmoothed, detached: exp(nll / n_tokens) is the perplexity
     n_tokens: int
 
@@ -63,27 +63,31 @@ class _OutputLoss(torch.autograd.Function):
 
     The part of q that is s / V everywhere is taken out of the (n, V) work: its share of the
     gradients is s / V times the sum of the rows of W, and of h.
+
+    `buffer` (n, V) holds, one after the other, the logits z, the probabilities p, and p − q without
+    that part; a new name says that its content has changed.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, grad: Tensor
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, buffer: Tensor
     ) -> tuple[Tensor, Tensor]:
-        n_rows, vocab_size = grad.shape
+        n_rows, vocab_size = buffer.shape
         uniform = smoothing / vocab_size
         weight_sum = weight.sum(0, dtype=torch.float32)  # (D,)
-        torch.mm(hidden, weight.T, out=grad)
-        target_logits = grad.gather(1, targets[:, None]).squeeze(1).float()
-        log_normaliser = _softmax_in_place(grad)
+        logits = torch.mm(hidden, weight.T, out=buffer)  # (n, V)
+        target_logits = logits.gather(1, targets[:, None]).squeeze(1).float()  # (n,)
+        probs, log_normaliser = _softmax_in_place(logits)
         target_log_probs = target_logits - log_normaliser
         sum_log_probs = hidden.float() @ weight_sum - vocab_size * log_normaliser
         nll = -target_log_probs.sum(dtype=torch.float64)
         loss = (1 - smoothing) * nll - uniform * sum_log_probs.sum(dtype=torch.float64)
+        grad_logits, rows = probs, torch.arange(n_rows, device=probs.device)
         at_targets = target_log_probs.exp() - (1 - smoothing)
-        grad[torch.arange(n_rows, device=grad.device), targets] = at_targets.to(grad.dtype)
-        hidden_sum = hidden.sum(0, dtype=torch.float32)
-        grad_hidden = torch.addmm((-uniform * weight_sum).to(weight.dtype), grad, weight)
-        grad_weight = torch.addmm((-uniform * hidden_sum).to(weight.dtype), grad.T, hidden)
+        grad_logits[rows, targets] = at_targets.to(grad_logits.dtype)
+        hidden_sum = hidden.sum(0, dtype=torch.float32)  # (D,)
+        grad_hidden = torch.addmm((-uniform * weight_sum).to(weight.dtype), grad_logits, weight)
+        grad_weight = torch.addmm((-uniform * hidden_sum).to(weight.dtype), grad_logits.T, hidden)
         ctx.save_for_backward(grad_hidden, grad_weight)
         loss, nll = loss.float(), nll.float()
         ctx.mark_non_differentiable(nll)
@@ -96,11 +100,11 @@ class _OutputLoss(torch.autograd.Function):
         return grad_hidden * grad_loss, grad_weight * grad_loss, None, None, None
 
 
-def _softmax_in_place(logits: Tensor) -> Tensor:
+def _softmax_in_place(logits: Tensor) -> tuple[Tensor, Tensor]:
     """Turn the rows of (n, V) into probabilities, computed in fp32.
 
     Returns:
-        log Σ exp of each row, (n,) fp32.
+        The same tensor, and log Σ exp of each row of logits, (n,) fp32.
     """
     n_bytes = CHUNK_BYTES if logits.device.type == "cpu" else GPU_CHUNK_BYTES
     largest_logits, largest_probs = [], []
@@ -111,4 +115,4 @@ def _softmax_in_place(logits: Tensor) -> Tensor:
         largest_probs.append(probs.amax(1))
         rows.copy_(probs)
     # The largest probability is 1 / Σ exp(z − max z), and never rounded to 0.
-    return torch.cat(largest_logits) - torch.cat(largest_probs).log()
+    return logits, torch.cat(largest_logits) - torch.cat(largest_probs).log()

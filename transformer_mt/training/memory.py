@@ -1,8 +1,8 @@
-"""How much memory a micro-batch takes, how large it may be, and what to do when it was too large.
+"""Memory of micro-batches: the largest size that fits, predicted peaks, halves of a too large one.
 
 Comes in: a model, the training section of a configuration, the device's memory. Goes out: the
-number that `train.max_tokens: auto` stands for, predicted peaks, and halves of a micro-batch that
-did not fit. This file knows no text, no plan of updates and no run directory.
+number that `train.max_tokens: auto` stands for. This file knows no text, no plan of updates and no
+run directory.
 """
 
 import gc
@@ -16,21 +16,17 @@ import numpy as np
 import torch
 
 from transformer_mt.config.experiment import ModelConfig, TrainConfig
-from transformer_mt.encoding.encoded_corpus import EncodedCorpus
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
 from transformer_mt.encoding.tokenizer import BOS_ID, PAD_ID
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.attention import EXPLICIT_MAX_CELLS
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.system.device import (
-    available_memory_bytes,
-    keep_memory,
-    peak_memory_mib,
-    release_memory,
-)
+from transformer_mt.system.device import keep_memory, release_memory
+from transformer_mt.system.machine import available_memory_bytes, peak_memory_mib
+from transformer_mt.system.processes.distributed import Ranks
 from transformer_mt.system.processes.parallel import spawn_context
-from transformer_mt.training.batches import Indices
-from transformer_mt.training.loss import OutputLoss
-from transformer_mt.training.optimizer import MasterAdam
+from transformer_mt.training.batches import Batch
+from transformer_mt.training.micro_batch import Learner
 
 # More tokens at once make training on a CPU no faster. CPU time per target token of one thread
 # (AVX2, fp32, sentences of 16 tokens, 8000 pieces), lowest of 5 and of 3 rounds, in µs:
@@ -42,7 +38,7 @@ CPU_MAX_TOKENS = 4096
 GRANULE = 64  # sizes are multiples of it
 CUDA_MARGIN = 0.1  # a size counts as fitting if one larger by this share fits
 # Of the memory that is available on a CPU. The rest is for a heap that varying shapes fragment,
-# validation and checkpoints, and for whoever else uses the machine.
+# validation and checkpoints, and for the other programs of the machine.
 CPU_SHARE = 0.5
 
 _PROBED_TOKENS = 256  # of the smaller of two steps that are measured on a CPU
@@ -55,32 +51,33 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "DefaultCPUAllocator: can't allocate" in str(error)
 
 
-def halves(indices: Indices, corpus: EncodedCorpus) -> list[Indices]:
+def halves(rows: Indices, corpus: EncodedCorpus) -> list[Indices]:
     """A micro-batch that did not fit into memory as two, which keep its order.
 
-    Args:
-        indices: (n,) sentences of the corpus.
     Raises:
         TrainingError: it is a single sentence.
     """
-    if len(indices) > 1:
-        return np.array_split(indices, 2)
-    row = int(indices[0])
-    src, tgt = (int(side.offsets[row + 1] - side.offsets[row]) for side in (corpus.src, corpus.tgt))
+    if len(rows) > 1:
+        return np.array_split(rows, 2)
+    src, tgt = (int(side.lengths_of(rows)[0]) for side in (corpus.src, corpus.tgt))
     raise TrainingError(
-        f"pair {row} of the encoded corpus does not fit into memory, even alone: {src} source and "
-        f"{tgt} target tokens. Set data.max_length below {max(src, tgt)}, make the model smaller, "
-        "or end other programs that use memory"
+        f"pair {rows[0]} of the encoded corpus does not fit into memory, even alone: {src} source "
+        f"and {tgt} target tokens. Set data.max_length below {max(src, tgt)}, make the model "
+        "smaller, or end other programs that use memory"
     )
 
 
+def agree_on_max_tokens(
+    model: Transformer, cfg: TrainConfig, corpus: EncodedCorpus, ranks: Ranks
+) -> int:
+    """What `train.max_tokens: auto` stands for: the least that a process has chosen."""
+    longest = max(int(side.lengths.max()) for side in (corpus.src, corpus.tgt))
+    chosen = choose_max_tokens(model, cfg, longest=longest, n_processes=ranks.local_size)
+    return min(ranks.gather(chosen))
+
+
 def choose_max_tokens(
-    model: Transformer,
-    cfg: TrainConfig,
-    dtype: torch.dtype,
-    *,
-    longest: int,
-    n_processes: int = 1,
+    model: Transformer, cfg: TrainConfig, *, longest: int, n_processes: int = 1
 ) -> int:
     """The largest micro-batch that is of use and fits, of its worst shape.
 
@@ -90,7 +87,6 @@ def choose_max_tokens(
 
     Args:
         model: where training will have it; left as it is.
-        dtype: what training computes in.
         longest: tokens of the longest sentence of either side.
         n_processes: that will train on this machine and share its memory; GPUs are not shared.
     Returns:
@@ -102,12 +98,12 @@ def choose_max_tokens(
     least = _round_up(longest)
     if model.output.weight.device.type != "cpu":
         most = max(least, _round_up(cfg.tokens_per_update))
-        chosen = largest_by_trying(model, cfg, dtype, longest=longest, most=most)
+        chosen = largest_by_trying(model, cfg, longest=longest, most=most)
         available = "the memory of the GPU"
     else:
         most = max(least, min(CPU_MAX_TOKENS, _round_up(cfg.tokens_per_update)))
         budget = CPU_SHARE * available_memory_bytes() / n_processes
-        chosen = min(most, peak_of_step(model, cfg, dtype, length=longest).tokens_within(budget))
+        chosen = min(most, peak_of_step(model, cfg, length=longest).tokens_within(budget))
         available = (
             f"{budget / 2**20:,.0f} MiB, which is {CPU_SHARE:.0%} of the available memory divided "
             f"by {n_processes} processes"
@@ -121,9 +117,7 @@ def choose_max_tokens(
     return chosen
 
 
-def largest_by_trying(
-    model: Transformer, cfg: TrainConfig, dtype: torch.dtype, *, longest: int, most: int
-) -> int:
+def largest_by_trying(model: Transformer, cfg: TrainConfig, *, longest: int, most: int) -> int:
     """The largest micro-batch of the longest sentences that a copy of the model trains on.
 
     Returns:
@@ -135,13 +129,13 @@ def largest_by_trying(
     def fits(n_tokens: int) -> bool:
         n_sentences = math.ceil((1 + CUDA_MARGIN) * n_tokens / longest)
         try:
-            _Step(sizes, cfg, dtype, device).run(n_sentences, longest)
+            _Step(sizes, cfg, device).run(n_sentences, longest)
             fitted = True
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             fitted = False
-        gc.collect()  # what failed half-way is gone only now that its traceback is
+        gc.collect()  # the tensors of a failed step are freed only after its traceback
         release_memory()
         return fitted
 
@@ -176,18 +170,12 @@ class StepMemory:
     fixed: float  # bytes: the program, weights, gradient, Adam's moments
     per_token: float  # bytes for each token of max_tokens
 
-    def of(self, max_tokens: int) -> int:
-        """Bytes."""
-        return round(self.fixed + self.per_token * max_tokens)
-
     def tokens_within(self, n_bytes: float) -> int:
         """The largest multiple of 64 that fits; 0 if none does."""
         return max(0, int((n_bytes - self.fixed) / self.per_token)) // GRANULE * GRANULE
 
 
-def peak_of_step(
-    model: Transformer, cfg: TrainConfig, dtype: torch.dtype, *, length: int
-) -> StepMemory:
+def peak_of_step(model: Transformer, cfg: TrainConfig, *, length: int) -> StepMemory:
     """What training on micro-batches of sentences of one length takes on a CPU.
 
     Measured on two small micro-batches, in a process of its own. Long sentences are the worst:
@@ -203,7 +191,7 @@ def peak_of_step(
     n_sentences = -(-_PROBED_TOKENS // length)
     shapes = [(n_sentences, length), (2 * n_sentences, length)]
     with ProcessPoolExecutor(1, mp_context=spawn_context()) as pool:
-        task = (_Sizes.of(model), cfg, dtype, torch.get_num_threads(), shapes)
+        task = (_Sizes.of(model), cfg, torch.get_num_threads(), shapes)
         try:
             small, large = pool.submit(_measure_peaks, *task).result()
         except BrokenProcessPool as error:
@@ -217,16 +205,12 @@ def peak_of_step(
 
 
 def _measure_peaks(
-    sizes: "_Sizes",
-    cfg: TrainConfig,
-    dtype: torch.dtype,
-    n_threads: int,
-    shapes: list[tuple[int, int]],
+    sizes: "_Sizes", cfg: TrainConfig, n_threads: int, shapes: list[tuple[int, int]]
 ) -> list[int]:
     """Largest resident size of this fresh process after a step of each shape, smallest first."""
     keep_memory()
     torch.set_num_threads(n_threads)
-    step = _Step(sizes, cfg, dtype, torch.device("cpu"))
+    step = _Step(sizes, cfg, torch.device("cpu"))
     step.run(*shapes[0])  # the optimizer's memory is taken when it is first written to
     peaks = []
     for shape in shapes:
@@ -252,13 +236,9 @@ class _Sizes:
 class _Step:
     """Updates of a fresh model as the trainer does them, on random sentences."""
 
-    def __init__(
-        self, sizes: _Sizes, cfg: TrainConfig, dtype: torch.dtype, device: torch.device
-    ) -> None:
-        self._model = Transformer(sizes.cfg, sizes.src_vocab, sizes.tgt_vocab, pad_id=PAD_ID)
-        self._model.to(device).train()
-        self._optimizer = MasterAdam(self._model, cfg, dtype)
-        self._output_loss = OutputLoss(cfg.label_smoothing, PAD_ID)
+    def __init__(self, sizes: _Sizes, cfg: TrainConfig, device: torch.device) -> None:
+        model = Transformer(sizes.cfg, sizes.src_vocab, sizes.tgt_vocab, pad_id=PAD_ID)
+        self._learner = Learner(model.to(device).train(), cfg)
         self._sizes, self._device = sizes, device
 
     def run(self, n_sentences: int, length: int) -> None:
@@ -268,11 +248,8 @@ class _Step:
             torch.randint(BOS_ID, vocab_size, shape, device=self._device)
             for vocab_size in (self._sizes.src_vocab, self._sizes.tgt_vocab)
         )
-        hidden = self._model(src, tgt)
-        loss = self._output_loss(hidden, self._model.output.weight, tgt).loss
-        loss.backward()
-        self._optimizer.accumulate()
-        self._optimizer.step(0.0, n_sentences * length)
+        self._learner.add_gradients(Batch(src, tgt, tgt))
+        self._learner.optimizer.step(0.0, n_sentences * length)
 
 
 def _round_up(n_tokens: int) -> int:

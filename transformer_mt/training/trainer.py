@@ -10,32 +10,31 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import torch
 
 from transformer_mt.config.experiment import Config
-from transformer_mt.encoding.encoded_corpus import EncodedCorpus
-from transformer_mt.encoding.mixing import epoch_rows, source_weights
-from transformer_mt.encoding.tokenizer import PAD_ID
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
+from transformer_mt.encoding.epochs import CorpusOf
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.system.device import StopRequest, release_memory, seed_all
 from transformer_mt.system.processes.distributed import ALONE, Ranks
-from transformer_mt.training.batches import EpochPlan, Indices, collate, deal, plan_epoch
+from transformer_mt.training.batches import collate, deal, experiment_plan
 from transformer_mt.training.checkpoint import CheckpointStore, Progress
-from transformer_mt.training.log import Log
-from transformer_mt.training.loss import OutputLoss
+from transformer_mt.training.log import SilentLog
 from transformer_mt.training.memory import halves, is_out_of_memory
-from transformer_mt.training.optimizer import MasterAdam, learning_rate
+from transformer_mt.training.micro_batch import Learner
+from transformer_mt.training.optimizer import learning_rate
 
 MAX_SKIPPED_IN_A_ROW = 20
 SAVE_EVERY_SECONDS = 600.0  # between validations, so that a crash costs minutes at most
 
 StopReason = Literal["max_updates", "max_minutes", "patience", "signal"]
 Validate = Callable[[], dict[str, float]]  # current weights → loss, bleu, chrf on dev
-CorpusOf = Callable[[int], EncodedCorpus]  # epoch → its corpus, with the same rows in each
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,30 @@ class Outcome:
     stopped_by: StopReason
 
 
+@dataclass(frozen=True)
+class PlannedUpdate:
+    """One update of the plan of an epoch."""
+
+    epoch: int
+    index: int  # in the plan
+    n_in_epoch: int
+    corpus: EncodedCorpus
+    batches: list[Indices]  # rows of the corpus
+
+    @cached_property
+    def n_tokens(self) -> int:
+        """Target tokens, on all processes."""
+        return sum(int(self.corpus.tgt.lengths_of(rows).sum()) for rows in self.batches)
+
+
 class Trainer:
-    """Trains one model; `run` is the loop."""
+    """Trains one model; `run` is the loop.
+
+    Args:
+        cfg: without `auto` in `train`.
+        corpus_of: epoch → its corpus, with the same rows in each.
+        validate: scores the current weights.
+    """
 
     def __init__(
         self,
@@ -54,7 +75,6 @@ class Trainer:
         corpus_of: CorpusOf,
         store: CheckpointStore,
         *,
-        dtype: torch.dtype,
         validate: Validate,
         ranks: Ranks = ALONE,
     ) -> None:
@@ -64,9 +84,7 @@ class Trainer:
         self.corpus_of = corpus_of
         self.store = store
         self.validate = validate
-        self.device = model.output.weight.device
-        self.optimizer = MasterAdam(model, cfg.train, dtype, ranks)
-        self.output_loss = OutputLoss(cfg.train.label_smoothing, PAD_ID)
+        self.learner = Learner(model, cfg.train, ranks)
         self.progress = Progress()
         self._n_split = 0  # micro-batches done in halves by this process, since the last `_agree`
         self._peak_lr = cfg.train.peak_lr(cfg.model.d_model)
@@ -77,10 +95,11 @@ class Trainer:
         found = None if checkpoint is None else asdict(checkpoint.progress)
         if (progress := self.ranks.told_by_main(found)) is not None:
             weights = {} if checkpoint is None else checkpoint.weights
-            self.optimizer.load(weights, {} if checkpoint is None else checkpoint.optimizer)
+            state = {} if checkpoint is None else checkpoint.optimizer
+            self.learner.optimizer.load(weights, state)
             self.progress = Progress(**progress)
 
-    def run(self, log: Log, stop: StopRequest) -> Outcome:
+    def run(self, log: SilentLog, stop: StopRequest) -> Outcome:
         """Train until something in the configuration, or a signal, says stop."""
         train = self.cfg.train
         started = time.monotonic() - self.progress.seconds
@@ -88,7 +107,7 @@ class Trainer:
         meter = _Meter(self.ranks)
         skipped_in_a_row = 0
         reason: StopReason | None = None
-        for epoch, index, batches in self._updates():
+        for planned in self._updates():
             stop_asked, seconds = self._agree(stop, log)
             if reason := self._reason_to_stop(stop_asked, seconds):
                 break
@@ -100,25 +119,26 @@ class Trainer:
                 cooldown=train.cooldown_updates,
                 last_step=train.max_updates,
             )
-            loss, norm, n_tokens = self._update(update, batches, lr)
+            nll, norm = self._update(update, planned, lr)
 
             finite = math.isfinite(norm)
             skipped_in_a_row = 0 if finite else skipped_in_a_row + 1
             self.progress = replace(
                 self.progress,
                 update=update,
-                epoch=epoch,
-                next_in_epoch=index + 1,
+                epoch=planned.epoch,
+                next_in_epoch=planned.index + 1,
                 seconds=time.monotonic() - started,
                 skipped=self.progress.skipped + (not finite),
                 validated=False,
             )
             if not finite:
-                self._report_skipped(log, batches, skipped_in_a_row)
-            meter.add(loss, n_tokens)
+                self._report_skipped(log, planned.batches, skipped_in_a_row)
+            meter.add(nll, planned.n_tokens)
             log.advance(update)
             if update % train.log_every == 0:
-                log.record("train", update, {**meter.take(), **self._status(lr, norm)})
+                status = self._status(lr, norm, planned.n_in_epoch)
+                log.record("train", update, {**meter.take(), **status})
             if update % train.validate_every == 0 or update == train.max_updates:
                 self._validate(log)
                 meter.restart_clock()
@@ -134,43 +154,48 @@ class Trainer:
         assert reason is not None  # the plan of updates has no end
         return Outcome(self.progress, reason)
 
-    def _update(self, update: int, batches: list[Indices], lr: float) -> tuple[float, float, int]:
-        """One optimizer step: (nll in nats of this process, gradient norm, target tokens)."""
+    def _updates(self) -> Iterator[PlannedUpdate]:
+        """The updates of one epoch after another, from where progress stands, without end."""
+        epoch, first = self.progress.epoch, self.progress.next_in_epoch
+        while True:
+            corpus = self.corpus_of(epoch)
+            plan = experiment_plan(self.cfg, corpus, epoch)
+            for index in range(first, len(plan)):
+                yield PlannedUpdate(epoch, index, len(plan), corpus, plan.update(index))
+            epoch, first = epoch + 1, 0
+
+    def _update(self, update: int, planned: PlannedUpdate, lr: float) -> tuple[float, float]:
+        """One optimizer step: (nll in nats of this process, gradient norm)."""
         self.model.train()
-        offsets = self.corpus.tgt.offsets
-        n_tokens = sum(int((offsets[b + 1] - offsets[b]).sum()) for b in batches)
-        dealt = deal(batches, self.ranks.rank, self.ranks.size, even=self.device.type == "cpu")
+        on_cpu = self.learner.device.type == "cpu"
+        dealt = deal(planned.batches, self.ranks.rank, self.ranks.size, even=on_cpu)
+        optimizer = self.learner.optimizer
         nll = 0.0
-        for batch, part, indices in dealt:
+        for batch, part, rows in dealt:
             # Dropout is a function of the update and the batch: resume stays exact, and a whole
             # batch has the same whichever process does it.
             seed_all(self.cfg.seed, update, batch, part)
             if batch == dealt[-1].batch:
-                self.optimizer.expect_last()
-            nll += self._backward(indices)
-        return nll, self.optimizer.step(lr, n_tokens), n_tokens
+                optimizer.gradient.send_with_next()
+            nll += self._add_gradients(planned.corpus, rows)
+        return nll, optimizer.step(lr, planned.n_tokens)
 
-    def _backward(self, indices: Indices) -> float:
+    def _add_gradients(self, corpus: EncodedCorpus, rows: Indices) -> float:
         """Add the gradients of one micro-batch; in halves, if it does not fit into memory."""
         try:
-            batch = collate(self.corpus, indices).to(self.device)
-            hidden = self.model(batch.src, batch.tgt_in)
-            sums = self.output_loss(hidden, self.model.output.weight, batch.tgt_out)
-            (sums.loss * self.optimizer.loss_scale).backward()
-            self.optimizer.accumulate()
-            return sums.nll.item()
+            return self.learner.add_gradients(collate(corpus, rows).to(self.learner.device))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
         # Outside of the handler: its traceback would keep the tensors that are too many.
-        parts = halves(indices, self.corpus)
-        self.optimizer.discard()
+        parts = halves(rows, corpus)
+        self.learner.optimizer.gradient.discard()
         release_memory()
         self._n_split += 1
-        return sum(self._backward(half) for half in parts)
+        return sum(self._add_gradients(corpus, half) for half in parts)
 
-    def _agree(self, stop: StopRequest, log: Log) -> tuple[bool, float]:
-        """What all processes have to say between two updates.
+    def _agree(self, stop: StopRequest, log: SilentLog) -> tuple[bool, float]:
+        """Exchange the state of all processes between two updates.
 
         Returns:
             Was any of them asked to stop; seconds of training, by the clock of the first one.
@@ -189,32 +214,7 @@ class Trainer:
             )
         return stopping > 0, seconds
 
-    def _updates(self) -> Iterator[tuple[int, int, list[Indices]]]:
-        """(epoch, index in its plan, micro-batches), from where progress stands, without end."""
-        epoch, first = self.progress.epoch, self.progress.next_in_epoch
-        while True:
-            self.corpus = self.corpus_of(epoch)
-            plan = self.plan(epoch)
-            self._updates_in_epoch = len(plan)
-            for index in range(first, len(plan)):
-                yield epoch, index, plan.update(index)
-            epoch, first = epoch + 1, 0
-
-    def plan(self, epoch: int) -> EpochPlan:
-        """The updates of an epoch, whose corpus must be there."""
-        cfg, corpus = self.cfg, self.corpus
-        weights = source_weights(cfg.data)
-        return plan_epoch(
-            corpus.src.lengths,
-            corpus.tgt.lengths,
-            rows=epoch_rows(corpus.sources, weights, seed=cfg.seed, epoch=epoch),
-            max_tokens=cfg.train.batch_tokens,
-            tokens_per_update=cfg.train.tokens_per_update,
-            seed=cfg.seed,
-            epoch=epoch,
-        )
-
-    def _validate(self, log: Log) -> None:
+    def _validate(self, log: SilentLog) -> None:
         """Score the weights on dev, remember the best, save a checkpoint."""
         train = self.cfg.train
         started = time.monotonic()
@@ -240,8 +240,8 @@ class Trainer:
         release_memory()
 
     def _save(self) -> None:
-        weights, state = self.optimizer.weights(), self.optimizer.state()  # all take part in these
         if self.ranks.is_main:
+            weights, state = self.learner.optimizer.weights(), self.learner.optimizer.state()
             self.store.save(self.progress, weights, state, keep_last=self.cfg.train.keep_last)
 
     def _reason_to_stop(self, stop_asked: bool, seconds: float) -> StopReason | None:
@@ -256,25 +256,25 @@ class Trainer:
             return "patience"
         return None
 
-    def _status(self, lr: float, norm: float) -> dict[str, float]:
+    def _status(self, lr: float, norm: float, n_in_epoch: int) -> dict[str, float]:
         minutes = self.progress.seconds / 60
         train = self.cfg.train
         left = minutes / self.progress.update * (train.max_updates - self.progress.update)
         if train.max_minutes is not None:
             left = min(left, max(0.0, train.max_minutes - minutes))
-        epoch = self.progress.epoch + self.progress.next_in_epoch / self._updates_in_epoch
+        epoch = self.progress.epoch + self.progress.next_in_epoch / n_in_epoch
         return {
             "lr": lr, "grad_norm": norm, "epoch": epoch, "minutes": minutes, "eta_minutes": left,
         }  # fmt: skip
 
-    def _report_skipped(self, log: Log, batches: list[Indices], in_a_row: int) -> None:
-        pairs = np.concatenate(batches)
-        named = ", ".join(map(str, pairs[:5]))
+    def _report_skipped(self, log: SilentLog, batches: list[Indices], in_a_row: int) -> None:
+        rows = np.concatenate(batches)
+        named = ", ".join(map(str, rows[:5]))
         update = self.progress.update
-        if self.optimizer.loss_scale == 1.0 or in_a_row >= MAX_SKIPPED_IN_A_ROW:
+        if self.learner.optimizer.loss_scale.factor == 1.0 or in_a_row >= MAX_SKIPPED_IN_A_ROW:
             log.say(
                 f"update {update}: the gradient is not finite; left out "
-                f"({len(pairs)} pairs of the encoded corpus: {named}, …)"
+                f"({len(rows)} pairs of the encoded corpus: {named}, …)"
             )
         if in_a_row >= MAX_SKIPPED_IN_A_ROW:
             raise TrainingError(
@@ -299,7 +299,7 @@ class _Meter:
         self._timed_tokens += n_tokens
 
     def restart_clock(self) -> None:
-        """Leave out what was not training, such as a validation."""
+        """Leave out the time of a validation."""
         self._timed_tokens, self._since = 0, time.monotonic()
 
     def take(self) -> dict[str, float]:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 from transformer_mt.system.processes.distributed import ALONE, joined_ranks
-from transformer_mt.system.processes.environment import MEETING_PREFIX, place_variables
+from transformer_mt.system.processes.environment import meeting_dir, place_variables
 
 SCRIPT = """
 import json, sys, time
@@ -30,10 +29,6 @@ with joined_ranks() as ranks:
     wait = ranks.start_sum(later)
     wait()
     found["start_sum"] = later.tolist()
-    whole = torch.full((6,), -1.0)
-    whole[2 * me : 2 * me + 2] = me
-    ranks.join_parts(whole)
-    found["join_parts"] = whole.tolist()
     copied = torch.tensor([float(me + 7)])
     ranks.copy_from_main(copied)
     found["copy_from_main"] = copied.tolist()
@@ -64,11 +59,11 @@ found["threads"] = [path.read_text().strip() for path in Path("/proc/self/task")
 
 
 def start_group(directory: Path, size: int, ending: str) -> list[dict[str, Any]]:
-    with tempfile.TemporaryDirectory(prefix=MEETING_PREFIX) as folder:
+    with meeting_dir() as folder:
         processes = [
             subprocess.Popen(
                 [sys.executable, "-c", SCRIPT, str(directory), ending],
-                env={**os.environ, **place_variables(rank, size, Path(folder))},
+                env={**os.environ, **place_variables(rank, size, folder)},
             )
             for rank in range(size)
         ]
@@ -84,7 +79,6 @@ def test_three_processes(tmp_path: Path) -> None:
         assert (told["size"], told["is_main"]) == (3, rank == 0)
         assert told["sum"] == [3.0, 3.0]
         assert told["start_sum"] == [6.0] * 5
-        assert told["join_parts"] == [0, 0, 1, 1, 2, 2]
         assert told["copy_from_main"] == [7.0]
         assert told["told_by_main"] == {"rank": 0}
         assert told["gather"] == [0, 1, 4]
@@ -114,7 +108,6 @@ def test_one_process_is_a_group_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ALONE.sum(tensor) is tensor and tensor.item() == 2
     ALONE.start_sum(tensor)()
     ALONE.copy_from_main(tensor)
-    ALONE.join_parts(tensor)
     assert tensor.item() == 2
     assert ALONE.gather("x") == ["x"] and ALONE.told_by_main("x") == "x"
     assert ALONE.in_turn(lambda: 3) == 3

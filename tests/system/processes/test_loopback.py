@@ -7,7 +7,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt.system.processes.environment import MEETING_PREFIX, place_variables
+from transformer_mt.system.processes.environment import meeting_dir, place_variables
 from transformer_mt.system.processes.loopback import close_doors, loopback_interface, open_doors
 
 needs_proc = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="no /proc here")
@@ -23,7 +22,7 @@ RANK = """
 import sys, time
 from datetime import timedelta
 import torch
-from transformer_mt import distributed
+from transformer_mt.system.processes import distributed
 from transformer_mt.system.processes.distributed import joined_ranks
 from transformer_mt.errors import TmtError
 
@@ -111,8 +110,8 @@ def end(processes: "list[subprocess.Popen[str]]") -> list[tuple[int, str, str]]:
 
 @needs_proc
 def test_ranks_listen_on_loopback_and_strangers_stay_outside(tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix=MEETING_PREFIX) as name:
-        ranks = [start(rank, Path(name)) for rank in range(2)]
+    with meeting_dir() as folder:
+        ranks = [start(rank, folder) for rank in range(2)]
         for rank in ranks:
             assert rank.stdout is not None and rank.stdout.readline() == "joined\n"
         doors = [door for rank in ranks for door in listening(rank.pid)]
@@ -130,8 +129,8 @@ def test_ranks_listen_on_loopback_and_strangers_stay_outside(tmp_path: Path) -> 
 @pytest.mark.parametrize("quiet", [True, False])
 def test_a_stranger_who_comes_first_does_not_get_in(tmp_path: Path, quiet: bool) -> None:
     """Each rank is told by number which connection is whose: numbers that anybody can guess."""
-    with tempfile.TemporaryDirectory(prefix=MEETING_PREFIX) as name:
-        first = start(1, Path(name))
+    with meeting_dir() as folder:
+        first = start(1, folder)
         deadline = time.monotonic() + 60
         while not (doors := list(listening(first.pid))):
             assert first.poll() is None and time.monotonic() < deadline
@@ -139,7 +138,7 @@ def test_a_stranger_who_comes_first_does_not_get_in(tmp_path: Path, quiet: bool)
         hellos = greetings(tmp_path / "mark")
         numbers = [hello for hello in hellos if len(hello) == 8]
         strangers = [call(doors[0][1], hello) for hello in (numbers if quiet else hellos)]
-        found = end([start(0, Path(name)), first])
+        found = end([start(0, folder), first])
         for stranger in strangers:
             stranger.close()
     assert not (tmp_path / "mark").exists()

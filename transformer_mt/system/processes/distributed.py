@@ -1,4 +1,4 @@
-"""The processes that train one model together, and what they tell each other.
+"""The processes that train one model together, and their messages.
 
 Comes in: this process's `Place`, which `torchrun` or `launch.py` has set. Goes out: `Ranks`. One
 process alone is a group of one: nothing is sent and torch.distributed is not touched. This file
@@ -32,7 +32,7 @@ from torch.distributed.rendezvous import rendezvous
 from transformer_mt.errors import LostProcess, TrainingError
 from transformer_mt.system.processes.environment import MEETING_FILE, Place, own_place
 from transformer_mt.system.processes.loopback import close_doors, keep_to_loopback, open_doors
-from transformer_mt.system.processes.messages import pack, unpack
+from transformer_mt.system.processes.messages import decode_message, encode_message
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 # once, whatever this says, because its connections close.
 TIMEOUT = timedelta(days=7)
 PROOF_TIMEOUT = timedelta(minutes=5)  # of processes that are connected already
-MAX_TEXT = 2**28  # bytes of a message without its tensors
+MAX_TEXT = 2**28  # bytes of a message
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Ranks:
         return self.rank == 0
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
-        """Every `size`-th item: what this process does of work that needs no order."""
+        """Every `size`-th item: this process's share of work that needs no order."""
         return items[self.rank :: self.size]
 
     def join_shares(self, own: Sequence[T]) -> list[T]:
@@ -88,49 +88,29 @@ class Ranks:
 
         return wait
 
-    def join_parts(self, whole: Tensor) -> None:
-        """Each process has its part of `whole`, the `rank`-th of `size` equal ones; get the others.
-
-        Args:
-            whole: (n,), n divisible by `size`.
-        """
-        if self.size > 1:
-            parts = list(whole.chunk(self.size))
-            with _connected():
-                dist.all_gather(parts, parts[self.rank].clone())
-
     def copy_from_main(self, tensor: Tensor) -> None:
-        """Overwrite `tensor` with what rank 0 has in it."""
+        """Overwrite `tensor` with rank 0's."""
         if self.size > 1:
             with _connected():
                 dist.broadcast(tensor, src=0)
 
     def told_by_main(self, value: T) -> T:
-        """What rank 0 passes; the others' `value` is ignored. Plain values, and tensors (CPU)."""
+        """The value of rank 0, on every process; the others' `value` is ignored. Plain values."""
         if self.size == 1:
             return value
-        text, tensors = pack(value) if self.is_main else (b"", [])
+        text = encode_message(value) if self.is_main else b""
         with _connected():
             length = torch.tensor([_bounded(len(text))])
             dist.broadcast(length, src=0)
             content = _bytes_of(text, _bounded(int(length)))
             dist.broadcast(content, src=0)
-            if not self.is_main:
-                value, tensors = unpack(content.numpy().tobytes())
-            for tensor in tensors:
-                if tensor.numel():
-                    # Bytes, because not every dtype can be sent; of rank 0 alone it may be a copy.
-                    flat = tensor.detach().contiguous().view(-1)
-                    dist.broadcast(flat.view(torch.uint8), src=0)
-        return value
+        return value if self.is_main else decode_message(content.numpy().tobytes())
 
     def gather(self, value: T) -> list[T]:
-        """The values of all processes by rank, on each of them. Plain values, no tensors."""
+        """The values of all processes by rank, on each of them. Plain values."""
         if self.size == 1:
             return [value]
-        text, tensors = pack(value)
-        if tensors:
-            raise TypeError("tensors are not gathered as values")
+        text = encode_message(value)
         with _connected():
             lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
             dist.all_gather(lengths, torch.tensor([_bounded(len(text))]))
@@ -138,13 +118,15 @@ class Ranks:
             contents = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.size)]
             dist.all_gather(contents, _bytes_of(text, longest))
         told = zip(contents, lengths, strict=True)
-        return [unpack(content[: int(length)].numpy().tobytes())[0] for content, length in told]
+        return [
+            decode_message(content[: int(length)].numpy().tobytes()) for content, length in told
+        ]
 
     def in_turn(self, work: Callable[[], T]) -> T:
         """Each process does `work`, rank 0 first, then the first of each machine, then the rest.
 
-        For work that leaves files, which those who come later find done, on a disk that all
-        machines share or on one of each machine.
+        For work that leaves files, which later processes find done, on a disk that all machines
+        share or on one of each machine.
         """
         turn = 0 if self.is_main else 1 if self.local_rank == 0 else 2
         for now in range(3):

@@ -2,18 +2,23 @@
 
 Comes in: `os.environ`, as the user, `torchrun` or `launch.py` has set it. Goes out: `DEFAULTS`, to
 be set before torch is loaded where the user has set nothing, and the `Place` of this process among
-those that train together. This file does not know how they reach each other.
+those that train together; for the ranks that tmt itself starts, the variables that tell each its
+place, and the folder in which they meet. This file does not know how they reach each other.
 """
 
 import os
 import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.errors import TrainingError
+from transformer_mt.system.machine import usable_cores
 
 DEFAULTS = {
-    # Threads that spin while they wait take the cores from whoever has work to do.
+    # Threads that spin while they wait take the cores from threads that have work.
     "OMP_WAIT_POLICY": "PASSIVE",
     # NumPy's products are small, and its threads spin, too.
     "OPENBLAS_NUM_THREADS": "1",
@@ -22,8 +27,8 @@ DEFAULTS = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
 
-MEETING_PREFIX = "tmt-ranks-"
 MEETING_FILE = "store"  # in the meeting folder
+_MEETING_PREFIX = "tmt-ranks-"
 _MEETING = "TMT_LAUNCHED"  # the private folder through which the ranks of one machine meet
 
 
@@ -56,30 +61,35 @@ def own_place() -> Place | None:
     rank = _number("RANK", None, below=size)
     local_size = _number("LOCAL_WORLD_SIZE", 1, least=1, below=size + 1)
     local_rank = _number("LOCAL_RANK", 0, below=local_size if local_size > 1 else size)
-    meeting_dir = own_meeting_dir()
-    if meeting_dir is None:
+    own_dir = own_meeting_dir()
+    if own_dir is None:
         if not os.environ.get("MASTER_ADDR"):
             raise TrainingError(f"MASTER_ADDR is not set, but WORLD_SIZE is {size}: {_ADVICE}")
         _number("MASTER_PORT", None, below=2**16)
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return Place(rank, size, local_rank, local_size, attempt, meeting_dir)
+    return Place(rank, size, local_rank, local_size, attempt, own_dir)
 
 
-def place_variables(rank: int, size: int, meeting_dir: Path) -> dict[str, str]:
-    """What tells a process of this machine that it is one of `size`."""
+def place_variables(rank: int, size: int, meeting: Path) -> dict[str, str]:
+    """Variables that tell a process of this machine that it is one of `size`.
+
+    They share the cores, unless the user has set a number of threads.
+    """
+    threads = str(max(1, usable_cores() // size))
     return {
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads),
         "WORLD_SIZE": str(size),
         "LOCAL_WORLD_SIZE": str(size),
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
-        _MEETING: str(meeting_dir),
+        _MEETING: str(meeting),
     }
 
 
 def own_meeting_dir() -> Path | None:
     """The folder where the ranks meet, if it is one that only this user can enter."""
     path = Path(os.environ.get(_MEETING, ""))
-    if not path.name.startswith(MEETING_PREFIX):
+    if not path.name.startswith(_MEETING_PREFIX):
         return None
     try:
         found = path.lstat()
@@ -87,6 +97,16 @@ def own_meeting_dir() -> Path | None:
         return None
     private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
     return path if private and found.st_uid == os.getuid() else None
+
+
+@contextmanager
+def meeting_dir() -> Iterator[Path]:
+    """A folder for this user only, in which the ranks of this machine meet."""
+    path = Path(tempfile.mkdtemp(prefix=_MEETING_PREFIX))
+    try:
+        yield path
+    finally:
+        remove_meeting_dir(path)
 
 
 def remove_meeting_dir(path: Path) -> None:

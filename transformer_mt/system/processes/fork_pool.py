@@ -1,6 +1,6 @@
 """Processes that share the work of one, as copies of it.
 
-Comes in: a function, and what to call it with. Goes out: what it returns. The copies are made by
+Comes in: a function, and arguments for many calls. Goes out: its results. The copies are made by
 `fork`, so they start in milliseconds and share the memory of whatever the function needs, such as a
 model. This file knows nothing of what they do.
 """
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def may_fork() -> bool:
-    """Whether a copy of this process can be made safely: what other threads hold, it would hold."""
+    """Whether a copy of this process can be made safely: it would keep locks of other threads."""
     return sys.platform == "linux" and threading.active_count() == 1
 
 
@@ -29,7 +29,7 @@ class Workers(Generic[T]):
     """Copies of this process, with one thread each, that wait for work until they are closed."""
 
     def __init__(self, work: Callable[..., T], n: int) -> None:
-        """Args: work: sees everything as it is now; what changes later, the copies do not see."""
+        """Args: work: sees everything as it is now, and no later change."""
         context = get_context("fork")
         pairs = [context.Pipe() for _ in range(n)]
         self._connections = [ours for ours, _ in pairs]
@@ -70,7 +70,7 @@ class Workers(Generic[T]):
             raise
 
     def _results(self, calls: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, T]]:
-        """Indices with results, as they come; who is ready gets the next call."""
+        """Indices with results, as they come; a copy that is ready gets the next call."""
         waiting = iter(enumerate(calls))
         doing: dict[Connection, int] = {}
 

@@ -2,8 +2,7 @@
 
 Comes in: a command line and a number. Goes out: an exit status. The processes learn their places
 from the same environment variables as under `torchrun`, and meet in a private folder; when one ends
-badly, the others are stopped. This file knows nothing of what the command does, and does not load
-torch.
+badly, the others are stopped. This file does not know the command's work, and does not load torch.
 """
 
 import os
@@ -19,10 +18,10 @@ from pathlib import Path
 from typing import IO
 
 from transformer_mt.errors import TrainingError
+from transformer_mt.system.machine import usable_cores
 from transformer_mt.system.processes.child_python import TMT, child_environment, python_command
 from transformer_mt.system.processes.environment import (
-    MEETING_PREFIX,
-    is_rank,
+    meeting_dir,
     own_meeting_dir,
     place_variables,
     remove_meeting_dir,
@@ -34,7 +33,7 @@ PATIENCE_S = 10.0  # between asking the others to stop and ending them
 # Between Ctrl-C, or SIGTERM, and ending processes that still run. Each finishes its update, which
 # may take minutes, and the first writes a checkpoint.
 STOP_PATIENCE_S = 900.0
-LOST = 75  # exit status of a process that ended because it missed another one
+LOST = 75  # exit status of a process that lost contact with another one
 
 
 def count_processes() -> int:
@@ -45,11 +44,6 @@ def count_processes() -> int:
         if torch.cuda.is_available():
             return torch.cuda.device_count()
     return min(usable_cores(), MAX_CPU_PROCESSES)
-
-
-def is_launched() -> bool:
-    """Is this one of the processes that `launch` or `torchrun` has started?"""
-    return is_rank()
 
 
 def launch(n_processes: int, arguments: Sequence[str]) -> int:
@@ -66,8 +60,7 @@ def launch(n_processes: int, arguments: Sequence[str]) -> int:
     """
     with ExitStack() as stack:
         outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(n_processes)]
-        meeting_dir = Path(tempfile.mkdtemp(prefix=MEETING_PREFIX))  # for this user only
-        stack.callback(remove_meeting_dir, meeting_dir)
+        folder = stack.enter_context(meeting_dir())
         group = _Group(outputs)
         previous = {
             number: signal.signal(number, lambda number, _: group.ask_to_stop(number))
@@ -75,7 +68,7 @@ def launch(n_processes: int, arguments: Sequence[str]) -> int:
         }
         try:
             for rank in range(n_processes):
-                variables = place_variables(rank, n_processes, meeting_dir)
+                variables = place_variables(rank, n_processes, folder)
                 group.processes.append(_start(rank, variables, arguments, outputs[rank]))
             return group.wait()
         finally:
@@ -86,25 +79,24 @@ def launch(n_processes: int, arguments: Sequence[str]) -> int:
 
 def end_with_launcher() -> None:
     """In a process that `launch` has started: end when that ends, however it ends."""
-    if (meeting_dir := own_meeting_dir()) is not None and sys.stdin is not None:
-        threading.Thread(target=_end_with_launcher, args=(meeting_dir,), daemon=True).start()
+    if (folder := own_meeting_dir()) is not None and sys.stdin is not None:
+        threading.Thread(target=_end_with_launcher, args=(folder,), daemon=True).start()
 
 
-def _end_with_launcher(meeting_dir: Path) -> None:
+def _end_with_launcher(folder: Path) -> None:
     with suppress(OSError):
         os.read(sys.stdin.fileno(), 1)  # nothing comes until the other end is closed
     with suppress(OSError):  # another process may be about to do the same
-        remove_meeting_dir(meeting_dir)
+        remove_meeting_dir(folder)
     os._exit(1)
 
 
 def _start(
     rank: int, variables: dict[str, str], arguments: Sequence[str], output: IO[bytes]
 ) -> "subprocess.Popen[bytes]":
-    threads = str(max(1, usable_cores() // int(variables["WORLD_SIZE"])))
     return subprocess.Popen(
         python_command(TMT, *arguments),
-        env={"OMP_NUM_THREADS": threads} | child_environment(**variables),
+        env=child_environment(**variables),
         stdin=subprocess.PIPE,  # nothing is ever written: it closes when this process ends
         stdout=None if rank == 0 else output,
         stderr=None if rank == 0 else output,
@@ -113,7 +105,7 @@ def _start(
 
 
 class _Group:
-    """The processes of one training, and what has been asked of them."""
+    """The processes of one training, and the signals that were passed on to them."""
 
     def __init__(self, outputs: Sequence[IO[bytes]]) -> None:
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -200,10 +192,3 @@ def _describe(rank: int, n_processes: int, code: int, output: IO[bytes]) -> str:
         "The newest checkpoint is kept, the same command goes on"
         + (f"\nits last words:\n{words[-2000:]}" if words else "")
     )
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

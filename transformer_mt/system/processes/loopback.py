@@ -1,7 +1,7 @@
 """The sockets of this process through which ranks of one machine reach each other.
 
 Comes in: nothing. Goes out: settings that keep gloo and NCCL to loopback, and listening sockets
-that take no more connections. This file does not know what is sent.
+that take no more connections. This file knows no messages.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ _DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction: return 0, "ke
 
 
 def keep_to_loopback() -> None:
-    """To be called before there is a group. Gloo must, whatever a cluster has set; NCCL may."""
+    """To be called before there is a group. Gloo must use it, also on a cluster; NCCL may."""
     os.environ["GLOO_SOCKET_IFNAME"] = loopback_interface()
     os.environ.setdefault("NCCL_SOCKET_IFNAME", loopback_interface())
 

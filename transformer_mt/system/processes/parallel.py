@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from transformer_mt.errors import DataError
+from transformer_mt.system.machine import usable_cores
 from transformer_mt.system.output import write_text, writing
 from transformer_mt.system.processes.child_python import protected_children
-from transformer_mt.system.processes.launch import usable_cores
 from transformer_mt.system.state import sha256
 
 Args = TypeVar("Args")
@@ -106,9 +106,7 @@ class _ProtectedContext(SpawnContext):
 
 def count_workers(configured: int | str) -> int:
     """How many processes `data.workers` means here."""
-    if isinstance(configured, int):
-        return configured
-    return usable_cores()
+    return configured if isinstance(configured, int) else usable_cores()
 
 
 def _in_order(

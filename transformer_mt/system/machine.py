@@ -1,0 +1,105 @@
+"""Cores and memory of this machine, or of the container, as far as this process may use them."""
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path("/")  # where `proc` and `sys` are
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def cpu_flags() -> set[str]:
+    """Instruction-set flags of this CPU as Linux names them; empty where they cannot be read."""
+    for line in _lines(ROOT / "proc/cpuinfo"):
+        if line.startswith("flags"):
+            return set(line.partition(":")[2].split())
+    return set()
+
+
+def peak_memory_mib() -> float:
+    """Largest resident size so far, in MiB; 0 where the system does not say.
+
+    Of this process and its copies that help it now, added up; pages they share count in each.
+    """
+    pids = [os.getpid(), *(child.pid for child in multiprocessing.active_children())]
+    peaks = [
+        int(line.split()[1])
+        for pid in pids
+        for line in _lines(ROOT / f"proc/{pid}/status")  # Linux
+        if line.startswith("VmHWM:")
+    ]
+    if peaks:
+        return sum(peaks) / 2**10
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return 0.0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def total_memory_bytes(root: Path = ROOT) -> int | None:
+    """Memory of the machine, or the lowest limit of a control group; None: the system is silent."""
+    if not hasattr(os, "sysconf"):  # Windows
+        return None
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([total, *(limit for limit, _ in _limits(root))])
+
+
+def available_memory_bytes(root: Path = ROOT) -> int:
+    """Memory that this process may still take without driving anything out of memory.
+
+    On Linux the kernel's available memory, or the rest of the limits of the control groups (version
+    1 or 2) that the process is in, if that is less. Elsewhere the free pages, or half of all pages,
+    where the system tells; else 2 GiB.
+    """
+    for line in _lines(root / "proc/meminfo"):
+        if line.startswith("MemAvailable:"):
+            left = [limit - used for limit, used in _limits(root)]
+            return max(0, min([int(line.split()[1]) << 10, *left]))
+    known = getattr(os, "sysconf_names", {})
+    if "SC_AVPHYS_PAGES" in known:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if "SC_PHYS_PAGES" in known:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return 2 << 30
+
+
+def _limits(root: Path) -> Iterator[tuple[int, int]]:
+    """Bytes allowed and bytes used of each control group with a limit that the process is in.
+
+    File cache that is not in use does not count as used: the kernel gives it up first.
+    """
+    mounted = root / "sys/fs/cgroup"
+    for line in _lines(root / "proc/self/cgroup"):
+        _, controllers, group = line.split(":", 2)
+        if not controllers:  # version 2
+            top, limit, usage, cache = mounted, "memory.max", "memory.current", "inactive_file"
+        elif "memory" in controllers.split(","):
+            top, cache = mounted / "memory", "total_inactive_file"
+            limit, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        innermost = top / group.lstrip("/")
+        # In a container the path may be the host's, and the top be the container's own group.
+        for directory in [innermost, *innermost.parents]:
+            if not directory.is_relative_to(top):
+                break
+            bounds = _lines(directory / limit)
+            if bounds and bounds[0] != "max":
+                stat = dict(entry.split() for entry in _lines(directory / "memory.stat"))
+                used = int(_lines(directory / usage)[0]) - int(stat.get(cache, 0))
+                yield int(bounds[0]), used
+
+
+def _lines(path: Path) -> list[str]:
+    """Of a text file; none if it is not there."""
+    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []

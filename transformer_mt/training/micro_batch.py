@@ -1,0 +1,51 @@
+"""One micro-batch: forward, loss, backward, and its gradients into those of the update.
+
+Comes in: a model and padded token ids. Goes out: the loss, and an optimizer ready for its step.
+This file knows no plan, memory limit or file.
+"""
+
+from collections.abc import Callable
+
+from transformer_mt.config.experiment import TrainConfig
+from transformer_mt.encoding.tokenizer import PAD_ID
+from transformer_mt.model.transformer import Transformer
+from transformer_mt.system.device import choose_precision
+from transformer_mt.system.processes.distributed import ALONE, Ranks
+from transformer_mt.training.batches import Batch
+from transformer_mt.training.loss import OutputLoss
+from transformer_mt.training.optimizer import MasterAdam
+
+
+class Learner:
+    """A model with its loss and its optimizer, as in training.
+
+    Attributes:
+        dtype: the compute precision.
+    """
+
+    def __init__(self, model: Transformer, cfg: TrainConfig, ranks: Ranks = ALONE) -> None:
+        self.model = model
+        self.device = model.output.weight.device
+        self.dtype = choose_precision(cfg.precision, self.device)
+        self.optimizer = MasterAdam(model, cfg, self.dtype, ranks)
+        self._output_loss = OutputLoss(cfg.label_smoothing, PAD_ID)
+
+    def add_gradients(self, batch: Batch, done: Callable[[str], None] | None = None) -> float:
+        """Forward, loss and backward of one micro-batch.
+
+        Args:
+            done: called with `forward`, `loss` and `backward` when each is done.
+        Returns:
+            The unsmoothed loss, in nats, summed over the target tokens.
+        """
+        hidden = self.model(batch.src, batch.tgt_in)  # (B, T, D)
+        if done:
+            done("forward")
+        sums = self._output_loss(hidden, self.model.output.weight, batch.tgt_out)
+        if done:
+            done("loss")
+        (sums.loss * self.optimizer.loss_scale.factor).backward()
+        self.optimizer.gradient.add()
+        if done:
+            done("backward")
+        return sums.nll.item()
