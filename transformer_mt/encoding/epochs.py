@@ -31,11 +31,11 @@ from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.system.output import remove, remove_other_prints, writing_folder
 from transformer_mt.system.processes.parallel import run_shards, spawn_context, start_worker
 from transformer_mt.system.state import Damaged, damages, fingerprint, read_manifest, write_manifest
+from transformer_mt.system.terminal import Say
 
 SHARD = 100_000  # rows that one process samples at a time
 
 CorpusOf = Callable[[int], EncodedCorpus]
-Say = Callable[[str], None]
 
 _MANIFEST = "epoch.json"
 

@@ -8,6 +8,7 @@ or set the title of a window. This file does not know what is printed.
 import os
 import re
 import sys
+from collections.abc import Callable
 from io import TextIOBase, TextIOWrapper
 from typing import NoReturn, TextIO, cast
 
@@ -17,6 +18,8 @@ from transformer_mt.errors import TmtError
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+
+Say = Callable[[str], None]  # how a long task tells a person what it is doing
 
 _ASCII = ("ascii", "us-ascii", "ansi_x3.4-1968")
 _STYLE = re.compile("(\x1b\\[[0-9;]*m)")

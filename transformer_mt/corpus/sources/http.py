@@ -29,9 +29,8 @@ from urllib.parse import unquote, urlsplit
 from transformer_mt import __version__
 from transformer_mt.errors import DataError
 from transformer_mt.system.output import remove, write_json
-from transformer_mt.system.terminal import visible
+from transformer_mt.system.terminal import Say, visible
 
-Say = Callable[[str], None]
 Version = dict[str, Any]  # name, size, etag, last_modified: what the server says of the file
 _Show = Callable[[int, int | None], None]
 
