@@ -62,10 +62,7 @@ class Decisions:
         fate[bad & (fate == TRAIN)] = FATES.index(rule)
 
     def drop_by_scores(self) -> None:
-        """Apply SCORED_RULES, each with the threshold of the source; first, pairs without scores.
-
-        RULE_ERROR is the fate of those.
-        """
+        """Apply SCORED_RULES with the thresholds of the source; RULE_ERROR: there are no scores."""
         for shard, columns in self.corpus.each(*SCORED_RULES):
             self.fate[shard.rows][list(shard.errors())] = FATES.index(RULE_ERROR)
             for rule, scores in zip(SCORED_RULES, columns, strict=True):
