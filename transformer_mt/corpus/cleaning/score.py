@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -127,37 +127,49 @@ def score_part(part: _Part, path: Path) -> None:
 
     A pair on which a rule fails is written as it was read, for the report.
     """
-    normalise_src, normalise_tgt, scorer = _tools(part.languages, part.clean)
-    pairs: list[Pair] = []
-    keys: list[Pair] = []
-    rows: list[tuple[float, ...]] = []
+    tools = _tools(part.languages, part.clean)
     errors: dict[int, str] = {}
-    for index, raw in enumerate(part.pairs):
-        try:
-            src, tgt = normalise_src(raw[0]), normalise_tgt(raw[1])
-            scores = scorer.scores(src, tgt)
-            key = comparison_key(src), comparison_key(tgt)
-        except (TmtError, MemoryError):  # no fault of the pair
-            raise
-        except Exception as error:
-            errors[index] = _name_error(error)
-            src, tgt = (well_formed(text.replace("\n", " ")) for text in raw)
-            scores, key = (0.0,) * len(SCORED_RULES), ("", "")
-        pairs.append((src, tgt))
-        keys.append(key)
-        rows.append(scores)
-    columns = dict(zip(SCORED_RULES, np.array(rows, dtype=np.float32).T, strict=True))
+    try:
+        found = [_score(part.pairs, *tools)]
+    except Exception:  # one by one, to find the pairs at fault
+        found = []
+        for index, (src, tgt) in enumerate(part.pairs):
+            try:
+                found.append(_score([(src, tgt)], *tools))
+            except (TmtError, MemoryError):  # no fault of the pair
+                raise
+            except Exception as error:
+                errors[index] = _name_error(error)
+                raw = _encodable(src), _encodable(tgt)
+                found.append(([raw], [("", "")], [(0.0,) * len(SCORED_RULES)]))
+    pairs, keys, scores = (list(chain.from_iterable(lists)) for lists in zip(*found, strict=True))
+    columns = dict(zip(SCORED_RULES, np.array(scores, dtype=np.float32).T, strict=True))
     lines = list(range(part.first_line, part.first_line + len(pairs)))
     write_scored(ScoredPairs(lines, pairs, keys, columns, errors), path)
+
+
+def _score(
+    raw: list[Pair], normalise_src: Normaliser, normalise_tgt: Normaliser, scorer: PairScorer
+) -> tuple[list[Pair], list[Pair], list[tuple[float, ...]]]:
+    """Normalised pairs, their keys and their scores; step by step, which is faster than by pair."""
+    srcs, tgts = [normalise_src(src) for src, _ in raw], [normalise_tgt(tgt) for _, tgt in raw]
+    pairs = list(zip(srcs, tgts, strict=True))
+    scores = [scorer.scores(src, tgt) for src, tgt in pairs]
+    return pairs, [(comparison_key(src), comparison_key(tgt)) for src, tgt in pairs], scores
+
+
+def _encodable(text: str) -> str:
+    """The text as one line, and as UTF-8 can hold it."""
+    return well_formed(text.replace("\n", " "))
 
 
 def _name_error(error: Exception) -> str:
     """`ValueError in numbers_apart`: the exception, and the function of cleaning that it left."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    names = [frame.f_code.co_name for frame in frames[1:]]  # the first is score_part
+    names = [frame.f_code.co_name for frame in frames[2:]]  # behind score_part and _score
     passed_through = ("scores", "<listcomp>", "__call__", "<genexpr>")
     where = [name for name in names if name not in passed_through]
-    return f"{type(error).__name__} in {where[0] if where else 'score_part'}"
+    return f"{type(error).__name__} in {where[0] if where else '_score'}"
 
 
 @lru_cache(maxsize=1)
