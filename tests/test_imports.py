@@ -22,7 +22,6 @@ ORDER = [
     "text",
     "rendering",
     "config",
-    "corpus.demo",
     "corpus.readers",
     "corpus.sources",
     "corpus.diagnostics",

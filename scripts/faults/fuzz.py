@@ -47,7 +47,7 @@ def targets(folder: Path) -> dict[str, Target]:
     from transformer_mt.corpus.readers.sgm import read_sgm_pair
     from transformer_mt.corpus.readers.tables import read_jsonl, read_tsv
     from transformer_mt.corpus.readers.tmx_xliff import read_markup
-    from transformer_mt.corpus.sources.archives import unpack
+    from transformer_mt.corpus.sources.archives import unpack_archive
     from transformer_mt.corpus.sources.http import read_record
     from transformer_mt.system.output import remove
     from transformer_mt.translation.documents.translate import Form, read_document
@@ -69,7 +69,7 @@ def targets(folder: Path) -> dict[str, Target]:
 
     def unpacked(path: Path) -> object:
         remove(folder / "unpacked")
-        return unpack(path, folder / "unpacked")
+        return unpack_archive(path, folder / "unpacked")
 
     def arrow(path: Path) -> object:
         return list(read_arrow(path, zh_en, swapped=False))

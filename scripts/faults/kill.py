@@ -12,7 +12,7 @@ each training the weights, the checkpoints with the optimizer, and the names of 
 those of a training that was left alone.
 
 Prints what was killed when, and what was wrong. Exits with 1 if anything was, or if a kind of
-process was never caught. Linux only.
+process was never caught or hardly lived. Linux only.
 """
 
 import argparse
@@ -72,6 +72,8 @@ class Kind:
         return [sys.executable, *self.program, "train", "toy.yaml", "--run-dir", "run",
                 "--processes", str(self.processes), *settings]  # fmt: skip
 
+
+MIN_LIFE_S = 0.2  # of a kind's processes in one training; less, and something else was recognised
 
 KINDS = [
     Kind("command", alone),
@@ -296,6 +298,8 @@ def show(tallies: dict[str, Tally], wholes: dict[str, Whole]) -> bool:
     """Print what was done; whether everything was well."""
     well = True
     for name, tally in tallies.items():
+        if wholes[name].seconds < MIN_LIFE_S:
+            tally.problems["such processes were not recognised"] += 1
         print(f"\n{name}: {tally.kills} kills in {tally.trainings} trainings; "
               f"lives {wholes[name].seconds:.1f} s of one")  # fmt: skip
         print("  while: " + ", ".join(f"{p} {n}" for p, n in tally.phases.most_common()))

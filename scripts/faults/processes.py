@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from transformer_mt.system.processes.child_python import TMT
+
 
 @dataclass(frozen=True)
 class Process:
@@ -70,8 +72,8 @@ def wait_for_end(processes: list[Process], timeout_s: float) -> list[Process]:
 
 
 def ranks(pid: int) -> list[Process]:
-    """That share the work of a launcher."""
-    return [child for child in children(pid) if "transformer_mt" in child.command]
+    """Processes that share the work of a launcher, which starts `transformer_mt/__main__.py`."""
+    return [child for child in children(pid) if str(TMT) in child.command]
 
 
 def spawned(pid: int) -> list[Process]:

@@ -3,7 +3,7 @@
     python joey_quality.py RUN --minutes 14.5 --test test_2016_flickr --out FOLDER
 
 RUN is a run directory of tmt, whose cleaned text and vocabulary are used. Runs in an environment
-that holds joeynmt (scripts/bench_peers.py makes it). The model is the small one of
+that holds joeynmt (train_speed.py makes it). The model is the small one of
 configs/multi30k-en-de.yaml in the paper's architecture with pre-norm; the learning rate is warmed
 up for few updates, since there will be few. The minutes count from the start of training to its
 last update, without validation, which is left out. Prints BLEU and chrF of beam 5.

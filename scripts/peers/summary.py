@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from peers.watch import Observed
+from watch import Observed
 
 OURS = "tmt"  # names of our own runs start with it
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from peers.watch import Window
+from watch import Window
 
 from transformer_mt.system.processes.environment import DEFAULTS
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from transformer_mt.corpus.demo.demo import build_demo
+from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.system.state import sha256
 
 CONFIG = """
@@ -270,7 +270,7 @@ def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> 
 
 def test_two_files_and_ten_lines_are_enough(tmp_path: Path) -> None:
     """No dev, no test, no settings but sizes: a share is held out and everything else follows."""
-    from transformer_mt.corpus.demo.demo import build_demo
+    from transformer_mt.corpus.readers.demo import build_demo
 
     pairs = build_demo().train[:1500]
     (tmp_path / "my.zh").write_text("".join(f"{zh}\n" for zh, _ in pairs), encoding="utf-8")
@@ -334,7 +334,7 @@ def test_bad_input_gets_one_clear_message(
 
 
 def test_vocabulary_over_the_corpus_names_the_largest_possible(tmp_path: Path) -> None:
-    from transformer_mt.corpus.demo.demo import build_demo
+    from transformer_mt.corpus.readers.demo import build_demo
 
     pairs = build_demo().train[:300]
     for code, side in (("zh", 0), ("en", 1)):

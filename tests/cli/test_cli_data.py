@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt.corpus.demo.demo import build_demo
+from transformer_mt.corpus.readers.demo import build_demo
 
 PAIRS = build_demo().train[:1500]
 CONFIG = """

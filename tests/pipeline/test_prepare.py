@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from transformer_mt.config.experiment import Config, build_config
-from transformer_mt.corpus.demo.demo import build_demo
+from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.corpus.report.report import CorpusReport
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.pipeline.prepare import fingerprints, prepare
@@ -94,7 +94,7 @@ def digests(run: Run) -> dict[str, str]:
 
 
 def test_killed_anywhere_it_ends_with_the_same_bytes(folder: Path) -> None:
-    """`scripts/bench_data.py --kills` does the same in every stage, at any size."""
+    """`scripts/bench/preparation.py --kills` does the same in every stage, at any size."""
     cfg = config(folder)
     prepared(cfg, Run(folder / "whole"))
     (folder / "t.yaml").write_text(cfg.to_yaml(), encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from transformer_mt.cli.bench import bench_app
-from transformer_mt.corpus.demo.demo import build_demo
+from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.profiling import bench_train as bench
 from transformer_mt.profiling.bench_train import SIZES, bench_configuration, parse_size

@@ -1,18 +1,16 @@
-"""`scripts/ablations.py`: variants trained side by side from one preparation, and their table."""
+"""`scripts/bench/ablations.py`: variants trained from one preparation, and their table."""
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
 
+import ablations
 import pytest
-from places import ROOT
 
 from transformer_mt.config.experiment import load_config
 from transformer_mt.evaluation.test_sets import describe_model
 from transformer_mt.model_dir import read_metadata
 
-SCRIPT = ROOT / "scripts/ablations.py"
 CONFIG = """
 name: toy
 languages: {src: zh, tgt: en}
@@ -32,18 +30,11 @@ decode: {beam: 1}
 """
 
 
-def ablations(*words: str | Path) -> int | str | None:
+def run(*words: str | Path) -> int | str | None:
     """Run the script's `main`; what it exits with."""
-    spec = importlib.util.spec_from_file_location("ablations", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    before, sys.argv = sys.argv, [str(SCRIPT), *map(str, words)]
-    try:
-        with pytest.raises(SystemExit) as exited:
-            module.main()
-    finally:
-        sys.argv = before
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as exited:
+        patch.setattr(sys, "argv", ["ablations.py", *map(str, words)])
+        ablations.main()
     return exited.value.code
 
 
@@ -63,7 +54,7 @@ def test_variants_are_trained_alike_and_told_in_one_table(
 ) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/checkpoints").touch()  # a file where a directory must be
-    status = ablations(
+    status = run(
         config, "--updates", "6", "--out", tmp_path, "--jobs", "2", "--set", "model.dropout=0.2",
         "--variant", "base",
         "--variant", "modern 2+1: model.architecture=modern model.encoder_layers=2",
@@ -74,22 +65,26 @@ def test_variants_are_trained_alike_and_told_in_one_table(
     head, rule, *rows, broken = table[:-1]
     assert set(rule) == {"---"} and len(head) == len(rule)
     for name, cells in zip(("base", "modern-2+1"), rows, strict=True):
-        run, facts = tmp_path / name, dict(zip(head, cells, strict=True))
-        metadata = read_metadata(run / "model")
+        run_dir, facts = tmp_path / name, dict(zip(head, cells, strict=True))
+        metadata = read_metadata(run_dir / "model")
         scores = metadata["scores"]["toy"]
         assert facts["variant"].replace(" ", "-") == name
         assert facts["updates"] == "6", "neither the file's clock nor its patience may end it"
-        assert facts["parameters"] == f"{describe_model(run / 'model')['parameters'] / 1e6:.2f} M"
+        assert (
+            facts["parameters"] == f"{describe_model(run_dir / 'model')['parameters'] / 1e6:.2f} M"
+        )
         assert facts["toy BLEU / chrF"] == " / ".join(
             f"{scores[metric]['score']:.2f}" for metric in ("bleu", "chrf")
         )
-        records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        records = [
+            json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()
+        ]
         losses = [r["loss"] for r in records if r["event"] == "validation"]
         assert len(losses) == 2 and float(facts["best dev loss"]) == round(min(losses), 3)
         assert float(facts["tgt tokens/s"].replace(",", "")) > 0
-        cfg = load_config(run / "config.yaml")
+        cfg = load_config(run_dir / "config.yaml")
         assert (cfg.model.dropout, cfg.model.modern) == (0.2, name != "base")
-        log = (run / "train.log").read_text(encoding="utf-8")
+        log = (run_dir / "train.log").read_text(encoding="utf-8")
         assert log.count("up to date") == 3 and "making" not in log, "the data is shared"
     assert status == 1 and "broken: exit status" in said.err
     assert broken == ["broken", "not finished", *["–"] * (len(head) - 2)]
@@ -110,6 +105,6 @@ def test_variants_are_trained_alike_and_told_in_one_table(
 def test_mistakes_are_told_before_anything_is_trained(
     words: list[str], message: str, config: Path, tmp_path: Path
 ) -> None:
-    said = ablations(config, "--minutes", "1", "--out", tmp_path / "out", *words)
+    said = run(config, "--minutes", "1", "--out", tmp_path / "out", *words)
     assert message in str(said).replace(str(config), "CONFIG")
     assert not (tmp_path / "out").exists()

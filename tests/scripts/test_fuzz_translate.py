@@ -2,16 +2,13 @@
 
 import random
 from collections import Counter
-from importlib import import_module
-from typing import Any
 
+import fuzz_translate as fuzz
+import hostile_texts as hostile
 import pytest
 
 from transformer_mt.translation.output_checks import faults
 from transformer_mt.translation.request import Translation
-
-hostile: Any = import_module("hostile_texts")
-fuzz: Any = import_module("fuzz_translate")
 
 
 def test_texts_follow_from_the_seed() -> None:

@@ -1,12 +1,10 @@
 """`scripts/faults/growth.py`: shapes from a seed, and functions whose time grows too fast."""
 
-from importlib import import_module
 from typing import Any
 
+import growth
 import pytest
-
-growth: Any = import_module("growth")
-text_path: Any = import_module("text_path")
+import text_path
 
 
 def test_shapes_follow_from_seed_and_number() -> None:

@@ -1,12 +1,10 @@
 """`scripts/faults/hostile.py`: commands within the process, and what counts as a failure."""
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import hostile
 import pytest
-
-hostile: Any = import_module("hostile")
 
 
 def test_outcomes_of_command_lines(tmp_path: Path) -> None:

@@ -6,43 +6,47 @@ All kinds of processes: python scripts/faults/kill.py
 import subprocess
 import sys
 import time
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
+import kill
+import processes
 import pytest
 from places import ROOT
 
+from transformer_mt.system.processes.child_python import TMT
+
 FAULTS = ROOT / "scripts" / "faults"
-sys.path.append(str(FAULTS))
-processes: Any = import_module("processes")
-kill: Any = import_module("kill")
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 
 FAMILY = """
-import multiprocessing, time
+import multiprocessing, subprocess, sys, time
 def sleep():
     time.sleep(60)
 if __name__ == "__main__":
     for how in ("fork", "spawn"):
         multiprocessing.get_context(how).Process(target=sleep, daemon=True).start()
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "TMT"])
     time.sleep(60)
 """
 
 
 def test_processes_are_told_apart_by_how_they_were_made(tmp_path: Path) -> None:
     script = tmp_path / "family.py"
-    script.write_text(FAMILY)
+    script.write_text(FAMILY.replace("TMT", str(TMT)))
     command = subprocess.Popen([sys.executable, str(script)])
     try:
         deadline = time.monotonic() + 30
-        while not processes.spawned(command.pid) and time.monotonic() < deadline:
+        while (
+            not (processes.spawned(command.pid) and processes.ranks(command.pid))
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.01)
         (spawned,) = processes.spawned(command.pid)
         (copy,) = processes.copies(command.pid)
         (own,) = processes.alone(command.pid)
-        assert len({spawned.pid, copy.pid, own.pid}) == 3 and own.pid == command.pid
+        (rank,) = processes.ranks(command.pid)
+        assert len({spawned.pid, copy.pid, rank.pid, own.pid}) == 4 and own.pid == command.pid
         members = processes.family(command.pid)
         assert {own, spawned, copy} <= set(members)
         assert processes.wait_for_end([copy], 0) == [copy]

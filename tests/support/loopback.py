@@ -1,12 +1,23 @@
 """A real HTTP server on loopback that misbehaves as told: cuts, lies, changes, hangs, refuses."""
 
+import hashlib
+import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+
+from transformer_mt.corpus.sources.http import Patience
+
+BODY = random.Random(3).randbytes(300_000)
+OTHER = random.Random(4).randbytes(300_000)
+QUICK = Patience(timeout_s=5.0, attempts=3, first_wait_s=0.01, longest_wait_s=0.2)
 
 
 @dataclass(frozen=True)
@@ -118,3 +129,18 @@ def running() -> Iterator[Server]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def start_fetch(url: str, cache_dir: Path, stderr: int | None = None) -> "subprocess.Popen[str]":
+    """`fetch` in a process of its own, which prints its messages and then the digest."""
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from transformer_mt.corpus.sources.cache import fetch\n"
+        "print(fetch(sys.argv[1], Path(sys.argv[2]), say=print).sha256, flush=True)"
+    )
+    arguments = [sys.executable, "-u", "-c", code, url, str(cache_dir)]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=stderr, text=True)

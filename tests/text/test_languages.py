@@ -2,6 +2,7 @@
 
 import pytest
 
+from transformer_mt.config.data import split_direction
 from transformer_mt.errors import ConfigError
 from transformer_mt.text.languages import canonical_code, is_chinese, is_unspaced, language_name
 
@@ -47,6 +48,12 @@ from transformer_mt.text.languages import canonical_code, is_chinese, is_unspace
         ("tw", "tw", "Twi has this code, though Taiwan is often meant"),
         ("pt_BR", "pt", "region"),
         ("iw", "he", "old code"),
+        ("yue", "yue", "a language without two letters"),
+        ("yue_Hant", "yue", "as multilingual models write it"),
+        ("ceb-PH", "ceb", "region"),
+        ("arz", "arz", "Arabic of Egypt, not the standard"),
+        ("tgl", "tl", "not Filipino"),
+        ("fil", "fil", "not Tagalog"),
     ],
 )
 def test_every_spelling_gives_one_code(spelling: str, code: str, why: str) -> None:
@@ -54,10 +61,35 @@ def test_every_spelling_gives_one_code(spelling: str, code: str, why: str) -> No
     assert canonical_code(code) == code, "canonical codes stay"
 
 
+@pytest.mark.parametrize("region", ["CN", "HK", "MO"])
+def test_a_region_is_no_language_of_a_direction(region: str) -> None:
+    assert split_direction(f"zh-{region}-en")[1] == "en"
+
+
+THREE_LETTERS = (  # of ISO 639-2/B, 639-2/T and 639-3, as corpora have them
+    "ar ara arb, bg bul, bn ben, ca cat, cs ces cze, da dan, de deu ger, el ell gre, en eng, "
+    "es spa, et est, eu eus baq, fa fas per pes, fi fin, fr fra fre, ga gle, gu guj, ha hau, "
+    "he heb iw, hi hin, hr hrv, hu hun, hy hye arm, id ind in, is isl ice, it ita, ja jpn jp, "
+    "ka kat geo, kk kaz, km khm, ko kor, lt lit, lv lav, mk mkd mac, ml mal, mn mon khk, mr mar, "
+    "ms msa may, my mya bur, nb nob, nl nld dut, nn nno, no nor, pa pan, pl pol, ps pus, pt por, "
+    "ro ron rum, ru rus, sk slk slo, sl slv, so som, sq sqi alb, sr srp, sv swe, sw swa swh, "
+    "ta tam, te tel, th tha, tr tur, uk ukr, ur urd, uz uzb uzn, vi vie, yo yor, zu zul, "
+    "zh zho chi cmn cn, zh-Hant zt"
+)
+
+
+def test_spellings_of_stored_codes_keep_their_meaning() -> None:
+    for line in THREE_LETTERS.split(", "):
+        code, *spellings = line.split()
+        assert {canonical_code(spelling) for spelling in spellings} == {code}
+
+
 @pytest.mark.parametrize(
     ("spelling", "near"),
-    [("enn", "en"), ("zhh", "zh"), ("deutsch", "deu"), ("", ""), ("-", ""), ("qqq", "")],
-)
+    [("engl", "eng"), ("zhh", "zh"), ("deutsch", "deu"), ("", ""), ("-", ""), ("qqq", ""),
+     ("und", "urd"), ("mul", "ml"), ("好", ""), ("mo", "smo"),
+     ("txt", "t"), ("src", "srp")],
+)  # fmt: skip
 def test_unknown_codes_are_refused_with_near_ones(spelling: str, near: str) -> None:
     with pytest.raises(ConfigError) as caught:
         canonical_code(spelling)
@@ -75,6 +107,7 @@ def test_unknown_codes_are_refused_with_near_ones(spelling: str, near: str) -> N
         ("zh-Hant", True, True, "Traditional Chinese"),
         ("ja", True, False, "Japanese"),
         ("th", True, False, "th"),
+        ("yue", True, False, "Cantonese"),
         ("ko", False, False, "Korean"),
         ("en", False, False, "English"),
         ("de", False, False, "German"),

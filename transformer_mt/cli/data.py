@@ -223,7 +223,7 @@ def data_demo(
     out_dir: Annotated[Path, typer.Argument(help="where train, dev, test and contrast go")],
 ) -> None:
     """Write the bundled Chinese-English corpus."""
-    from transformer_mt.corpus.demo.demo import write_demo
+    from transformer_mt.corpus.readers.demo import write_demo
 
     for path in write_demo(out_dir):
         show(str(path))

@@ -89,6 +89,7 @@ class CleanConfig(Section):
     numbers: Threshold = 2  # numbers in digits without an equivalent on the other side
     language: Threshold = False  # probability of another language; needs the extra langid; try 0.95
     length_ratio: Threshold = 6.0  # times the usual ratio of characters, either way
+    # What counts as a repeated pair; normalised: case, width, punctuation and spaces do not count.
     duplicate: Literal["exact", "normalised", False] = "normalised"
     overlap: bool = True  # drop what shares a side with dev or test
     mismatch: Threshold = 0.5  # probability that the sides do not belong together
@@ -103,6 +104,7 @@ class Source(Section):
     compressed (`.gz`, `.xz`, `.bz2`, `.zst`).
     """
 
+    # A file, a folder, a pattern with *, or a prefix: a/b stands for a/b.<src> and a/b.<tgt>.
     path: str | None = None
     files: Annotated[list[str], Field(min_length=2, max_length=2)] | None = None  # [src, tgt]
     tsv: str | None = None  # source TAB target, one pair per line
@@ -110,7 +112,7 @@ class Source(Section):
     opus: str | None = None  # CORPUS or CORPUS/VERSION
     hf: str | None = None  # a Hugging Face dataset, NAME or OWNER/NAME, or a local folder
     url: str | None = None  # an archive or a file of any of the formats
-    mtdata: str | None = None  # an identifier of the mtdata index; needs the extra mtdata
+    mtdata: str | None = None  # an identifier of the mtdata index
     sacrebleu: str | None = None  # a test set that sacreBLEU knows, e.g. wmt17
     demo: Literal[True] | None = None  # the bundled zh-en corpus
 
@@ -216,7 +218,7 @@ def split_direction(text: str) -> tuple[str, str]:
 
 class DataConfig(Section):
     root: str = "data"
-    train: Annotated[list[Source], Field(min_length=1)]
+    train: Annotated[list[Source], Field(min_length=1)]  # the corpora to train on
     dev: list[Source] = []
     test: dict[str, Source] = {}
     max_length: Positive = 200  # tokens per side; longer pairs are dropped from training, counted

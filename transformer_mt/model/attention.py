@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformer_mt.model.modern import RotaryPositions
 
 # Below this many score cells per head, two batched products beat the fused kernel on a CPU
-# (docs/performance.md has the measurement); above it, not storing the scores wins.
+# (docs/lab/attention-kernels.md); above it, not storing the scores wins.
 EXPLICIT_MAX_CELLS = 512 * 512
 
 # torch's softmax goes through rows that are shorter than a register number by number.
@@ -82,7 +82,7 @@ class _ShortSoftmax(torch.autograd.Function):
     """For rows that are shorter than a vector register.
 
     Operations over all rows at once, in fp32, are faster than torch's kernel there
-    (docs/performance.md has the measurement).
+    (docs/lab/attention-kernels.md).
     """
 
     @staticmethod

@@ -22,13 +22,13 @@ from transformer_mt.model.modern import SwiGLU
 from transformer_mt.model.transformer import DecoderLayer, FeedForward, Transformer
 
 # On a CPU, few rows times a large matrix is mostly reading the matrix, for which the library that
-# multiplies wants it in another order than torch keeps it (docs/decoding.md has the measurement).
+# multiplies wants it in another order than torch keeps it (docs/lab/decoding-changes.md).
 REORDER_MIN_ELEMENTS = 1 << 18  # in fp32; with fewer bits, any matrix
 REORDER_MAX_ROWS = 512
 REORDER_FOR_ROWS = 8  # what is in order for one row alone would be reordered again for each more
 
 # On a CPU, batched products beat the fused kernel if there are many heads that see few positions
-# (docs/decoding.md has the measurement).
+# (docs/lab/decoding-changes.md).
 EXPLICIT_MIN_HEADS = 64  # of all sentences
 EXPLICIT_MAX_POSITIONS = 96
 

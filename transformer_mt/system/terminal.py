@@ -14,12 +14,13 @@ from typing import NoReturn, TextIO, cast
 
 from transformer_mt.errors import TmtError
 
+Say = Callable[[str], None]  # tells a person one line, such as `say`
+
 # C0 without tab and line end, DEL, C1, marks that reorder text, and halves of characters.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
-Say = Callable[[str], None]  # how a long task tells a person what it is doing
 
 _ASCII = ("ascii", "us-ascii", "ansi_x3.4-1968")
 _STYLE = re.compile("(\x1b\\[[0-9;]*m)")

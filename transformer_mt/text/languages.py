@@ -1,28 +1,17 @@
 """Language codes: every spelling that people use goes in, one canonical code comes out.
 
-Canonical codes are ISO 639-1 where one exists; Chinese is `zh` (simplified script) or `zh-Hant`.
-This file knows nothing of corpora or tokenizers; it only answers questions about a code.
+Canonical codes are ISO 639-1 where one exists, else ISO 639-3; Chinese is `zh` (simplified script)
+or `zh-Hant`. This file knows nothing of corpora or tokenizers; it only answers questions about a
+code.
 """
 
 import difflib
+import re
+from typing import NoReturn
 
 from transformer_mt.errors import ConfigError
 
-# Codes whose three-letter forms (ISO 639-2/B, /T and 639-3) people meet in corpora.
-_THREE_LETTER = {
-    "ar": "ara arb", "bg": "bul", "bn": "ben", "ca": "cat", "cs": "ces cze", "da": "dan",
-    "de": "deu ger", "el": "ell gre", "en": "eng", "es": "spa", "et": "est", "eu": "eus baq",
-    "fa": "fas per pes", "fi": "fin", "fr": "fra fre", "ga": "gle", "gu": "guj", "ha": "hau",
-    "he": "heb iw", "hi": "hin", "hr": "hrv", "hu": "hun", "hy": "hye arm", "id": "ind in",
-    "is": "isl ice", "it": "ita", "ja": "jpn jp", "ka": "kat geo", "kk": "kaz", "km": "khm",
-    "ko": "kor kr", "lt": "lit", "lv": "lav", "mk": "mkd mac", "ml": "mal", "mn": "mon khk",
-    "mr": "mar", "ms": "msa may", "my": "mya bur", "nb": "nob", "nl": "nld dut", "nn": "nno",
-    "no": "nor", "pa": "pan", "pl": "pol", "ps": "pus", "pt": "por", "ro": "ron rum",
-    "ru": "rus", "sk": "slk slo", "sl": "slv", "so": "som", "sq": "sqi alb", "sr": "srp",
-    "sv": "swe", "sw": "swa swh", "ta": "tam", "te": "tel", "th": "tha", "tr": "tur",
-    "uk": "ukr", "ur": "urd", "uz": "uzb uzn", "vi": "vie", "yo": "yor", "zu": "zul",
-    "zh": "zho chi cmn cn", "zh-Hant": "zt tw",
-}  # fmt: skip
+# Known without langcodes, which takes 40 ms to load.
 _TWO_LETTER = (
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy "
     "da de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu "
@@ -31,16 +20,22 @@ _TWO_LETTER = (
     "or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw "
     "ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
 ).split()
-_ALIASES = {alias: code for code, aliases in _THREE_LETTER.items() for alias in aliases.split()}
-# These alias keys are also ISO 639-1 codes of other languages; the ISO meaning wins.
-_ALIASES = {alias: code for alias, code in _ALIASES.items() if alias not in _TWO_LETTER}
+# Other two-letter spellings in use, and Tagalog, which langcodes takes for Filipino. Old codes that
+# are regions, such as mo in zh-MO-en, are not among them.
+_ALIASES = {"cn": "zh", "zt": "zh-Hant", "jp": "ja", "iw": "he", "in": "id", "tgl": "tl"}
 _HANT = {"hant", "tw", "hk", "mo"}
+# Undetermined, several, none, not coded, local use; and endings of files and names of columns that
+# are codes of small languages.
+_NO_LANGUAGE = re.compile(
+    "und|mul|zxx|mis|q[a-t][a-z]|src|tgt|txt|tsv|csv|xml|sgm|srt|doc|log|raw|tmp|bpe|map|tgz"
+)
 
-_UNSPACED = {"zh", "zh-Hant", "ja", "th", "lo", "km", "my", "bo", "dz"}
+_UNSPACED = {"zh", "zh-Hant", "yue", "wuu", "lzh", "ja", "th", "lo", "km", "my", "bo", "dz"}
 _NAMES = {
     "zh": "Chinese", "zh-Hant": "Traditional Chinese", "en": "English", "de": "German",
     "fr": "French", "es": "Spanish", "ja": "Japanese", "ko": "Korean", "ru": "Russian",
     "it": "Italian", "pt": "Portuguese", "ar": "Arabic", "cs": "Czech", "vi": "Vietnamese",
+    "yue": "Cantonese", "ceb": "Cebuano",
 }  # fmt: skip
 
 
@@ -48,19 +43,37 @@ def canonical_code(code: str) -> str:
     """Return the one spelling under which tmt stores a language.
 
     Args:
-        code: any common spelling: `zh`, `zh-CN`, `zh_Hans`, `cmn`, `zho`, `EN`, `eng`, `deu` …
+        code: any common spelling: `zh`, `zh-CN`, `zh_Hans`, `cmn`, `zho`, `EN`, `eng`, `yue` …
     Raises:
         ConfigError: no such language; the message names near codes.
     """
-    parts = code.strip().replace("_", "-").split("-")
-    base = parts[0].lower()
+    base, *tags = code.strip().replace("_", "-").lower().split("-")
     base = _ALIASES.get(base, base)
-    tags = {part.lower() for part in parts[1:]}
-    if base == "zh" and "hans" not in tags and tags & _HANT:  # the script wins over the region
-        return "zh-Hant"
-    if base in _TWO_LETTER or base == "zh-Hant":
-        return base
-    near = difflib.get_close_matches(base, [*_ALIASES, *_TWO_LETTER], n=3, cutoff=0.5)
+    if base not in _TWO_LETTER and base != "zh-Hant":
+        base = _standard_code(base) or _unknown(code, base)
+    if base == "zh" and "hans" not in tags and not _HANT.isdisjoint(tags):
+        return "zh-Hant"  # the script wins over the region
+    return base
+
+
+def _standard_code(code: str) -> str | None:
+    """The canonical code for one of ISO 639-2 or 639-3; None: it is none of these.
+
+    The standard form of a language stands for all of it: arb is ar, but arz (of Egypt) stays.
+    """
+    if not re.fullmatch("[a-z]{3}", code) or _NO_LANGUAGE.fullmatch(code):
+        return None
+    import langcodes
+
+    tag = langcodes.standardize_tag(code, macro=True)
+    return tag.partition("-")[0] if langcodes.tag_is_valid(tag) else None
+
+
+def _unknown(code: str, base: str) -> NoReturn:
+    import langcodes
+
+    known = [langcodes.Language.get(known).to_alpha3() for known in _TWO_LETTER]
+    near = difflib.get_close_matches(base, [*known, *_TWO_LETTER], n=3, cutoff=0.5)
     hint = f" (did you mean {' or '.join(near)}?)" if near else ""
     shown = repr(code[:60])
     raise ConfigError(

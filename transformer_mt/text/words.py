@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from itertools import pairwise
 
 from transformer_mt.text.languages import is_unspaced
 from transformer_mt.text.scripts import HAN
@@ -63,10 +64,6 @@ def _operations(first: list[str], second: list[str]) -> Sequence[tuple[str, int,
 
 
 def _stretches(pieces: list[str], marks: list[bool]) -> list[str]:
-    found, is_marked = [""], False
-    for piece, mark in zip(pieces, marks, strict=True):
-        if mark != is_marked:
-            found.append("")
-            is_marked = mark
-        found[-1] += piece
-    return found
+    """Pieces joined as long as their mark stays the same; the first stretch is not marked."""
+    starts = [i for i, mark in enumerate(marks) if mark != (i > 0 and marks[i - 1])]
+    return ["".join(pieces[i:j]) for i, j in pairwise([0, *starts, len(pieces)])]

@@ -21,7 +21,7 @@ from transformer_mt.encoding.tokenizer import BOS_ID, PAD_ID
 Indices = NDArray[np.int64]
 
 # The fewer different sizes of batches, the fewer products does a CPU's library have to make anew
-# (docs/performance.md has the measurement). Numbers with three binary digits and zeros are taken.
+# (docs/lab/update-time.md). Numbers with three binary digits and zeros are taken.
 SIZE_DIGITS = 3
 
 # Of so many batches in random order, those with about as much to do stand together, in blocks: so

@@ -2,7 +2,7 @@
 
 Comes in: two strings and their languages. Goes out: names of faults, none for nearly every good
 translation. This file knows no model and no search, and cannot tell languages of one script apart.
-The thresholds are measured: `scripts/calibrate_guards.py`.
+The thresholds are measured: `scripts/bench/calibrate_checks.py`.
 """
 
 import re

@@ -8,7 +8,7 @@ import pytest
 
 from transformer_mt.config.data import Languages, Source
 from transformer_mt.corpus.readers.pairs import read_pairs, source_files
-from transformer_mt.corpus.readers.paths import form_of
+from transformer_mt.corpus.readers.paths import format_of
 from transformer_mt.errors import DataError
 
 ZH_EN = Languages(src="zh", tgt="en")
@@ -155,4 +155,4 @@ def test_it_must_be_clear_which_side_is_meant(tmp_path: Path) -> None:
      ("t", ""), ("t.gz", "")],
 )  # fmt: skip
 def test_form_of(name: str, form: str) -> None:
-    assert form_of(Path("some.dir") / name) == form
+    assert format_of(Path("some.dir") / name) == form

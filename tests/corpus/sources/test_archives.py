@@ -14,7 +14,7 @@ import pyarrow
 import pytest
 
 from transformer_mt.corpus.sources import archives
-from transformer_mt.corpus.sources.archives import Limits, is_archive, unpack
+from transformer_mt.corpus.sources.archives import Limits, is_archive, unpack_archive
 from transformer_mt.errors import DataError, TmtError
 
 TEXT = "\n".join(f"第{i}行 line {i * 7919 % 1000}" for i in range(5000)).encode()
@@ -66,7 +66,7 @@ def refusal(archive: Path, limits: Limits | None = None) -> str:
     out = archive.parent / "out"
     before = sorted(archive.parent.parent.rglob("*"))
     with pytest.raises(DataError) as caught:
-        unpack(archive, out, *([limits] if limits else []))
+        unpack_archive(archive, out, *([limits] if limits else []))
     assert sorted(archive.parent.parent.rglob("*")) == before
     assert str(caught.value).startswith(f"{archive}: ")
     return str(caught.value)
@@ -76,7 +76,7 @@ def refusal(archive: Path, limits: Limits | None = None) -> str:
 def test_what_was_packed_comes_out(tmp_path: Path, name: str) -> None:
     archive = make(tmp_path, name)
     assert is_archive(archive)
-    files = unpack(archive, tmp_path / "out")
+    files = unpack_archive(archive, tmp_path / "out")
     assert files == sorted(tmp_path / "out" / name for name in FILES)
     assert {str(f.relative_to(tmp_path / "out")): f.read_bytes() for f in files} == FILES
 
@@ -87,7 +87,7 @@ def test_the_content_tells_where_the_name_does_not(tmp_path: Path, name: str) ->
     for compress in COMPRESS.values():
         (tmp_path / name).write_bytes(compress(tar_bytes()))
         assert is_archive(tmp_path / name)
-    assert len(unpack(tmp_path / name, tmp_path / "out")) == len(FILES)
+    assert len(unpack_archive(tmp_path / name, tmp_path / "out")) == len(FILES)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_no_member_leaves_its_directory(tmp_path: Path, archive: str, name: str)
 
 def test_dots_that_stay_inside_are_fine(tmp_path: Path) -> None:
     archive = make(tmp_path, "a.tar.gz", {"./a/./b..c": b"1", "...": b"2"})
-    files = unpack(archive, tmp_path / "out")
+    files = unpack_archive(archive, tmp_path / "out")
     assert [str(file.relative_to(tmp_path / "out")) for file in files] == ["...", "a/b..c"]
 
 
@@ -169,13 +169,13 @@ def test_bombs(tmp_path: Path, name: str) -> None:
     message = refusal(archive)
     assert "'zeros' brings it to more than 200 times the size of the archive" in message
     allowed = Limits(always_allowed=100 << 20)
-    assert unpack(archive, tmp_path / "out", allowed)[-1].stat().st_size == 80 << 20
+    assert unpack_archive(archive, tmp_path / "out", allowed)[-1].stat().st_size == 80 << 20
 
 
 def test_too_many_members(tmp_path: Path) -> None:
     archive = make(tmp_path, "a.zip", {f"{i:02}": b"x" for i in range(20)})
     assert "'10' is member 11; more than 10 are refused" in refusal(archive, Limits(members=10))
-    assert len(unpack(archive, tmp_path / "out", Limits(members=20))) == 20
+    assert len(unpack_archive(archive, tmp_path / "out", Limits(members=20))) == 20
 
 
 def test_a_name_that_is_file_and_directory(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_damage_is_found_or_harmless(tmp_path: Path, name: str) -> None:
             damaged[at] ^= 1 << generator.randrange(8)
         archive.write_bytes(damaged)
         try:
-            files = unpack(archive, tmp_path / f"out{turn}")
+            files = unpack_archive(archive, tmp_path / f"out{turn}")
         except DataError as error:
             assert "delete it and get it again" in str(error) or "refused" in str(error)
             n_refused += 1
@@ -225,7 +225,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, limit_file_size: Callable[[i
     archive = make(tmp_path, "a.zip")
     limit_file_size(1000)
     with pytest.raises(TmtError, match="cannot be written: File too large"):
-        unpack(archive, tmp_path / "out")
+        unpack_archive(archive, tmp_path / "out")
     assert sorted(tmp_path.iterdir()) == [archive]
 
 
@@ -260,7 +260,7 @@ def test_long_names_are_no_harm(tmp_path: Path) -> None:
                 info.size = len(content)
                 file.addfile(info, io.BytesIO(content))
         out = tmp_path / f"out{form}"
-        assert {str(f.relative_to(out)): f.read_bytes() for f in unpack(path, out)} == files
+        assert {str(f.relative_to(out)): f.read_bytes() for f in unpack_archive(path, out)} == files
 
 
 def test_a_directory_of_millions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,7 @@ def test_other_compressions_of_a_zip(tmp_path: Path, method: int) -> None:
     with zipfile.ZipFile(path, "w", method) as file:
         for name, content in FILES.items():
             file.writestr(name, content)
-    found = unpack(path, tmp_path / "out")
+    found = unpack_archive(path, tmp_path / "out")
     assert {str(f.relative_to(tmp_path / "out")): f.read_bytes() for f in found} == FILES
 
 

@@ -1,9 +1,9 @@
 """Parquet, Arrow and Feather files → pairs.
 
-Comes in: a file of unknown origin. Goes out: (source, target) texts, one by one. No column is
-looked into before Arrow has checked it as a whole, since it follows offsets wherever they point.
-Files are read, not mapped into memory: a mapped file that gets shorter ends the process. This file
-does not know where files lie, nor what columns are called: see `tables.py`.
+Comes in: a file of unknown origin. Goes out: (source, target) texts, one by one. Arrow checks each
+column as a whole before its texts are read, since it follows offsets wherever they point. Files are
+read, not mapped into memory: a mapped file that gets shorter ends the process. This file does not
+know where files lie, nor the names of columns: see `tables.py`.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from transformer_mt.errors import DataError
 if TYPE_CHECKING:
     import pyarrow
 
-_ROWS = 10_000  # that are in memory as Python texts at once
+_ROWS = 10_000  # in memory as Python texts at once
 Field = tuple[str, ...]  # a column, or a field of the column translation
 
 
@@ -26,7 +26,7 @@ def read_arrow(path: Path, languages: Languages, *, swapped: bool) -> Iterator[P
     """Two columns of a Parquet, Arrow or Feather file, named as in `pair_of_row`.
 
     Raises:
-        DataError: it is damaged, has no such columns, or they do not hold text.
+        DataError: the file is damaged, lacks the columns, or they do not hold text.
     """
     import pyarrow
 
@@ -48,7 +48,7 @@ def read_arrow(path: Path, languages: Languages, *, swapped: bool) -> Iterator[P
 def _batches(
     path: Path, languages: Languages, swapped: bool
 ) -> Iterator[tuple["pyarrow.RecordBatch", list[Field]]]:
-    """Rows with the source and the target column, and maybe others; and which those two are."""
+    """Batches of rows, with the fields of the source and the target column."""
     import pyarrow
     from pyarrow import ipc, parquet
 
@@ -88,7 +88,7 @@ class _Column:
         column = batch.column(field[0])
         try:
             for name in field[1:]:
-                column.validate()  # that the fields are as long as the column, not what they hold
+                column.validate()  # lengths of the fields, not their content
                 column = column.flatten()[column.type.get_field_index(name)]
             column.validate(full=True)
         except pyarrow.ArrowInvalid as error:
@@ -101,7 +101,7 @@ class _Column:
         self._column = column
 
     def texts(self, start: int) -> list[str]:
-        """Some rows from `start` on; nothing is an empty text."""
+        """Up to `_ROWS` texts from row `start` on; a missing value is an empty text."""
         import pyarrow
 
         rows = self._column.slice(start, _ROWS)
@@ -112,14 +112,14 @@ class _Column:
 
 
 def _dictionary_texts(rows: "pyarrow.DictionaryArray") -> list[str]:
-    """Each text that occurs in the rows is decoded once, however large and however frequent."""
+    """The texts of rows; each distinct text is decoded once."""
     used = rows.indices.dictionary_encode()
     texts = rows.dictionary.take(used.dictionary).to_pylist()
     return ["" if i is None else texts[i] or "" for i in used.indices.to_pylist()]
 
 
 def _first_damaged(column: "pyarrow.Array") -> int:
-    """Which row is the first that does not stand the check alone; 0 if each of them does."""
+    """The first row that fails the check alone; 0 if each row passes."""
     import pyarrow
 
     for row in range(len(column)):
@@ -133,7 +133,7 @@ def _first_damaged(column: "pyarrow.Array") -> int:
 def _text_fields(
     schema: "pyarrow.Schema", path: Path, languages: Languages, swapped: bool
 ) -> list[Field]:
-    """Where the source and the target are: a column each, or fields of the column translation."""
+    """The fields of source and target: a column each, or fields of the column translation."""
     from pyarrow import types
 
     fields = {field.name: field.type for field in schema}

@@ -31,7 +31,7 @@ def hub_rows(
         role: chooses the split where the source names none.
         offline: use the cache of Hugging Face, and no network.
     Raises:
-        DataError: it cannot be had; the message tells the cause, and what there is instead.
+        DataError: the dataset cannot be loaded, or is damaged.
     """
     assert source.hf is not None
     folder = root / expand(source.hf)
@@ -65,7 +65,7 @@ def _load(source: Source, folder: Path, split: str, offline: bool) -> Any:
     try:
         with _network(not offline):
             return datasets.load_dataset(name, source.config, split=split)
-    except Exception as error:  # its errors have no common class; the cause is told and kept
+    except Exception as error:  # its errors have no common class
         cause = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         if not folder.exists():
             cause += f" (and there is no folder {folder})"

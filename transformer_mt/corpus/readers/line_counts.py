@@ -15,7 +15,7 @@ _MAX_SURPLUS = 50  # more missing lines than this have no one place to look at
 
 
 def line_shapes(lines: Iterable[str]) -> np.ndarray:
-    """(n, 4) what a line shares with its translation: characters, digits, ends in ?, ends in !"""
+    """(n, 4) properties that translation keeps: characters, digits, ends in ?, ends in !"""
     rows = (
         (
             len(line),

@@ -1,7 +1,7 @@
-r"""Files, compressed or not → bytes → lines, or an error: where, what was found, what to do.
+"""Files, compressed or not → bytes → lines, or an error: where, what was found, what to do.
 
-Comes in: a path, or a stream of bytes that is open. Goes out: its content, decompressed; its lines,
-decoded. This file does not know what the lines mean, nor which file belongs to which.
+Comes in: a path, or an open stream of bytes. Goes out: its content, decompressed; its lines,
+decoded. This file does not know the meaning of the lines, nor which files belong together.
 """
 
 import bz2
@@ -24,8 +24,8 @@ from transformer_mt.errors import DataError
 
 _BOM = b"\xef\xbb\xbf"
 _BLOCK = 1 << 18  # bytes; larger blocks of lines do not stay in the processor's cache
-# Of one line, or of another unit of text that is in memory as a whole: a long book has 4 MiB.
-LONGEST = 16 << 20  # bytes
+# Bytes of a line, or of another unit that is in memory as a whole; a long book has 4 MiB.
+LONGEST = 16 << 20
 _LONGEST_PATH = 4096  # bytes, on most systems
 COMPRESSED = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
 _CONTENT = re.compile(
@@ -46,12 +46,12 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 
     Raises:
         DataError: the file is missing or cannot be read, its ending and its content do not fit, or
-            the compressed data are damaged; also for what happens while the stream is read.
+            the compressed data are damaged; also while the stream is read.
     """
     try:
         with path.open("rb") as file:
             _check_ending(path, file)
-            with _decompressed(path, file) as stream:
+            with decompressed(file, path.suffix) as stream:
                 yield stream
     except FileNotFoundError as error:
         raise DataError(missing(path)) from error
@@ -93,10 +93,11 @@ def split_stream(stream: Iterable[bytes], name: str | Path) -> Iterator[str]:
     Args:
         stream: the bytes in order, in pieces of any size. Lines are handed on as soon as their
             ends are there, so that an open file, which is a stream of lines, can be typed into.
-        name: what messages call it.
+        name: name of the stream in messages.
     """
     if isinstance(stream, io.BufferedReader):
-        stream = iter(partial(stream.read1, _BLOCK), b"")  # what is there, however long its lines
+        # `read1` does not wait for the end of a line.
+        stream = iter(partial(stream.read1, _BLOCK), b"")
     return chain.from_iterable(_lists_of_lines(stream, name))
 
 
@@ -120,7 +121,7 @@ def _lists_of_lines(pieces: Iterable[bytes], name: str | Path) -> Iterator[list[
 
 
 class _Decoder:
-    """Decodes runs of whole lines, and knows where in the stream it is."""
+    """Decodes runs of whole lines, and counts lines and bytes for messages."""
 
     def __init__(self, name: str | Path) -> None:
         self.name = name
@@ -136,7 +137,7 @@ class _Decoder:
             text = str(data[first:] if first else data, "utf-8")
         except UnicodeDecodeError as error:
             at = first + error.start
-            whole = data.rfind(b"\n", 0, at) + 1  # what comes before the broken line
+            whole = data.rfind(b"\n", 0, at) + 1  # end of the last line before the broken one
             if whole:
                 yield _lines(str(data[first:whole], "utf-8"))
             raise DataError(self._undecodable(data, at)) from error
@@ -165,7 +166,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _encoding_hint(name: str | Path, start: bytes) -> str:
-    ending = _ending_by_content(start)
+    ending = ending_by_content(start)
     if ending:
         return f"it is {COMPRESSED[ending]}: rename it to {Path(name).name}{ending}"
     encoding = "UTF-16" if start.startswith((b"\xff\xfe", b"\xfe\xff")) else "ENCODING"
@@ -173,14 +174,15 @@ def _encoding_hint(name: str | Path, start: bytes) -> str:
     return f"convert it: iconv -f {encoding} -t UTF-8 {Path(name).name} > NEW{known}"
 
 
-def _decompressed(path: Path, file: BinaryIO) -> BinaryIO:
-    if path.suffix == ".gz":
+def decompressed(file: BinaryIO, ending: str) -> BinaryIO:
+    """The content of an open file, decompressed as one of the endings in `COMPRESSED` says."""
+    if ending == ".gz":
         return cast(BinaryIO, gzip.GzipFile(fileobj=file))
-    if path.suffix == ".xz":
+    if ending == ".xz":
         return cast(BinaryIO, lzma.open(file))
-    if path.suffix == ".bz2":
+    if ending == ".bz2":
         return cast(BinaryIO, bz2.open(file))
-    if path.suffix == ".zst":
+    if ending == ".zst":
         import pyarrow
 
         return cast(BinaryIO, pyarrow.input_stream(file, compression="zstd"))
@@ -191,7 +193,7 @@ def _check_ending(path: Path, file: io.BufferedReader) -> None:
     """Refuse a name that says another compression than the content has."""
     start = file.peek(10)[:10]  # a pipe has no way back
     said = path.suffix if path.suffix in COMPRESSED else ""
-    found = _ending_by_content(start)
+    found = ending_by_content(start)
     if said == found:
         return
     if not start:
@@ -202,7 +204,8 @@ def _check_ending(path: Path, file: io.BufferedReader) -> None:
     raise DataError(f"{path}: its content {content}: rename it to {right}{damage}")
 
 
-def _ending_by_content(start: bytes) -> str:
+def ending_by_content(start: bytes) -> str:
+    """The ending in `COMPRESSED` for a file that begins with these bytes; empty if none fits."""
     found = _CONTENT.match(start)
     return f".{found.lastgroup}" if found else ""
 
@@ -247,12 +250,12 @@ def refuse_streams(path: Path) -> None:
 
 
 def missing(path: Path, root: Path | None = None, found: str = "") -> str:
-    """The message about a file that is not there, with the names that are near.
+    """The message about a missing file, with similar names in its directory.
 
     Args:
         path: the file.
         root: the directory that relative paths start from, if the path may be one.
-        found: what to say instead of `no such file`.
+        found: beginning of the message; default: `PATH: no such file`.
     """
     message = found or f"{path}: no such file"
     if not path.parent.is_dir():
@@ -264,7 +267,7 @@ def missing(path: Path, root: Path | None = None, found: str = "") -> str:
 
 
 def names_in(directory: Path) -> list[str]:
-    """What lies in a directory, sorted; nothing if there is no such directory."""
+    """The names in a directory, sorted; none if there is no such directory."""
     try:
         return sorted(path.name for path in directory.iterdir())
     except FileNotFoundError:

@@ -2,7 +2,7 @@
 
 Comes in: a `Source` of the configuration. Goes out: (source, target) texts, one by one, unchanged
 but for byte order mark and line ends. This file does not know which pairs are good: see `cleaning`;
-nor what the formats look like: see `tables.py`, `tmx_xliff.py` and `sgm.py`.
+nor the formats of files: see `tables.py`, `tmx_xliff.py` and `sgm.py`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,10 +12,11 @@ from typing import Any
 
 from transformer_mt.config.data import Languages, Source, split_direction
 from transformer_mt.corpus.readers.columns import read_arrow
+from transformer_mt.corpus.readers.demo import read_demo
 from transformer_mt.corpus.readers.huggingface import Role, hub_rows
 from transformer_mt.corpus.readers.line_counts import first_suspect, line_shapes
 from transformer_mt.corpus.readers.lines import expand, split_lines, split_stream
-from transformer_mt.corpus.readers.paths import Part, find_file, find_parts, form_of
+from transformer_mt.corpus.readers.paths import Part, find_file, find_parts, format_of
 from transformer_mt.corpus.readers.sgm import read_sgm_pair
 from transformer_mt.corpus.readers.tables import (
     Pair,
@@ -28,11 +29,12 @@ from transformer_mt.corpus.readers.tmx_xliff import read_markup
 from transformer_mt.errors import DataError
 
 __all__ = [
-    "Pair", "Role", "language_of", "read_pairs", "source_files", "split_lines", "split_stream",
+    "Pair", "Role", "language_of", "read_pairs", "source_files", "source_order", "split_lines",
+    "split_stream",
 ]  # fmt: skip
 
 
-_MOST_SHAPES = 20_000_000  # lines whose shapes are looked at, which are in memory together
+_MOST_SHAPES = 20_000_000  # lines; the shapes of all lines are in memory together
 
 
 def read_pairs(
@@ -54,7 +56,7 @@ def read_pairs(
     def streams() -> Iterator[Iterable[Pair]]:
         swapped = _is_swapped(source, languages)
         if source.demo:
-            yield _read_demo(languages, role)
+            yield read_demo(languages, role)
         elif source.hf is not None:
             rows = hub_rows(source, root=root, role=role, offline=offline)
             yield _read_rows(rows, f"{source}: row", languages, swapped)
@@ -81,17 +83,24 @@ def source_files(source: Source, languages: Languages, root: Path) -> list[Path]
     return [path for part in _parts(source, languages, root) for path in part]
 
 
-def _is_swapped(source: Source, languages: Languages) -> bool:
-    """Whether what comes first in the source is the target."""
-    if source.direction is None:
-        return False
-    first, second = split_direction(source.direction)
-    if {first, second} != {languages.src, languages.tgt}:
+def source_order(source: Source, languages: Languages) -> tuple[str, str]:
+    """The two languages in the order in which they stand in a source.
+
+    Raises:
+        DataError: the `direction` of the source has another language.
+    """
+    order = split_direction(source.direction or languages.pair)
+    if set(order) != {languages.src, languages.tgt}:
         raise DataError(
             f"{source}: direction is {source.direction}, but languages are {languages.src} → "
             f"{languages.tgt}; write {languages.pair} or {languages.reversed().pair}"
         )
-    return first == languages.tgt
+    return order
+
+
+def _is_swapped(source: Source, languages: Languages) -> bool:
+    """Whether the target comes first in the source."""
+    return source_order(source, languages)[0] == languages.tgt
 
 
 def _parts(source: Source, languages: Languages, root: Path) -> list[Part]:
@@ -113,10 +122,10 @@ def _parts(source: Source, languages: Languages, root: Path) -> list[Part]:
 
 def _read_part(part: Part, source: Source, languages: Languages, swapped: bool) -> Iterator[Pair]:
     if len(part) == 2:
-        is_sgm = any(form_of(path) == ".sgm" for path in part)
+        is_sgm = any(format_of(path) == ".sgm" for path in part)
         return read_sgm_pair(*part) if is_sgm else _read_aligned(*part)
     path = part[0]
-    form = ".tsv" if source.tsv else ".jsonl" if source.jsonl else form_of(path)
+    form = ".tsv" if source.tsv else ".jsonl" if source.jsonl else format_of(path)
     if form == ".tsv":
         pairs = read_tsv(path)
         return ((src, tgt) for tgt, src in pairs) if swapped else pairs
@@ -154,13 +163,13 @@ def _read_rows(
         for number, row in enumerate(rows, 1):
             yield pair_of_row(row, languages, where, number, swapped=swapped)
     except DataError as error:
-        if error.__cause__ is None:  # the rows are there, but not what they should be
+        if error.__cause__ is None:  # the dataset was loaded, but a row is malformed
             raise
         raise DataError(f"{error}\n{_own_files(languages)}") from error
 
 
 def _own_files(languages: Languages) -> str:
-    """How to do without: what to configure instead."""
+    """Settings that work without network: files of the user's own."""
     return (
         "Files of your own work without network. These settings read my/text."
         f"{languages.src} and my/text.{languages.tgt} under data.root, and hold dev and test out "
@@ -168,17 +177,3 @@ def _own_files(languages: Languages) -> str:
         "  --set 'data.train=[my/text]' --set 'data.dev=[]' --set 'data.test={}'\n"
         "Other names: --set 'data.train=[{files: [my/source.txt, my/target.txt]}]'"
     )
-
-
-def _read_demo(languages: Languages, role: Role) -> Iterator[Pair]:
-    from transformer_mt.corpus.demo.demo import build_demo
-
-    if {languages.src, languages.tgt} != {"zh", "en"}:
-        raise DataError(
-            f"demo: the bundled corpus is zh-en; languages are {languages.src} → {languages.tgt}: "
-            "set languages: {src: zh, tgt: en} or {src: en, tgt: zh}, or give other data"
-        )
-    demo = build_demo()
-    pairs = {"train": demo.train, "dev": demo.dev, "test": demo.test}[role]
-    for zh, en in pairs:
-        yield (zh, en) if languages.src == "zh" else (en, zh)

@@ -1,4 +1,4 @@
-"""A path of the configuration → the local files that it stands for, or an error: what is near.
+"""A path of the configuration → the local files that it stands for, or similar names.
 
 Comes in: a file, a directory, a pattern, or a prefix. Goes out: parts, each of which is one file
 with both sides or two files with one side each. This file does not open any text.
@@ -30,7 +30,7 @@ BILINGUAL = (
 _SGM_SIDE = re.compile(r"(?P<stem>.+)-(src|ref)\.(?P<language>[^.]+)(?P<ending>\.sgm)")
 
 
-def form_of(path: Path) -> str:
+def format_of(path: Path) -> str:
     """The ending that tells the format of a file, whether compressed or not."""
     return Path(plain_name(path.name)).suffix.lower()
 
@@ -52,12 +52,12 @@ def find_file(name: str, root: Path) -> Path:
 def find_parts(name: str, languages: Languages, root: Path) -> list[Part]:
     """All text that a path stands for, sorted by name.
 
-    A prefix whose two sides are there is meant before a directory of the same name. Of a directory,
-    and of what fits a pattern, all files in a known form are taken, and no others.
+    A prefix with two sides wins over a directory of the same name. Of a directory, and of the files
+    that fit a pattern, all files in a known form are taken, and no others.
 
     Raises:
-        DataError: nothing is there, or nothing in both languages; or it is not clear which file is
-            meant. One line for each side that is missing.
+        DataError: no file, or none in both languages; or several files fit one side. One line for
+            each missing side.
     """
     path = root / expand(name)
     with _looking_at(path):
@@ -75,7 +75,7 @@ def _find_parts(name: str, path: Path, languages: Languages, root: Path) -> list
     if len(found) == 2 and not (name.endswith("/") and path.is_dir()):
         return [tuple(found)]
     if path.is_file():
-        if form_of(path) not in BILINGUAL:
+        if format_of(path) not in BILINGUAL:
             raise DataError(_no_form(path, name, languages))
         return [(path,)]
     if path.is_dir():
@@ -89,7 +89,7 @@ def _find_parts(name: str, path: Path, languages: Languages, root: Path) -> list
 
 @contextmanager
 def _looking_at(path: Path) -> Iterator[None]:
-    """Word what the file system says: a name is too long, a directory may not be entered."""
+    """Turn errors of the file system into messages: name too long, directory not readable."""
     try:
         yield
     except OSError as error:
@@ -117,7 +117,7 @@ def _parts_among(files: set[Path], languages: Languages, path: Path) -> list[Par
     parts: list[Part] = []
     sides: dict[tuple[Path, str], list[Path]] = {}
     for file in sorted(files):
-        form = form_of(file)
+        form = format_of(file)
         if form in BILINGUAL and (form != ".xml" or looks_parallel(file)):
             parts.append((file,))
         else:
@@ -147,7 +147,7 @@ def _find_side(prefix: Path, code: str, root: Path) -> Path | str:
 
 
 def _side(name: str) -> tuple[str, str]:
-    """What the names of both sides begin with, and what tells them apart."""
+    """The common stem of the names of both sides, and the language of this one."""
     plain = plain_name(name)
     sgm = _SGM_SIDE.fullmatch(plain)
     if sgm:

@@ -16,8 +16,8 @@ from transformer_mt.corpus.readers.tables import Pair
 from transformer_mt.corpus.readers.tmx_xliff import one_line
 from transformer_mt.errors import DataError
 
-_LARGEST = 256 << 20  # bytes of a file, which is read as a whole; test sets have less than 5 MiB
-# Each is tried at few places, and none of them goes back: time is linear whatever the text is.
+_LARGEST = 256 << 20  # bytes of a file, read as a whole; test sets have less than 5 MiB
+# Each pattern is tried at few places, and none backtracks: time is linear for every text.
 _TAG = re.compile(r"<(?P<kind>doc|seg)\b", re.IGNORECASE)
 _END = re.compile(r"</seg\s*+>", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"""(?<![\w:-])([\w:-]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""")
@@ -55,7 +55,7 @@ def _describe(segment: _Segment | None) -> str:
 
 def _segments(path: Path) -> Iterator[_Segment]:
     count, system, doc = 0, "", ""
-    first_system = None  # whose document the first one was
+    first_system = None  # of the first document
     for line, kind, attributes, text in _elements(path):
         if kind == "doc":
             doc, system = attributes.get("docid", ""), attributes.get("sysid", "")

@@ -1,4 +1,4 @@
-"""Tables as text → pairs: TSV, JSONL, and rows with named columns that others have read.
+"""Tables as text → pairs: TSV, JSONL, and rows with named columns.
 
 Comes in: a file, or rows. Goes out: (source, target) texts, one by one. This file does not know
 where files lie, and nothing of markup or Arrow: see `tmx_xliff.py` and `columns.py`.
@@ -69,7 +69,7 @@ def pair_of_row(
         row: {"translation": {code: text}}, {code: text}, {"src": text, "tgt": text} or
             {"source": text, "target": text}, with any other keys. No text is an empty one.
         languages: which key is the source and which the target.
-        where: what messages call a row, without its number.
+        where: name of a row in messages, without its number.
         number: counted from 1.
         swapped: see `find_keys`.
     Raises:
@@ -121,7 +121,7 @@ def read_jsonl(path: Path, languages: Languages, *, swapped: bool) -> Iterator[P
 
 
 def _parse_json(text: str) -> Any:
-    """What `json.loads` does, in half the time: that looks for spaces around the text."""
+    """`json.loads` in half the time: it need not look for spaces around the text."""
     value, end = _JSON.raw_decode(text)
     if end < len(text):
         raise json.JSONDecodeError("Extra data", text, end)

@@ -23,12 +23,12 @@ from transformer_mt.errors import DataError
 Event = tuple[str, str, Mapping[str, str]]
 Unit = dict[str, str]  # language → text
 
-# Elements whose content is formatting of another program, in TMX and in XLIFF.
+# Elements of TMX and XLIFF with the formatting codes of another program.
 _CODES = {"bpt", "ept", "ph", "it", "ut"}
 _WITH_TEXT = {"seg", "source", "target"}
-_UNITS = {"tu", "trans-unit", "segment", "doc"}  # that are in memory as a whole
-_PER_ELEMENT = 64  # bytes that an element counts for, beside its text and attributes
-_MOST_DEFAULTS = 10_000  # characters of all defaults that a document declares for attributes
+_UNITS = {"tu", "trans-unit", "segment", "doc"}  # each is in memory as a whole
+_PER_ELEMENT = 64  # bytes counted for an element, beside its text and attributes
+_MOST_DEFAULTS = 10_000  # characters of all declared defaults of attributes
 _SPELLING = 100  # characters of a name of a language
 _SHOWN = 500  # characters of the languages found, in a message
 _UNTRANSLATED = {"new", "needs-translation", "initial"}
@@ -193,10 +193,7 @@ def one_line(text: str) -> str:
 
 
 def _events(path: Path) -> Iterator[Event]:
-    """The elements of an XML document, without namespaces, and the text of those that hold it.
-
-    The root element comes first.
-    """
+    """Elements without namespaces, and the text in elements of `_WITH_TEXT`; the root is first."""
     reader = _Reader(path)
     with open_bytes(path) as stream:
         for block in chain(blocks_of(stream), [b""]):
@@ -204,7 +201,7 @@ def _events(path: Path) -> Iterator[Event]:
 
 
 class _Reader:
-    """expat, kept from all that makes a small document large."""
+    """expat with limits on everything that can make a small document large in memory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -254,7 +251,7 @@ class _Reader:
             raise self._error(f"one unit of text is longer than {LONGEST >> 20} MiB: divide it")
 
     def _skipped_entity(self, name: str, is_parameter: bool) -> None:
-        if not is_parameter:  # declared outside of the document, as those of HTML are
+        if not is_parameter:  # declared in a DTD outside of the document, such as é of HTML
             self._text(html.unescape(f"&{name};"))
 
     def _refuse_entity(self, name: str, *_: object) -> None:
@@ -283,7 +280,7 @@ def _parse(parser: expat.XMLParserType, block: bytes, path: Path) -> None:
         raise DataError(
             f"{path}: line {error.lineno}: not well-formed XML: {expat.ErrorString(error.code)}"
         ) from error
-    except (ValueError, LookupError) as error:  # of the encoding that the document declares
+    except (ValueError, LookupError) as error:  # the declared encoding is unknown, or wrong
         raise DataError(
             f"{path}: cannot be decoded: {error}; convert it to UTF-8, also in its first line"
         ) from error

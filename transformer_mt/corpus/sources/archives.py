@@ -1,11 +1,9 @@
 """A zip or tar archive of unknown origin → its files in a directory of their own, and nowhere else.
 
-Comes in: an archive. Goes out: a directory that is there either whole or not at all. This file does
-not know what the members are for. Single compressed files stay as they are: the readers open them.
+Comes in: an archive. Goes out: a directory, complete or absent. This file does not know the use of
+the members. Single compressed files stay as they are: the readers open them.
 """
 
-import bz2
-import gzip
 import lzma
 import re
 import shutil
@@ -14,12 +12,13 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
+from transformer_mt.corpus.readers.lines import decompressed, ending_by_content
 from transformer_mt.errors import DataError
 from transformer_mt.system.output import writing_folder
 
@@ -39,7 +38,7 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class Limits:
-    """What an honest archive of text stays under."""
+    """Sizes that no archive of text reaches, unless it is made to do harm."""
 
     members: int = 200_000
     ratio: float = 200.0  # unpacked size / archive size; text has 3 to 10
@@ -57,14 +56,14 @@ def is_archive(path: Path) -> bool:
         if file.read(4) == b"PK\x03\x04":
             return True
     try:
-        with _decompressed(path) as stream:
+        with _tar_bytes(path) as stream:
             return stream.read(512)[257:262] == b"ustar"
-    except _DAMAGE:  # whoever reads it will word that
+    except _DAMAGE:  # its reader explains the damage
         return False
 
 
-def unpack(archive: Path, out_dir: Path, limits: Limits = LIMITS) -> list[Path]:
-    """Write the members below `out_dir`, which is there only once all of them are.
+def unpack_archive(archive: Path, out_dir: Path, limits: Limits = LIMITS) -> list[Path]:
+    """Write the members below `out_dir`, which appears once it is complete.
 
     Returns:
         The files, sorted.
@@ -87,7 +86,7 @@ def unpack(archive: Path, out_dir: Path, limits: Limits = LIMITS) -> list[Path]:
 
 
 class _Room:
-    """What may still come out of an archive."""
+    """Counts the members and bytes of an archive against the limits."""
 
     def __init__(self, archive: Path, free: int, limits: Limits) -> None:
         self._archive, self._limits = archive, limits
@@ -105,7 +104,7 @@ class _Room:
             )
 
     def enter_headers(self, n_bytes: int) -> None:
-        """Headers are read as a whole before there is a member to speak of."""
+        """Count bytes of headers: tarfile reads them as a whole before it names the member."""
         if n_bytes > _HEADERS:
             raise DataError(
                 f"{self._archive}: member {self._members + 1:,} has headers of more than "
@@ -157,7 +156,7 @@ def _read(stream: IO[bytes], archive: Path, name: str, size: int) -> bytes:
 
 
 def _block_size(stream: IO[bytes]) -> int:
-    """How much to ask for, so that a little compressed text cannot become very much at once."""
+    """Bytes to read at once, so that few compressed bytes cannot become very many in memory."""
     method = getattr(stream, "_compress_type", zipfile.ZIP_DEFLATED)
     if method not in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         return _BLOCK
@@ -167,7 +166,7 @@ def _block_size(stream: IO[bytes]) -> int:
 
 @contextmanager
 def _reading(archive: Path, name: str | None = None) -> Iterator[None]:
-    """Word the many errors of damaged archives as one; nothing is written in here."""
+    """Explain the many errors of damaged archives as one; nothing is written in here."""
     try:
         yield
     except _DAMAGE as error:
@@ -207,7 +206,7 @@ def _zip_members(archive: Path, room: _Room) -> Iterator[_Member]:
 
 
 class _ShortReads:
-    """A file that is never read by much at once: zipfile reads a directory as a whole."""
+    """A file that gives few bytes at once: zipfile reads the directory of a zip as a whole."""
 
     def __init__(self, file: BinaryIO, archive: Path) -> None:
         self._file, self._archive = file, archive
@@ -224,7 +223,7 @@ class _ShortReads:
 
 
 class _Counting:
-    """The stream of a tar; what is read between two members are headers."""
+    """The stream of a tar; bytes that are read between two members are headers."""
 
     def __init__(self, stream: BinaryIO, room: _Room) -> None:
         self._stream, self._room = stream, room
@@ -248,12 +247,12 @@ class _Counting:
 def _tar_members(archive: Path, room: _Room) -> Iterator[_Member]:
     with (
         _reading(archive),
-        _decompressed(archive) as raw,
+        _tar_bytes(archive) as raw,
         tarfile.open(fileobj=cast(IO[bytes], stream := _Counting(raw, room)), mode="r|") as file,
     ):
         for member in file:
             stream.enter_member(member.name)
-            # It would keep all members, and all that they say of those after them.
+            # tarfile would keep all members, and the headers that hold for later members.
             vars(file).update(members=[], pax_headers={})
             if not member.isreg() and not member.isdir():
                 raise _refuse(archive, member.name, "a link or a device")
@@ -264,25 +263,13 @@ def _tar_members(archive: Path, room: _Room) -> Iterator[_Member]:
             raw.read(_BLOCK)
 
 
-_OPENERS: dict[bytes, Callable[[Path], Any]] = {
-    b"\x1f\x8b": gzip.open,
-    b"\xfd7zXZ": lzma.open,
-    b"BZh": bz2.open,
-}
-
-
-def _decompressed(archive: Path) -> BinaryIO:
-    """The bytes of the tar itself, whatever its name promises."""
+@contextmanager
+def _tar_bytes(archive: Path) -> Iterator[BinaryIO]:
+    """The bytes of the tar itself, decompressed as its content says, whatever its name is."""
     with archive.open("rb") as file:
-        start = file.read(6)
-    if start.startswith(b"\x28\xb5\x2f\xfd"):
-        import pyarrow
-
-        return cast(BinaryIO, pyarrow.input_stream(str(archive), compression="zstd"))
-    for magic, opener in _OPENERS.items():
-        if start.startswith(magic):
-            return cast(BinaryIO, opener(archive))
-    return archive.open("rb")
+        ending = ending_by_content(file.peek(10)[:10])
+        with decompressed(file, ending) as stream:
+            yield stream
 
 
 def _is_tar(archive: Path) -> bool:

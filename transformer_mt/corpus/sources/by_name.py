@@ -1,7 +1,7 @@
 """A source by name → the same source as local files, fetched if they are not in the cache.
 
 Comes in: a `Source` of any kind. Goes out: one that `readers.pairs` opens, and where its
-text came from. This file knows how names become addresses, not what is in the files.
+text came from. This file knows how names become addresses, not the content of the files.
 """
 
 import json
@@ -17,7 +17,7 @@ from transformer_mt.config.data import Languages, Source
 from transformer_mt.corpus.readers.huggingface import Role
 from transformer_mt.corpus.sources.archives import is_archive
 from transformer_mt.corpus.sources.cache import fetch
-from transformer_mt.corpus.sources.http import Say, Unavailable
+from transformer_mt.corpus.sources.http import Unavailable
 from transformer_mt.corpus.sources.mtdata_index import obtain_mtdata
 from transformer_mt.corpus.sources.provenance import (
     Obtained,
@@ -30,10 +30,11 @@ from transformer_mt.corpus.sources.provenance import (
 )
 from transformer_mt.corpus.sources.sacrebleu_sets import obtain_test_set
 from transformer_mt.errors import DataError
+from transformer_mt.system.terminal import Say
 
 __all__ = ["Obtained", "Origin", "obtain"]
 
-# What OPUS calls the languages that it calls by other names than we do, the usual name first.
+# Codes of OPUS for languages where they differ from ours, the usual code first.
 _OPUS_CODES = {
     "zh": ("zh", "zh_cn", "zh_CN", "zh_Hans"),
     "zh-Hant": ("zh_tw", "zh_TW", "zh_Hant", "zh_hk"),
@@ -52,15 +53,16 @@ def obtain(
     offline: bool = False,
     say: Say | None = None,
 ) -> Obtained:
-    """Local files for a source; those that are local, and `hf`, come back as they are.
+    """Local files for a source; a local source, and `hf`, come back unchanged.
 
     Args:
-        role: what the text is for. No kind that is fetched here has splits to choose from.
-        cache_dir: where what is fetched stays, for all experiments.
+        role: unused, since no kind that is fetched here has splits to choose from.
+        cache_dir: the folder of all downloads, shared by all experiments.
         offline: use the cache alone.
-        say: told what is being done; None: be quiet.
+        say: told of downloads and waits; None: be quiet.
     Raises:
-        DataError: unknown, not to be had, or not in the cache; damaged or dangerous archives.
+        DataError: the name is unknown, the server does not give the file, or it is not in the
+            cache; an archive is damaged or dangerous.
     """
     if source.opus is not None:
         return _obtain_opus(source, languages, cache_dir, offline, say)
@@ -131,7 +133,7 @@ def _latest_version(
 ) -> tuple[str, _Pair]:
     """The version that OPUS calls the latest, and the pair it has it for.
 
-    The answer stays in the cache, too: what trained on one version does not resume on another.
+    The answer stays in the cache, too, so that a run does not resume on another version.
     """
     api = os.environ.get("TMT_OPUS_API", "https://opus.nlpl.eu/opusapi/")
     for pair in pairs:

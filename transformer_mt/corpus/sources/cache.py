@@ -1,11 +1,11 @@
 """A URL → a file in the cache that all experiments share: whole, checked, fetched only once.
 
-Comes in: an address. Goes out: the file, with its size and digest. This file knows where things lie
-and who may write them; how they come over the network is in `http.py`.
+Comes in: an address. Goes out: the file, with its size and digest. This file knows the places
+in the cache and their locks; the network is in `http.py`.
 
 In the cache each address has a directory of its own, called by the digest of the address, with the
-file under its own name (its ending tells the format). Beside it: `.json` (what was received, and
-when), `.part` with `.part.json` (what has arrived so far) and `.lock`.
+file under its own name (its ending tells the format). Beside it: `.json` (the record of the
+download), `.part` with `.part.json` (an incomplete download) and `.lock`.
 """
 
 import hashlib
@@ -21,7 +21,6 @@ from transformer_mt.corpus.readers.lines import expand
 from transformer_mt.corpus.sources.http import (
     PATIENT,
     Patience,
-    Say,
     Unavailable,
     part_record,
     read_record,
@@ -31,6 +30,7 @@ from transformer_mt.errors import DataError
 from transformer_mt.system.locks import locked
 from transformer_mt.system.output import remove, write_json
 from transformer_mt.system.state import sha256 as digest_of
+from transformer_mt.system.terminal import Say
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 _ADDRESS_CHARACTERS = "%/:=&?~+!$,;'@()*[]"  # these keep their meaning in a URL
@@ -45,7 +45,7 @@ class Download:
 
 
 def default_cache() -> Path:
-    """$TMT_CACHE, or `tmt` where the user's caches are."""
+    """$TMT_CACHE, or `tmt` in the user's folder of caches."""
     if own := os.environ.get("TMT_CACHE"):
         return expand(own)
     caches = os.environ.get("XDG_CACHE_HOME")
@@ -64,11 +64,11 @@ def fetch(
     """The file at a URL, from the cache if it is there.
 
     Args:
-        sha256: what the file must have, in hexadecimal; compared with the bytes each time.
+        sha256: digest that the file must have, in hexadecimal; compared with the bytes each time.
         offline: use the cache alone.
-        say: told what is being done, unless a progress bar shows it; None: be quiet.
+        say: told of the download, unless a progress bar shows it; None: be quiet.
     Raises:
-        Unavailable: the server does not have it or does not give it; or offline, and not cached.
+        Unavailable: the server does not give the file; or `offline`, and it is not cached.
         DataError: wrong digest; no connection; the disk is full; no http(s) URL.
     """
     place = _Place(cache_dir, url)
@@ -90,7 +90,7 @@ def fetch(
 
 
 def alone(path: Path, waiting: str, say: Say | None) -> AbstractContextManager[None]:
-    """Hold a lock in the cache; while another process has it, say what is waited for, and wait."""
+    """Hold a lock in the cache; if another process has it, say the text `waiting`, and wait."""
     remedy = "; set data.cache to a directory of your own"
     return locked(path, lambda: say(waiting) if say else None, remedy=remedy)
 
@@ -117,7 +117,7 @@ class _Place:
         record = read_record(self.record)
         size, digest = record.get("size"), record.get("sha256")
         if size is None or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-            return None  # a damaged record is as good as none
+            return None  # the record is missing or damaged
         path = self.directory / record["name"]
         if not path.is_file() or path.stat().st_size != size:
             return None
@@ -139,8 +139,8 @@ def _download(place: _Place, sha256: str | None, patience: Patience, say: Say | 
     record = {**version, "url": place.url, "size": size, "sha256": digest, "date": date}
     path = place.directory / version["name"]
     path.parent.mkdir(exist_ok=True)
-    # The record first: whoever is killed between these lines leaves a whole part, which the next
-    # process gives its name without the network.
+    # The record first: a process that is killed between these lines leaves a complete part, and
+    # the next process renames it without the network.
     write_json(place.record, record)
     os.replace(place.part, path)
     remove(part_record(place.part))

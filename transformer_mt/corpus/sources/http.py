@@ -1,14 +1,13 @@
 """A URL → a file on this disk, however often the connection breaks on the way.
 
-Comes in: an address, and the name of the file. Goes out: the whole file, and what the server said
-of it. Beside a file that is not whole lies a record of the version it is the start of, so that
-another attempt, or another process, goes on where this one stopped, and never glues two versions
-together. This file knows HTTP; it knows neither the cache nor what is in the files.
+Comes in: an address, and the name of the file. Goes out: the whole file, and its name, size and
+version as the server gave them. Beside an incomplete file lies a record of its version: another
+attempt, or another process, continues the same version and never joins two. This file knows HTTP;
+it knows neither the cache nor the content of the files.
 """
 
 import errno
 import http.client
-import json
 import os
 import re
 import shutil
@@ -29,25 +28,25 @@ from urllib.parse import unquote, urlsplit
 from transformer_mt import __version__
 from transformer_mt.errors import DataError
 from transformer_mt.system.output import remove, write_json
+from transformer_mt.system.state import Damaged, read_json
 from transformer_mt.system.terminal import Say, visible
 
-Version = dict[str, Any]  # name, size, etag, last_modified: what the server says of the file
+Version = dict[str, Any]  # name, size, etag, last_modified, as the server gave them
 _Show = Callable[[int, int | None], None]
 
 _BLOCK = 1 << 18
-_LARGEST_RECORD = 1 << 16  # bytes
 _LONGEST_NAME = 150  # bytes of a file's name; a file system takes 255
 _SIZE = re.compile(r"[0-9]{1,24}")  # of a file, in a header
 _RANGE = re.compile(r"bytes ([0-9]{1,24})-[0-9]{1,24}/([0-9]{1,24}|\*)")
 
 
 class Unavailable(DataError):
-    """It is not there: the server does not have it or does not give it."""
+    """The server does not have the file, or does not give it."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a server is waited for."""
+    """Time limits and retries of a download."""
 
     timeout_s: float = 60.0  # without a byte
     attempts: int = 6  # in a row that bring nothing new
@@ -63,15 +62,15 @@ class _Interrupted(Exception):
 
     def __init__(self, reason: str, *, wait_s: float = 0.0, start_over: bool = False) -> None:
         super().__init__(reason + ", starting over" * start_over)
-        self.wait_s = wait_s  # what the server asked for
-        self.start_over = start_over  # what has arrived is of no use
+        self.wait_s = wait_s  # at least, as the server asked
+        self.start_over = start_over  # the bytes so far are of no use
 
 
 def transfer(url: str, part: Path, patience: Patience, say: Say | None) -> Version:
-    """Make `part` whole. It stays where it is, and so does its record, `part_record(part)`.
+    """Download the rest of `part`. The file and its record, `part_record(part)`, stay in place.
 
     Raises:
-        Unavailable: the server does not have it or does not give it.
+        Unavailable: the server does not have the file, or does not give it.
         DataError: no connection, or no room.
     """
     furthest, failures = _received(part), 0
@@ -99,13 +98,12 @@ def part_record(part: Path) -> Path:
 
 
 def read_record(path: Path) -> Version:
-    """What was written about a file; nothing if it is missing or damaged, which is as good."""
+    """The record of a file; empty if it is missing or damaged."""
     try:
-        with path.open("rb") as file:
-            record = json.loads(file.read(_LARGEST_RECORD))
-    except (OSError, ValueError, RecursionError):
+        record = read_json(path)
+    except Damaged:
         return {}
-    return record if isinstance(record, dict) and _is_version(record) else {}
+    return record if record and _is_version(record) else {}
 
 
 def _is_version(record: dict[str, Any]) -> bool:
@@ -133,7 +131,7 @@ def _giving_up(url: str, reason: Exception, failures: int, size: int) -> str:
 
 
 def _received(part: Path) -> int:
-    """Bytes that can be gone on from; none where the version they are of is not known."""
+    """Bytes of an incomplete file that a download can continue; 0 if their version is unknown."""
     version = read_record(part_record(part))
     size = part.stat().st_size if part.is_file() else 0
     known = version.get("etag") or version.get("last_modified")
@@ -141,10 +139,10 @@ def _received(part: Path) -> int:
 
 
 def _receive(url: str, part: Path, timeout_s: float, show: _Show) -> Version:
-    """One attempt; on return the part is whole.
+    """One attempt; on return the part is complete.
 
     Raises:
-        _Interrupted: it is not, but may become so.
+        _Interrupted: it is incomplete; another attempt may succeed.
     """
     done, version = _received(part), read_record(part_record(part))
     if done and done == version["size"]:
@@ -211,7 +209,7 @@ def _wording(error: object) -> str:
 
 def _refusal(error: urllib.error.HTTPError, url: str) -> Exception:
     answer = f"the server answers {error.code} {error.reason}"
-    if error.code == 416:  # what has arrived does not fit what is there now
+    if error.code == 416:  # the file has changed since the first bytes
         return _Interrupted(answer, start_over=True)
     if error.code in (408, 425, 429) or error.code >= 500:
         return _Interrupted(answer, wait_s=_retry_after(error.headers.get("Retry-After", "")))
@@ -237,7 +235,7 @@ def _retry_after(value: str) -> float:
 
 
 def _check_range(response: http.client.HTTPResponse, done: int, version: Version) -> None:
-    """The answer must be the rest of the version of which we have the start."""
+    """Refuse an answer that does not continue the bytes so far."""
     found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
     etag = response.headers.get("ETag")
     if (
@@ -262,7 +260,7 @@ def _version(response: http.client.HTTPResponse, url: str, size: int | None) -> 
 
 
 def _file_name(url: str, response: http.client.HTTPResponse) -> str:
-    """The last part of the address, or what the server calls it if that has no ending."""
+    """The last part of the address, or the server's name for the file if that has no ending."""
     name = _last_part(url)
     if "." not in name:
         name = response.headers.get_filename() or name
@@ -270,7 +268,7 @@ def _file_name(url: str, response: http.client.HTTPResponse) -> str:
 
 
 def _plain_name(name: str) -> str:
-    """What any system takes for the name of a file, and nobody for a path, an option or hidden."""
+    """A file name that is valid on every system, and is no path, no option and not hidden."""
     plain = re.sub(r"[^\w.+=@-]+", "_", name)
     ending = plain.encode(errors="replace")[-_LONGEST_NAME:].decode(errors="ignore")
     return ending.lstrip(".-") or "file"

@@ -1,21 +1,25 @@
 """An identifier of the mtdata index → local files, fetched by us.
 
-Comes in: the identifier. Goes out: files that `readers.pairs` opens. The index is asked
-in a process of its own, `mtdata_program.py`: it takes half a gigabyte, and mtdata sets up logging
-for the whole process. Entries that only mtdata's own parsers can read are refused.
+Comes in: the identifier. Goes out: files that `readers.pairs` opens. The Python that
+`$TMT_MTDATA_PYTHON` names, or else this one, runs `mtdata_program.py`, which asks the index: the
+versions that mtdata needs do not fit beside ours. Entries that only mtdata's own parsers can read
+are refused.
 """
 
 import json
+import os
+import shutil
 import subprocess
+import sys
 import tempfile
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.config.data import Languages, Source
+from transformer_mt.corpus.readers.lines import expand
 from transformer_mt.corpus.sources.archives import is_archive
 from transformer_mt.corpus.sources.cache import default_cache, fetch
-from transformer_mt.corpus.sources.http import Say
 from transformer_mt.corpus.sources.provenance import (
     Obtained,
     in_order,
@@ -25,9 +29,11 @@ from transformer_mt.corpus.sources.provenance import (
     unpacked,
 )
 from transformer_mt.errors import ConfigError, DataError
-from transformer_mt.system.processes.child_python import child_environment, python_command
+from transformer_mt.system.processes.child_python import child_environment
+from transformer_mt.system.terminal import Say
 from transformer_mt.text.languages import canonical_code
 
+_PYTHON = "TMT_MTDATA_PYTHON"
 _PROGRAM = Path(__file__).with_name("mtdata_program.py")
 _ONE_SIDE = ("txt", "raw", "sgm")  # a file for each language
 _BOTH_SIDES = ("tmx", "xml", "wmt21xml")  # one file that says which language is which
@@ -37,7 +43,8 @@ _COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
 def obtain_mtdata(
     source: Source, languages: Languages, *, cache_dir: Path, offline: bool, say: Say | None
 ) -> Obtained:
-    """
+    """The files of an entry, downloaded if they are not in the cache.
+
     Raises:
         DataError: mtdata is missing; unknown; other languages; of a form that we do not read.
     """
@@ -64,12 +71,13 @@ def obtain_mtdata(
 
 
 def _look_up(source: Source, languages: Languages) -> dict[str, Any]:
-    """What the index says: `langs`, `urls`, `in_paths`, `form` and `cols`."""
+    """The entry of the index: `langs`, `urls`, `in_paths`, `form` and `cols`."""
     # Not in the cache that a configuration may name: mtdata keeps its index there as a pickle,
     # which is a program.
     home = default_cache().absolute() / "mtdata"
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    command = python_command(_PROGRAM, str(source.mtdata), languages.src, languages.tgt)
+    program = _PROGRAM.read_text(encoding="utf-8")
+    command = [_python(), "-c", program, str(source.mtdata), languages.src, languages.tgt]
     # In a new folder, since mtdata runs every mtdata*.py of the current one.
     with tempfile.TemporaryDirectory() as folder:
         asked = subprocess.run(
@@ -87,6 +95,18 @@ def _look_up(source: Source, languages: Languages) -> dict[str, Any]:
     if "error" in entry:
         raise DataError(f"{source}: {entry['error']}")
     return entry
+
+
+def _python() -> str:
+    """An interpreter that may have mtdata."""
+    name = os.environ.get(_PYTHON) or sys.executable
+    found = shutil.which(expand(name))
+    if found is None:
+        raise DataError(
+            f"{_PYTHON}={name}: no such program; name the Python of an environment with mtdata, "
+            "such as mtdata/bin/python"
+        )
+    return os.path.abspath(found)
 
 
 def _codes(source: Source, entry: dict[str, Any], languages: Languages) -> list[str]:

@@ -1,4 +1,4 @@
-"""Ask mtdata's index for an entry: a program of its own, which imports nothing of tmt.
+"""Ask mtdata's index for an entry: a program for a Python that has mtdata, but need not have tmt.
 
 Comes in: an identifier and two languages. Goes out: one line of JSON, with the entry or an error.
 """
@@ -17,11 +17,13 @@ def _ask_index(identifier: str, src: str, tgt: str) -> dict[str, Any]:
         from mtdata.iso.bcp47 import bcp47
     except ImportError as error:
         return {
-            "error": f"needs mtdata 0.5 or newer ({error}): pip install 'transformer-mt[mtdata]'"
+            "error": f"needs mtdata 0.5 or newer ({error}), in an environment of its own: "
+            "python3 -m venv mtdata && mtdata/bin/pip install mtdata && "
+            "export TMT_MTDATA_PYTHON=mtdata/bin/python"
         }
     try:
         entry = INDEX.entries.get(DatasetId.parse(identifier))
-    except Exception:  # also what cannot be parsed is unknown
+    except Exception:  # an identifier that cannot be parsed is unknown, too
         entry = None
     if entry is None:
         wanted = {bcp47(code.replace("-", "_")).lang for code in (src, tgt)}

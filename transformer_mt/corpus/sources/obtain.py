@@ -15,8 +15,8 @@ from transformer_mt.corpus.readers.lines import expand
 from transformer_mt.corpus.readers.pairs import Pair, Role, read_pairs, source_files
 from transformer_mt.corpus.sources.by_name import Origin, obtain
 from transformer_mt.corpus.sources.cache import default_cache
-from transformer_mt.corpus.sources.http import Say
 from transformer_mt.system.state import sha256
+from transformer_mt.system.terminal import Say
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.config.data import SOURCE_KINDS, Languages, Source, split_direction
-from transformer_mt.corpus.sources.archives import unpack
+from transformer_mt.config.data import SOURCE_KINDS, Languages, Source
+from transformer_mt.corpus.readers.pairs import source_order
+from transformer_mt.corpus.sources.archives import unpack_archive
 from transformer_mt.corpus.sources.cache import Download, alone
-from transformer_mt.corpus.sources.http import Say
-from transformer_mt.errors import DataError
+from transformer_mt.system.terminal import Say
 
 _LICENCE_NAMES = re.compile(r"(licen[cs]e|copying)(\.(txt|md))?", re.IGNORECASE)
 _README_NAMES = re.compile(r"readme(\.(txt|md))?", re.IGNORECASE)
@@ -25,7 +25,7 @@ class Origin:
     url: str
     sha256: str
     size: int  # bytes
-    licence: str | None  # the line that tells it, if anything does
+    licence: str | None  # the line that names it, if one does
 
 
 @dataclass(frozen=True)
@@ -50,22 +50,11 @@ def in_order(sides: dict[str, Path], source: Source, languages: Languages) -> li
     return [str(sides[first]), str(sides[second])]
 
 
-def source_order(source: Source, languages: Languages) -> tuple[str, str]:
-    """The languages, the one that comes first in this source first."""
-    order = split_direction(source.direction or languages.pair)
-    if set(order) != {languages.src, languages.tgt}:
-        raise DataError(
-            f"{source}: direction is {source.direction}; languages are {languages.src} → "
-            f"{languages.tgt}"
-        )
-    return order
-
-
 def unpacked(download: Download, cache_dir: Path, say: Say | None) -> Path:
-    """The directory with what is in an archive; equal archives share one.
+    """The directory with the content of an archive; equal archives share one.
 
     Raises:
-        DataError: see `unpack`.
+        DataError: see `unpack_archive`.
     """
     directory = cache_dir / "unpacked" / download.sha256[:32]
     waiting = f"waiting for another process that is unpacking {download.path.name}"
@@ -74,12 +63,12 @@ def unpacked(download: Download, cache_dir: Path, say: Say | None) -> Path:
             if not directory.is_dir():
                 if say:
                     say(f"unpacking {download.path.name}")
-                unpack(download.path, directory)
+                unpack_archive(download.path, directory)
     return directory
 
 
 def licence_in(directory: Path) -> str | None:
-    """The first line of a licence file, or the line of a README that speaks of one."""
+    """The first line of a licence file, or the line of a README that names a licence."""
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     for path in files:
         if _LICENCE_NAMES.fullmatch(path.name):

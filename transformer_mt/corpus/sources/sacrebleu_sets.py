@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config.data import Languages, Source, split_direction
+from transformer_mt.corpus.readers.pairs import source_order
 from transformer_mt.corpus.sources.cache import Download, alone, fetch
-from transformer_mt.corpus.sources.http import Say
-from transformer_mt.corpus.sources.provenance import Obtained, local, origin, source_order
+from transformer_mt.corpus.sources.provenance import Obtained, local, origin
 from transformer_mt.errors import DataError
 from transformer_mt.system.output import remove, writing_folder
 from transformer_mt.system.state import fingerprint
+from transformer_mt.system.terminal import Say
 
 _SIDES = ("source.txt", "reference.txt")
 
@@ -75,7 +76,7 @@ def _their_pair(source: Source, dataset: Any, order: tuple[str, str]) -> str:
 def _extract(
     source: Source, dataset: Any, pair: str, downloads: list[Download], directory: Path
 ) -> None:
-    """Let sacreBLEU extract from our files, in a place that goes away with all it leaves."""
+    """Let sacreBLEU extract from our files, in a folder that is removed with all its leftovers."""
     with writing_folder(directory, None) as temporary:
         work = temporary / "work"
         work.mkdir()

@@ -1,0 +1,218 @@
+"""How fast, and in how much memory, a corpus of any size goes from a download to token ids.
+
+Writes a corpus of N pairs (an invented lexicon with Zipf's frequencies; 3 % repetitions, 1 % pairs
+that do not belong together), serves it on loopback as an archive in the form of OPUS, and runs
+`tmt data prepare` on it: download, clean, tokenizer, encode. Every process is watched. With
+--kills, the command is also killed (SIGKILL, with all its processes) in every stage, and started
+again until it ends; what comes out must be the same.
+
+    python scripts/bench/preparation.py --pairs 20000000 --dir FOLDER [--kills]
+"""
+
+import argparse
+import contextlib
+import functools
+import http.server
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+CHUNK = 100_000
+N_WORDS = 20_000
+CONFIG = """\
+name: bench
+languages: {{src: zh, tgt: en}}
+data:
+  train: ["opus:Bench/v1"]
+  cache: {cache}
+tokenizer: {{vocab_size: 16000}}
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--pairs", type=int, default=1_000_000)
+    parser.add_argument("--dir", type=Path, required=True)
+    parser.add_argument("--kills", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    args.dir.mkdir(parents=True, exist_ok=True)
+    served = args.dir / "served"
+    archive = served / "OPUS-Bench/v1/moses/en-zh.txt.zip"
+    if not archive.exists():
+        write_archive(archive, args.pairs)
+    with serving(served) as url:
+        os.environ["TMT_OPUS_URL"] = url
+        whole = prepare(args.dir / "whole", kill_in=[])
+        print(report(whole, args.pairs))
+        if args.kills:
+            generator = random.Random(args.seed)
+            stages = ["download", "score", "evidence", "clean", "tokenizer", "encode"]
+            broken = prepare(args.dir / "killed", kill_in=stages, generator=generator)
+            same = fingerprints(args.dir / "whole") == fingerprints(args.dir / "killed")
+            print(report(broken, args.pairs))
+            print("the same text, vocabularies and token ids" if same else "DIFFERENT")
+            sys.exit(not same)
+
+
+def write_archive(path: Path, n_pairs: int) -> None:
+    """A zip of two aligned files."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(7)
+    zh_words, en_words = lexicon(rng)
+    rank = np.arange(1, N_WORDS + 1)
+    share = (1 / rank) / (1 / rank).sum()
+    cumulative = np.cumsum(share)
+    texts = [path.with_suffix(f".{code}") for code in ("zh", "en")]
+    with texts[0].open("w", encoding="utf-8") as zh, texts[1].open("w", encoding="utf-8") as en:
+        for start in range(0, n_pairs, CHUNK):
+            lengths = rng.integers(4, 22, min(CHUNK, n_pairs - start))
+            words = np.searchsorted(cumulative, rng.random(lengths.sum())).clip(max=N_WORDS - 1)
+            ends = np.cumsum(lengths)
+            rows = [row.tolist() for row in np.split(words, ends[:-1])]
+            for i in np.flatnonzero(rng.random(len(rows)) < 0.03).tolist():
+                rows[i] = rows[i // 2]
+            others = list(rows)
+            for i in np.flatnonzero(rng.random(len(rows)) < 0.01).tolist():
+                others[i] = rows[-1 - i]
+            zh.writelines("".join([zh_words[w] for w in row]) + "。\n" for row in rows)
+            en.writelines(" ".join([en_words[w] for w in row]) + ".\n" for row in others)
+    part = path.with_suffix(".part")
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for text, code in zip(texts, ("zh", "en"), strict=True):
+            archive.write(text, f"Bench.en-zh.{code}")
+            text.unlink()
+    part.rename(path)
+
+
+def lexicon(rng: np.random.Generator) -> tuple[list[str], list[str]]:
+    """Invented words and their translations: one or two characters, one to three syllables."""
+    syllables = [c + v + e for c in "bdfgklmnprstvw" for v in "aeiou" for e in ("", "n", "r", "s")]
+    han = [
+        bytes((high, low)).decode("gb2312")
+        for high in range(0xB0, 0xD7)
+        for low in range(0xA1, 0xFF)
+    ]  # the commonest 3,666 characters
+    zh, en = [], []
+    for n_syllables in rng.integers(1, 4, N_WORDS).tolist():
+        en.append("".join(rng.choice(syllables, n_syllables).tolist()))
+        zh.append("".join(rng.choice(han, 1 + n_syllables // 2).tolist()))
+    return zh, en
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    handler = functools.partial(Quiet, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def prepare(
+    folder: Path, *, kill_in: list[str], generator: random.Random | None = None
+) -> dict[str, dict[str, float]]:
+    """Run the command until it ends by itself.
+
+    Returns:
+        By stage: seconds, and the largest resident memory in MiB of any process.
+    """
+    folder.mkdir(exist_ok=True)
+    config = folder / "bench.yaml"
+    config.write_text(CONFIG.format(cache=folder / "cache"))
+    command = [sys.executable, "-m", "transformer_mt", "data", "prepare", str(config)]
+    command += ["--run-dir", str(folder / "run")]
+    stages: dict[str, dict[str, float]] = {}
+    to_kill = list(kill_in)
+    while True:
+        process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
+        last, deadline = time.monotonic(), None
+        while process.poll() is None:
+            time.sleep(0.05)
+            now = time.monotonic()
+            name = stage(folder)
+            row = stages.setdefault(name, {"seconds": 0.0, "MiB": 0.0})
+            row["seconds"] += now - last
+            row["MiB"] = max(row["MiB"], largest_process(process.pid))
+            last = now
+            if name in to_kill and deadline is None:
+                assert generator is not None
+                deadline = now + generator.uniform(0.05, 1.0)
+            if deadline is not None and now > deadline:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                print(f"killed in {name}", flush=True)
+                to_kill = [other for other in to_kill if other != name]
+                break
+        else:
+            if process.returncode:
+                sys.exit(f"tmt ended with {process.returncode}")
+            return stages
+
+
+def stage(folder: Path) -> str:
+    """What is being made, by what lies there."""
+    data = folder / "run" / "data"
+    work = data / "work"
+    if (data / "encoded" / "stage.json").exists() or (data / "tokenizer" / "stage.json").exists():
+        return "encode"
+    if (data / "clean" / "stage.json").exists():
+        return "tokenizer"
+    if list(data.glob(".clean.*")):
+        return "clean"
+    if list(work.glob("scored/*/done.json")):
+        return "evidence"
+    if (work / "scored").exists():
+        return "score"
+    return "download"
+
+
+def largest_process(group: int) -> float:
+    """Peak resident MiB of the processes of a session that are alive, the largest one."""
+    largest = 0.0
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):  # it has ended
+            if os.getsid(int(status.parent.name)) == group:
+                peaks = re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())
+                largest = max(largest, *(int(peak) / 1024 for peak in peaks), 0)
+    return largest
+
+
+def report(stages: dict[str, dict[str, float]], n_pairs: int) -> str:
+    n_cores = len(os.sched_getaffinity(0))
+    lines = [f"{'stage':<12} {'seconds':>8} {'pairs/s':>10} {'per core':>10} {'peak MiB':>9}"]
+    for name, row in stages.items():
+        speed = n_pairs / max(row["seconds"], 1e-9)
+        lines.append(
+            f"{name:<12} {row['seconds']:8.1f} {speed:10,.0f} {speed / n_cores:10,.0f} "
+            f"{row['MiB']:9,.0f}"
+        )
+    return "\n".join(lines)
+
+
+def fingerprints(folder: Path) -> list[object]:
+    """Of the clean text, the vocabularies and the token ids."""
+    data = folder / "run" / "data"
+    report = json.loads((data / "clean" / "report.json").read_text(encoding="utf-8"))
+    names = [*data.glob("tokenizer/*.model"), *data.glob("encoded/*/*.ids")]
+    sums = subprocess.run(["sha256sum", *map(str, sorted(names))], capture_output=True, text=True)
+    return [report["fingerprint"], [line.split()[0] for line in sums.stdout.splitlines()]]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Random pairs that the cleaning of a configuration drops and keeps, for a person to judge.
+
+    python scripts/bench/sample_cleaning.py my.yaml OUT --n 50 --seed 1 [--set data.clean.numbers=1]
+
+Writes OUT/dropped.tsv and OUT/kept.tsv: rule, source:line, score, source, target; and prints how
+many pairs each rule drops. The score is that of the rule which dropped the pair, and for kept pairs
+the probability of a mismatch; empty where there is none. OUT/work keeps all scores, so that other
+thresholds take less time.
+"""
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from transformer_mt.config.experiment import load_config
+from transformer_mt.corpus.clean import decide_fates
+from transformer_mt.corpus.cleaning.decide import ALL_RULES, FATES, TRAIN, length_ratio
+from transformer_mt.corpus.cleaning.rules import SCORED_RULES
+from transformer_mt.corpus.cleaning.score_store import Shard
+from transformer_mt.corpus.report.collect import CleaningResult
+from transformer_mt.corpus.sources.obtain import obtain_sources
+from transformer_mt.system.output import write_text
+
+
+def write_samples(found: CleaningResult, out_dir: Path, size: int, seed: int) -> None:
+    """Write both files, each with `size` pairs at random, or all if there are fewer."""
+    fate, rng = found.decision.fate, np.random.default_rng(seed)
+    is_dropped = np.isin(fate, [FATES.index(rule) for rule in ALL_RULES])
+    for name, chosen in (("dropped", is_dropped), ("kept", fate == TRAIN)):
+        rows = np.sort(rng.permutation(np.flatnonzero(chosen))[:size])
+        lines = [_line(found, int(row)) for row in rows]
+        write_text(out_dir / f"{name}.tsv", "".join(f"{line}\n" for line in lines))
+
+
+def _line(found: CleaningResult, row: int) -> str:
+    rule = FATES[found.decision.fate[row]]
+    corpus, rows = found.decision.corpus, np.array([row])
+    [(source, line)], [pair] = corpus.origins_at(rows), corpus.pairs_at(rows)
+    shard = next(shard for shard in corpus.shards if row < shard.start + shard.size)
+    score = _score(found, shard, row, rule)
+    where = f"{source}:{line}"
+    return "\t".join((rule, where, "" if score is None else f"{score:.4g}", *pair))
+
+
+def _score(found: CleaningResult, shard: Shard, row: int, rule: str) -> float | None:
+    place = row - shard.start
+    if rule in SCORED_RULES:
+        return float(shard.columns(rule)[0][place])
+    if rule == "length_ratio":
+        src, tgt = shard.columns("src_chars", "tgt_chars")
+        return float(length_ratio(src, tgt, found.decision.usual_ratio)[place])
+    if rule in ("mismatch", "train") and len(found.decision.mismatch):
+        return float(found.decision.mismatch[row])
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("config", type=Path)
+    parser.add_argument("out_dir", type=Path)
+    parser.add_argument("--n", type=int, default=50, help="pairs of each kind")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--set", action="append", default=[], metavar="a.b=c", dest="overrides")
+    arguments = parser.parse_args()
+    say = partial(print, file=sys.stderr)
+    local = obtain_sources(load_config(arguments.config, arguments.overrides), say)
+    found = decide_fates(local, work_dir=arguments.out_dir / "work", say=say)
+    for name in FATES:
+        if count := found.decision.count(name):
+            print(f"{name}\t{count}")
+    write_samples(found, arguments.out_dir, arguments.n, arguments.seed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""The bundled Chinese–English corpus."""
