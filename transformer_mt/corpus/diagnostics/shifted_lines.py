@@ -18,7 +18,7 @@ from transformer_mt.corpus.diagnostics.line_units import (
     LineUnits,
 )
 from transformer_mt.corpus.diagnostics.logistic_regression import fit_logistic
-from transformer_mt.system.arrays import Floats, Ints
+from transformer_mt.system.arrays import Doubles, Floats, Ints
 
 _TRACKED, _RARE = 128, 63  # columns of frequent units, and of the words among the others
 _WIDTH = _TRACKED + _RARE + 1  # the last one is for units that do not count
@@ -103,17 +103,34 @@ class _Search:
 
     def go_on(self, evidence: Floats) -> list[ShiftedRun]:
         """The runs that end in the next gaps."""
+        sums = np.concatenate([[self.total], self.total + np.cumsum(evidence, dtype=np.float64)])
+        excess = sums - np.minimum.accumulate(sums.clip(max=0))
+        if max(self.peak, excess.max()) < _THRESHOLD:  # the usual case, without a loop
+            return self._pass(excess)
         found = []
-        for value in evidence.tolist():
+        for gap, value in enumerate(evidence.tolist(), self.n_gaps):
             self.total += value
             if self.total > self.peak:
-                self.peak, self.peak_at = self.total, self.n_gaps
+                self.peak, self.peak_at = self.total, gap
             elif self.total <= 0 or self.total < self.peak - _THRESHOLD:
                 found += self.finish()
                 self.total = self.peak = 0.0
-                self.start = self.n_gaps + 1
-            self.n_gaps += 1
+                self.start = gap + 1
+        self.n_gaps += len(evidence)
         return found
+
+    def _pass(self, excess: Doubles) -> list[ShiftedRun]:
+        """Go to the end of gaps without a run, given the evidence before and after each."""
+        empty = np.flatnonzero(excess <= 0)
+        if len(empty):
+            self.start, self.peak = self.n_gaps + int(empty[-1]), 0.0
+        begin = int(empty[-1]) if len(empty) else 0
+        best = begin + int(np.argmax(excess[begin:]))
+        if excess[best] > self.peak:
+            self.peak, self.peak_at = float(excess[best]), self.n_gaps + best - 1
+        self.total = float(excess[-1])
+        self.n_gaps += len(excess) - 1
+        return []
 
     def finish(self) -> list[ShiftedRun]:
         """The open run, if there is one."""
