@@ -16,16 +16,16 @@ from pathlib import Path
 import numpy as np
 
 from transformer_mt.config.experiment import load_config
-from transformer_mt.corpus.clean import examine
+from transformer_mt.corpus.clean import decide_fates
 from transformer_mt.corpus.cleaning.decide import ALL_RULES, FATES, TRAIN, length_ratio
 from transformer_mt.corpus.cleaning.rules import SCORED_RULES
 from transformer_mt.corpus.cleaning.score_store import Shard
-from transformer_mt.corpus.report.collect import Findings
+from transformer_mt.corpus.report.collect import CleaningResult
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.system.output import write_text
 
 
-def write_samples(found: Findings, out_dir: Path, size: int, seed: int) -> None:
+def write_samples(found: CleaningResult, out_dir: Path, size: int, seed: int) -> None:
     """Write both files, each with `size` pairs at random, or all if there are fewer."""
     fate, rng = found.decision.fate, np.random.default_rng(seed)
     is_dropped = np.isin(fate, [FATES.index(rule) for rule in ALL_RULES])
@@ -35,18 +35,17 @@ def write_samples(found: Findings, out_dir: Path, size: int, seed: int) -> None:
         write_text(out_dir / f"{name}.tsv", "".join(f"{line}\n" for line in lines))
 
 
-def _line(found: Findings, row: int) -> str:
+def _line(found: CleaningResult, row: int) -> str:
     rule = FATES[found.decision.fate[row]]
-    [(source, line)], [pair] = (
-        at(np.array([row])) for at in (found.corpus.origins_at, found.corpus.pairs_at)
-    )
-    shard = next(shard for shard in found.corpus.shards if row < shard.start + shard.size)
+    corpus, rows = found.decision.corpus, np.array([row])
+    [(source, line)], [pair] = corpus.origins_at(rows), corpus.pairs_at(rows)
+    shard = next(shard for shard in corpus.shards if row < shard.start + shard.size)
     score = _score(found, shard, row, rule)
-    where = f"{found.sources[source].name}:{line}"
+    where = f"{source}:{line}"
     return "\t".join((rule, where, "" if score is None else f"{score:.4g}", *pair))
 
 
-def _score(found: Findings, shard: Shard, row: int, rule: str) -> float | None:
+def _score(found: CleaningResult, shard: Shard, row: int, rule: str) -> float | None:
     place = row - shard.start
     if rule in SCORED_RULES:
         return float(shard.columns(rule)[0][place])
@@ -68,7 +67,7 @@ def main() -> None:
     arguments = parser.parse_args()
     say = partial(print, file=sys.stderr)
     local = obtain_sources(load_config(arguments.config, arguments.overrides), say)
-    found = examine(local, work_dir=arguments.out_dir / "work", say=say)
+    found = decide_fates(local, work_dir=arguments.out_dir / "work", say=say)
     for name in FATES:
         if count := found.decision.count(name):
             print(f"{name}\t{count}")

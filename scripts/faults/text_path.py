@@ -16,7 +16,7 @@ from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import TokenizerConfig
 from transformer_mt.config.yaml_text import parse_yaml
 from transformer_mt.corpus.cleaning.language_id import ForeignLanguage
-from transformer_mt.corpus.cleaning.lexical_model import _units_of
+from transformer_mt.corpus.cleaning.lexical_model import _Pairs
 from transformer_mt.corpus.cleaning.lexical_units import text_units
 from transformer_mt.corpus.cleaning.rules import PairScorer, comparison_key
 from transformer_mt.corpus.diagnostics.line_units import LineUnits
@@ -88,7 +88,10 @@ def _cleaning() -> Iterator[tuple[str, Function]]:
         yield f"scores {languages.pair} target", partial(scorer.scores, src)
         yield f"scores {languages.pair} both", _twice(scorer.scores)
     yield "text_units", lambda text: text_units([text])
-    yield "lexical units", lambda text: _units_of([text], [text])
+    yield (
+        "lexical units",
+        lambda text: _Pairs.at([text], [text], [0], [0]),
+    )
     yield "line_units", lambda text: LineUnits.of([text])
     yield "watch", lambda text: list(SourceWatch("x", ZH_EN).observe([(text, text)] * 2))
     yield "profile", lambda text: profile([(text, text)], ZH_EN)

@@ -84,10 +84,10 @@ def data_download(
 
     cfg = read_config(config, overrides, reverse=reverse)
     local = obtain_sources(cfg, say)
-    obtain_datasets(cfg)
-    for name, origins in zip(local.names, local.origins, strict=True):
-        for origin in origins:
-            show(f"{name}\t{origin.size}\t{origin.sha256}\t{origin.url}")
+    obtain_datasets(local)
+    for source in local.train:
+        for origin in source.origins:
+            show(f"{source.name}\t{origin.size}\t{origin.sha256}\t{origin.url}")
 
 
 @data_app.command("clean")

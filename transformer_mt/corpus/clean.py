@@ -1,48 +1,36 @@
 """Sources of pairs → clean train, dev and test files, and a report of all that was left out.
 
-Comes in: a `Config` whose sources are local. Goes out: a directory with `PART.src`, `PART.tgt` for
-each part, `train.sources.npy` and the reports, written as a whole or not at all. This file does not
-know tokens: the limit on their number is applied when the corpus is encoded.
+Comes in: an experiment's sources on this machine. Goes out: a directory with `PART.src`, `PART.tgt`
+for each part, `train.sources.npy` and the reports, written as a whole or not at all. This file does
+not know tokens: the limit on their number is applied when the corpus is encoded.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_mt.config.data import Source
 from transformer_mt.config.experiment import Config
-from transformer_mt.corpus.cleaning.decide import (
-    FATES,
-    HELD_OUT,
-    Decision,
-    judge_duplicates,
-    judge_length_ratio,
-    judge_mismatch,
-    judge_overlap,
-    judge_scores,
-)
+from transformer_mt.corpus.cleaning.decide import HELD_OUT, TRAIN, Decisions
 from transformer_mt.corpus.cleaning.holdout import hold_out
 from transformer_mt.corpus.cleaning.misalignment import learn_mismatch
 from transformer_mt.corpus.cleaning.rules import comparison_key
-from transformer_mt.corpus.cleaning.score import ScoredSource, score_sources, shards_of
-from transformer_mt.corpus.cleaning.score_store import Hashes, ScoredCorpus, hash_texts
-from transformer_mt.corpus.readers.pairs import Pair, Role, read_pairs, split_lines
-from transformer_mt.corpus.report.collect import Findings, describe, describe_errors
+from transformer_mt.corpus.cleaning.score import score_sources
+from transformer_mt.corpus.cleaning.score_store import Hashes, hash_texts
+from transformer_mt.corpus.readers.pairs import Pair, split_lines
+from transformer_mt.corpus.report.collect import CleaningResult, build_report, corpus_problems
 from transformer_mt.corpus.report.page import write_page
 from transformer_mt.corpus.report.report import CorpusReport
-from transformer_mt.corpus.sources.obtain import Local
+from transformer_mt.corpus.sources.obtain import LocalData
 from transformer_mt.errors import DataError
 from transformer_mt.system.arrays import save_array
+from transformer_mt.system.processes.parallel import count_workers
 from transformer_mt.system.state import fingerprint, sha256
+from transformer_mt.system.terminal import Say
 from transformer_mt.text.normalise import Normaliser
-
-Say = Callable[[str], None]
-Evaluation = dict[str, list[Pair]]  # by part: dev, test.NAME
 
 _OVERLAP_STAYS = (
     "train: {:,} pairs share a side with dev or test and stay (data.clean.overlap is false): "
@@ -53,7 +41,7 @@ _TOO_SMALL = (
 )
 
 
-def prepare_corpus(local: Local, out_dir: Path, *, work_dir: Path, say: Say) -> CorpusReport:
+def prepare_corpus(local: LocalData, out_dir: Path, *, work_dir: Path, say: Say) -> CorpusReport:
     """Read all sources, clean, hold out what is not given, and fill `out_dir`.
 
     Dev is normalised, test only split into lines; neither ever loses a pair. Without dev, or
@@ -66,15 +54,20 @@ def prepare_corpus(local: Local, out_dir: Path, *, work_dir: Path, say: Say) -> 
         DataError: see `read_pairs`; or no pair is left for a part.
     """
     started = time.monotonic()
-    found = examine(local, work_dir=work_dir, say=say)
-    if not found.decision.count("train"):
-        raise DataError(_nothing_left(found.corpus, found.decision, found.sources))
+    found = decide_fates(local, work_dir=work_dir, say=say)
+    decision = found.decision
+    if not decision.count("train"):
+        raise DataError(_nothing_left(decision))
     out_dir.mkdir(parents=True, exist_ok=True)
-    _write_train(found.corpus, found.decision, out_dir)
+    for part in ("train", *HELD_OUT.values()):
+        if decision.count(part):
+            _write_part(out_dir, part, decision.pairs_of(part))
     for part, pairs in found.evaluation.items():
         _write_part(out_dir, part, pairs)
+    save_array(out_dir / "train.sources.npy", _sources_of_train(decision))
+    save_array(out_dir / "fates.npy", decision.fate)
     report = replace(
-        describe(found),
+        build_report(found),
         fingerprint=_fingerprint(out_dir),
         seconds={"clean": round(time.monotonic() - started, 1)},
     )
@@ -83,34 +76,36 @@ def prepare_corpus(local: Local, out_dir: Path, *, work_dir: Path, say: Say) -> 
     return report
 
 
-def examine(local: Local, *, work_dir: Path, say: Say, may_hold_out: bool = True) -> Findings:
+def decide_fates(
+    local: LocalData, *, work_dir: Path, say: Say, may_hold_out: bool = True
+) -> CleaningResult:
     """Decide about every training pair, and write nothing but scores.
 
     Raises:
         DataError: see `read_pairs`; or a part that is named has no text.
     """
     cfg = local.cfg
-    evaluation = _read_evaluation_parts(cfg)
-    sources = score_sources(cfg, local.names, work_dir / "scored", say)
-    corpus = ScoredCorpus([shards_of(work_dir / "scored", source) for source in sources])
-    decision, notes = _decide(cfg, corpus, sources, evaluation, work_dir, say)
+    evaluation = _read_evaluation_parts(local)
+    corpus = score_sources(local, work_dir / "scored", say)
+    decision = Decisions(corpus, [cfg.data.clean_of(source) for source in cfg.data.train])
+    notes = _apply_rules(decision, cfg, _keys_of(cfg, evaluation), work_dir / "evidence")
     missing = [role for role in HELD_OUT if may_hold_out and not getattr(cfg.data, role)]
     if missing and not decision.count("train"):
-        raise DataError(_nothing_left(corpus, decision, sources))
-    held_out = hold_out(corpus, decision, missing, cfg.seed)
+        raise DataError(_nothing_left(decision))
+    held_out = hold_out(decision, missing, cfg.seed)
     notes += _notes_on_evaluation(evaluation)
-    return Findings(local, sources, corpus, decision, held_out, evaluation, notes)
+    return CleaningResult(local, decision, held_out, evaluation, notes)
 
 
-def _nothing_left(corpus: ScoredCorpus, decision: Decision, sources: Sequence[ScoredSource]) -> str:
-    """The rules that dropped all pairs, and what is known of the sources as a whole."""
+def _nothing_left(decision: Decisions) -> str:
+    """The rules that dropped all pairs, and the problems of the corpus."""
+    corpus = decision.corpus
     message = f"train: no pair is left of {len(corpus)} read; dropped: {decision.drops()}"
-    errors = describe_errors(corpus, [source.name for source in sources])
-    return "; ".join([message, *errors, *(p for source in sources for p in source.problems)])
+    return "; ".join([message, *corpus_problems(corpus)])
 
 
 def _fingerprint(out_dir: Path) -> str:
-    """Of all the text in a directory."""
+    """Fingerprint of all text in a directory."""
     texts = [path for path in sorted(out_dir.iterdir()) if path.suffix in (".src", ".tgt")]
     return fingerprint([[path.name, sha256(path)] for path in texts])
 
@@ -135,50 +130,44 @@ def test_names(out_dir: Path) -> list[str]:
     return sorted(path.name[len("test.") : -len(".src")] for path in out_dir.glob("test.*.src"))
 
 
-def _decide(
-    cfg: Config,
-    corpus: ScoredCorpus,
-    sources: list[ScoredSource],
-    evaluation: Evaluation,
-    work_dir: Path,
-    say: Say,
-) -> tuple[Decision, list[str]]:
-    """The fates by all rules, in their order, and notes for people."""
-    thresholds = [cfg.data.clean_of(source) for source in cfg.data.train]
-    decision = Decision(judge_scores(corpus, thresholds))
-    judge_length_ratio(corpus, decision, thresholds)
-    judge_duplicates(corpus, decision, thresholds)
-    judge_overlap(corpus, decision, _keys_of(cfg, evaluation), thresholds)
+def _apply_rules(
+    decision: Decisions, cfg: Config, held: tuple[Hashes, Hashes], work_dir: Path
+) -> list[str]:
+    """Drop pairs by all rules, in their order; return notes for people.
+
+    Args:
+        held: keys of the sources, and of the targets, of dev and test.
+        work_dir: keeps the lexical model and its scores.
+    """
+    decision.drop_by_scores()
+    decision.drop_by_length_ratio()
+    decision.drop_duplicates()
+    decision.drop_overlap(held)
     notes = []
-    if decision.shared and not all(clean.overlap for clean in thresholds):
-        notes.append(_OVERLAP_STAYS.format(decision.shared))
-    if any(clean.mismatch is not False for clean in thresholds):
-        prints = [source.made_from for source in sources]
-        probability = learn_mismatch(cfg, corpus, decision.fate, prints, work_dir / "evidence", say)
+    if decision.n_shared and not all(clean.overlap for clean in decision.thresholds):
+        notes.append(_OVERLAP_STAYS.format(decision.n_shared))
+    if any(clean.mismatch is not False for clean in decision.thresholds):
+        workers = count_workers(cfg.data.workers)
+        probability = learn_mismatch(decision, work_dir, seed=cfg.seed, workers=workers)
         if probability is None:
             notes.append(_TOO_SMALL)
         else:
-            judge_mismatch(corpus, decision, probability, thresholds)
-    return decision, notes
+            decision.drop_mismatches(probability)
+    return notes
 
 
-def _read_evaluation_parts(cfg: Config) -> Evaluation:
+def _read_evaluation_parts(local: LocalData) -> dict[str, list[Pair]]:
     """The dev and test pairs that the configuration names."""
-    normalise_src, normalise_tgt = _normalisers(cfg)
-    root = Path(cfg.data.root).expanduser()
-
-    def read(source: Source, role: Role) -> Iterator[Pair]:
-        return read_pairs(source, cfg.languages, root=root, role=role, offline=cfg.data.offline)
-
+    normalise_src, normalise_tgt = _normalisers(local.cfg)
     parts = {}
-    if cfg.data.dev:
+    if local.dev:
         parts["dev"] = [
             (normalise_src(src), normalise_tgt(tgt))
-            for source in cfg.data.dev
-            for src, tgt in read(source, "dev")
+            for source in local.dev
+            for src, tgt in source.read()
         ]
-    for name, source in cfg.data.test.items():
-        parts[f"test.{name}"] = [(_one_line(a), _one_line(b)) for a, b in read(source, "test")]
+    for name, source in local.test.items():
+        parts[f"test.{name}"] = [(_one_line(src), _one_line(tgt)) for src, tgt in source.read()]
     for part, pairs in parts.items():
         if not any(src.strip() and tgt.strip() for src, tgt in pairs):
             raise DataError(
@@ -193,7 +182,7 @@ def _normalisers(cfg: Config) -> tuple[Normaliser, Normaliser]:
     return Normaliser(cfg.languages.src, script), Normaliser(cfg.languages.tgt, script)
 
 
-def _keys_of(cfg: Config, evaluation: Evaluation) -> tuple[Hashes, Hashes]:
+def _keys_of(cfg: Config, evaluation: dict[str, list[Pair]]) -> tuple[Hashes, Hashes]:
     """Keys of the sources, and of the targets, that must not be trained on."""
     held = [pair for pairs in evaluation.values() for pair in pairs]
     src_keys, tgt_keys = (
@@ -204,49 +193,30 @@ def _keys_of(cfg: Config, evaluation: Evaluation) -> tuple[Hashes, Hashes]:
 
 
 def _one_line(text: str) -> str:
-    """A test sentence as it is, except that it cannot hold a line end of its own."""
+    """The text with spaces in place of line ends."""
     return text.replace("\r\n", " ").replace("\n", " ").rstrip("\r")
 
 
-def _write_train(corpus: ScoredCorpus, decision: Decision, out_dir: Path) -> None:
-    """Deal the pairs to train and to what is held out, and say which source each is from."""
-    parts = [part for part in ("train", *HELD_OUT.values()) if decision.count(part)]
-    with ExitStack() as stack:
-        files = {
-            part: [
-                stack.enter_context((out_dir / f"{part}.{side}").open("w", encoding="utf-8",
-                                                                      newline="\n"))
-                for side in ("src", "tgt")
-            ]
-            for part in parts
-        }  # fmt: skip
-        for shard in corpus.shards:
-            fate = decision.fate[shard.rows]
-            for part in parts:
-                chosen = fate == FATES.index(part)
-                if chosen.any():
-                    for file, texts in zip(files[part], zip(*shard.pairs(chosen), strict=True),
-                                           strict=True):  # fmt: skip
-                        file.write("\n".join(texts) + "\n")
-    save_array(out_dir / "train.sources.npy", _sources_of_train(corpus, decision))
-    save_array(out_dir / "fates.npy", decision.fate)
+def _sources_of_train(decision: Decisions) -> NDArray[np.uint16]:
+    """(n,) for each pair of train the index of its source."""
+    shards = decision.corpus.shards
+    kept = [np.count_nonzero(decision.fate[shard.rows] == TRAIN) for shard in shards]
+    return np.repeat(np.array([shard.source for shard in shards], dtype=np.uint16), kept)
 
 
-def _sources_of_train(corpus: ScoredCorpus, decision: Decision) -> NDArray[np.uint16]:
-    sources = np.array([shard.source for shard in corpus.shards], dtype=np.uint16)
-    train = FATES.index("train")
-    kept = [np.count_nonzero(decision.fate[shard.rows] == train) for shard in corpus.shards]
-    return np.repeat(sources, kept)
+def _write_part(out_dir: Path, part: str, pairs: Iterable[Pair]) -> None:
+    src_path, tgt_path = (out_dir / f"{part}.{side}" for side in ("src", "tgt"))
+    with (
+        src_path.open("w", encoding="utf-8", newline="\n") as src_file,
+        tgt_path.open("w", encoding="utf-8", newline="\n") as tgt_file,
+    ):
+        for src, tgt in pairs:
+            src_file.write(f"{src}\n")
+            tgt_file.write(f"{tgt}\n")
 
 
-def _write_part(out_dir: Path, part: str, pairs: list[Pair]) -> None:
-    for side, name in enumerate(("src", "tgt")):
-        with (out_dir / f"{part}.{name}").open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{pair[side]}\n" for pair in pairs)
-
-
-def _notes_on_evaluation(evaluation: Evaluation) -> list[str]:
-    """What a reader of scores should know about dev and test, which are never shortened."""
+def _notes_on_evaluation(evaluation: dict[str, list[Pair]]) -> list[str]:
+    """Faults of dev and test, which are never shortened, for a reader of scores."""
     notes = []
     for part, pairs in evaluation.items():
         n_empty = sum(not (src.strip() and tgt.strip()) for src, tgt in pairs)

@@ -6,7 +6,7 @@ does not know how the numbers are shown.
 
 from collections.abc import Sequence
 
-from transformer_mt.corpus.report.profile import VocabularyReport, count_units
+from transformer_mt.corpus.report.profile import VocabularyReport, word_counts
 from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.text.languages import is_unspaced
 
@@ -21,7 +21,7 @@ def vocabulary_report(
         code: language of the texts; decides whether words or characters are counted.
     """
     unspaced = is_unspaced(code)
-    dev, train = (count_units(texts, unspaced) for texts in (dev_texts, train_texts))
+    dev, train = (word_counts(texts, unspaced) for texts in (dev_texts, train_texts))
     n_units = sum(dev.values())
     n_tokens = sum(map(len, tokenizer.encode(dev_texts)))
     n_characters = sum(map(len, dev_texts))

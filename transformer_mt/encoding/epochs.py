@@ -33,9 +33,9 @@ from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.system.output import remove, remove_other_prints, writing_folder
 from transformer_mt.system.processes.parallel import run_shards, spawn_context, start_worker
 from transformer_mt.system.state import Damaged, damages, fingerprint, read_manifest, write_manifest
+from transformer_mt.system.terminal import Say
 
 CorpusOf = Callable[[int], EncodedCorpus]
-Say = Callable[[str], None]
 
 _MANIFEST = "epoch.json"
 

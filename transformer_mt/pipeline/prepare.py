@@ -17,10 +17,10 @@ import numpy as np
 from transformer_mt import __version__
 from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.clean import prepare_corpus, read_clean
-from transformer_mt.corpus.readers.pairs import source_files, split_lines
+from transformer_mt.corpus.readers.pairs import split_lines
 from transformer_mt.corpus.report.page import write_page
 from transformer_mt.corpus.report.report import CorpusReport
-from transformer_mt.corpus.sources.obtain import Local
+from transformer_mt.corpus.sources.obtain import LocalData
 from transformer_mt.encoding.coverage import vocabulary_report
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, encode_corpus, open_corpus
 from transformer_mt.encoding.tags import tag_pieces, tagging
@@ -36,11 +36,9 @@ from transformer_mt.system.state import (
     damages,
     fingerprint,
     read_manifest,
-    sha256,
     write_manifest,
 )
-
-Say = Callable[[str], None]
+from transformer_mt.system.terminal import Say
 
 _MUCH_TEXT = 20_000_000  # bytes; learning a vocabulary of more takes a gigabyte
 _N_LINES_COVERED = 200_000  # of train, spread over it: which words dev has in common with it
@@ -59,7 +57,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """Of all that each stage is made from; see `fingerprints`."""
+    """Digests of all that each stage is made from; see `fingerprints`."""
 
     clean: str
     tokenizer: str
@@ -67,7 +65,7 @@ class Fingerprints:
 
 
 def prepare(
-    local: Local, prints: Fingerprints, run: Run, say: Say, *, check: bool = True
+    local: LocalData, prints: Fingerprints, run: Run, say: Say, *, check: bool = True
 ) -> Prepared:
     """Clean text, tokenizers, encoded corpus.
 
@@ -76,7 +74,7 @@ def prepare(
         prints: from `fingerprints`.
         check: compare the contents of finished stages with their digests, not sizes alone.
     """
-    cfg = local.original
+    cfg = local.cfg
 
     def learn(out_dir: Path) -> None:
         _train_tokenizers(cfg, run, out_dir, say)
@@ -103,7 +101,7 @@ def prepare(
 
 
 def clean_stage(
-    local: Local,
+    local: LocalData,
     prints: Fingerprints,
     out_dir: Path,
     work_dir: Path,
@@ -144,24 +142,23 @@ def _alone(directory: Path, say: Say) -> Iterator[None]:
 
 
 def read_report(clean_dir: Path) -> CorpusReport:
-    """What the cleaning that filled `clean_dir` found."""
+    """The report of the cleaning that filled `clean_dir`."""
     return CorpusReport.from_json((clean_dir / "report.json").read_text(encoding="utf-8"))
 
 
-def fingerprints(local: Local) -> Fingerprints:
-    """Of the clean corpus, the tokenizers and the encoded corpus. All local sources are read."""
-    cfg = local.original
-    root = Path(cfg.data.root).expanduser()
-    data = local.cfg.data
-    sources = [*data.train, *data.dev, *data.test.values()]
-    files = [path for source in sources for path in source_files(source, cfg.languages, root)]
+def fingerprints(local: LocalData) -> Fingerprints:
+    """Fingerprints of the clean corpus, the tokenizers and the encoded corpus.
+
+    All local sources are read.
+    """
+    cfg = local.cfg
+    digests = [digest for source in local.sources for _, digest in source.digests]
     # How many processes work where, and how the pairs are used later, changes no clean text.
     elsewhere = {"root", "max_length", "workers", "cache", "offline"}
     settings = cfg.data.model_dump(exclude=elsewhere)
     for source in settings["train"]:
         source.pop("weight", None)
         source.pop("tag", None)
-    digests = [sha256(path) for path in files]
     tags = [source.tag for source in cfg.data.train]
     clean = fingerprint(__version__, cfg.languages.model_dump(), cfg.seed, settings, digests)
     tokenizer = fingerprint(clean, cfg.tokenizer.model_dump(exclude={"sampling"}), tags)

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from transformer_mt.config.data import Source
 from transformer_mt.config.experiment import Config
-from transformer_mt.corpus.readers.lines import expand
-from transformer_mt.corpus.readers.pairs import Pair, Role, read_pairs
-from transformer_mt.corpus.sources.obtain import Local, obtain_source, obtain_sources
+from transformer_mt.corpus.readers.pairs import Pair, Role
+from transformer_mt.corpus.sources.obtain import LocalData, obtain_source, obtain_sources
 from transformer_mt.encoding.encoded_corpus import open_corpus
 from transformer_mt.encoding.random_sample import RandomSample
 from transformer_mt.encoding.tokenizer import MAX_CHARACTERS
@@ -85,9 +84,7 @@ def _measure_source(
 ) -> SourceSize:
     """Count the pairs of a source, and add them to the sample under their number."""
     pairs = src_characters = tgt_characters = 0
-    root = expand(cfg.data.root)
-    local = obtain_source(cfg, source, role, lambda _: None).source
-    for pair in read_pairs(local, cfg.languages, root=root, role=role, offline=True):
+    for pair in obtain_source(cfg, source, role, lambda _: None).read():
         pairs += 1
         src_characters += len(pair[0])
         tgt_characters += len(pair[1])
@@ -112,18 +109,18 @@ def planning_corpus(
         return PlanningCorpus(cfg, run, 1.0, len(open_corpus(run.encoded_dir / "dev")), 0.0)
     scale = sum(size.pairs for size in sizes if size.role == "train") / len(sample)
     sources = _write_sample(cfg.data.train, sample, folder)
-    local = Local(_with_train(cfg, sources), _with_train(local.cfg, sources), [[]] * len(sources))
+    cfg = _with_train(cfg, sources)
+    drawn = [obtain_source(cfg, source, "train", lambda _: None) for source in sources]
+    local = LocalData(cfg, drawn, local.dev, local.test)
     small = Run(folder / "run")
     prepare(local, fingerprints(local), small, lambda _: None)
     dev_pairs = len(open_corpus(small.encoded_dir / "dev"))
     if not cfg.data.dev:  # held out of train, at most 1000 pairs
         dev_pairs = max(dev_pairs, min(1000, round(scale * dev_pairs)))
-    return PlanningCorpus(
-        local.original, small, scale, dev_pairs, _preparation_seconds(small, folder, scale)
-    )
+    return PlanningCorpus(cfg, small, scale, dev_pairs, _preparation_seconds(small, folder, scale))
 
 
-def _is_prepared(run: Run, local: Local) -> bool:
+def _is_prepared(run: Run, local: LocalData) -> bool:
     """Has `prepare` made the encoded corpus of this experiment already?"""
     try:
         manifest = read_manifest(run.encoded_dir, _MARKER)

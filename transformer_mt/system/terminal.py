@@ -21,6 +21,7 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
+
 _ASCII = ("ascii", "us-ascii", "ansi_x3.4-1968")
 _STYLE = re.compile("(\x1b\\[[0-9;]*m)")
 

@@ -1,4 +1,4 @@
-"""Letters of a pair, counted by script → how much of it is not what its languages are written with.
+"""Letters of a pair, counted by script → the share in scripts that its languages do not use.
 
 Comes in: normalised texts and the counts of their letters. Goes out: shares, 0 to 1. This file does
 not know thresholds, and cannot tell languages of one script from each other.
@@ -27,14 +27,14 @@ _LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{2,}")
 
 
 def weigh(letters: Letters, weights: Letters = _WEIGHTS) -> int:
-    """How much there is to read, in Latin letters."""
+    """The amount of text, in Latin letters."""
     han, kana, hangul, latin, other = letters
     w_han, w_kana, w_hangul, w_latin, w_other = weights
     return han * w_han + kana * w_kana + hangul * w_hangul + latin * w_latin + other * w_other
 
 
 class SideScripts:
-    """What one side of a pair may be written with; anything, if its language is not known."""
+    """The scripts of one side of a pair; any, if its language is not known."""
 
     def __init__(self, language: str, chinese_script: ChineseScript | None) -> None:
         own = _OWN_SCRIPTS.get(language, "").split()

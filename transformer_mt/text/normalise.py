@@ -1,7 +1,7 @@
 """Text of one language → one line of visible text, in the one form that models are trained on.
 
-Comes in: any text. Goes out: what training, dev and everything that a model is asked to translate
-looks like; normalising twice changes nothing. This file does not know corpora, pairs or rules.
+Comes in: any text. Goes out: the form of all text that models are trained on and translate;
+normalising twice changes nothing. This file does not know corpora, pairs or rules.
 """
 
 import re
@@ -30,7 +30,7 @@ _INVISIBLE = re.compile(
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
-# What is left of web pages. Other names stay: `&map;` and `&sub;` are entities, and code as well.
+# Remains of web pages. Other names stay: `&map;` and `&sub;` are entities, and code as well.
 _ENTITY = re.compile(
     "&(?:amp|lt|gt|quot|apos|nbsp|[mn]dash|hellip|[lr][sd]quo|#[0-9]{2,6}|#[xX][0-9a-fA-F]{2,5});"
 )
@@ -40,7 +40,7 @@ _WIDE = re.compile("[０-９Ａ-Ｚａ-ｚ]+")  # a fixed distance from their AS
 # Han, and the punctuation that only Chinese and Japanese write. Dashes, ellipses and curly quotes
 # are not in it: typesetters put spaces around them on purpose.
 _CJK = f"[{HAN}\u3001-\u3029\u3030-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]"
-_CJK_SPACE = re.compile(f" (?<={_CJK} )(?={_CJK})")  # what is searched first is the space
+_CJK_SPACE = re.compile(f" (?<={_CJK} )(?={_CJK})")  # the space is searched first
 
 # English that people type, and nearly all test sets, have straight quotes, while books and web
 # pages have curly ones: one form for both. Other languages keep theirs; German „…“, French «…» and

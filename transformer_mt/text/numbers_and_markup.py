@@ -1,7 +1,7 @@
-"""What a translation carries over as it is: tags, addresses and numbers → how much of it differs.
+"""Tags, addresses and numbers, which translations carry over → how many of them differ.
 
-Comes in: the two normalised texts of a pair. Goes out: counts of what one side has and the other
-has not. This file does not know thresholds; of languages it knows the number words of two.
+Comes in: the two normalised texts of a pair. Goes out: counts of those that one side has and the
+other has not. This file does not know thresholds; of languages it knows the number words of two.
 """
 
 import re
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 _NO_DIGIT = bytes(code for code in range(256) if code not in b"0123456789")
 _LARGEST_SPELT = 31  # numbers up to here are expected in words, too, where words cannot be read
 
-# Number words as parts of a sum. Negative parts are units that multiply what stands before them.
+# Number words as parts of a sum. Negative parts are units, which multiply the sum before them.
 _ZH_PARTS = {
     character: value
     for value, characters in enumerate("〇零 一壹 二两兩 三叁 四 五 六 七 八 九".split())
@@ -54,7 +54,7 @@ _EN_PARTS = {
 _CENTURIES = re.compile(r"([0-9]{1,2}|[一二十]{1,3}|上) ?世[纪紀] ?([0-9]0|[一二三四五六七八九]十)")
 _ZH_RUN = re.compile(f"[{''.join(_ZH_PARTS)}]+")
 _EN_WORD = re.compile("[a-z]+")
-# What halves and quarters may be in digits: 0.5 or 50 %, 30 minutes, 6 months …
+# Digits of halves and quarters: 0.5 or 50 %, 30 minutes, 6 months …
 _FRACTIONS = {"半": "5 3 6", "刻": "15 45", "half": "5 3 6", "quarter": "15 45 25"}
 
 

@@ -1,7 +1,7 @@
 """Chinese text told apart from others, and its two scripts from each other, without a dictionary.
 
-Comes in: text. Goes out: how many letters of which script it has, and which of the two Chinese
-scripts it is written in. This file does not know languages: Japanese also writes Han characters.
+Comes in: text. Goes out: the numbers of its letters by script, and which of the two Chinese scripts
+it is written in. This file does not know languages: Japanese also writes Han characters.
 """
 
 import re
@@ -22,14 +22,14 @@ _LATIN = re.compile(
     "[\u00aa\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02af\u1e00-\u1eff\u2c60-\u2c7f\ua722-\ua7ff"
     "\u2184\uab30-\uab5a\uab60-\uab64\uab66-\uab68\uff21-\uff3a\uff41-\uff5a]"
 )
-# What remains of text without ASCII, Han and the punctuation around them: mostly nothing.
+# The rest of a text without ASCII, Han and the punctuation around them: mostly nothing.
 _RARE = re.compile(f"[^{HAN}\u2010-\u2027\u3000-\u3004\u3008-\u3020\uff01-\uff0f\uff1a-\uff20]+")
 _ASCII = bytes(range(128))
 _NO_LETTER = bytes(code for code in range(256) if code > 127 or not chr(code).isalpha())
 
 
 class Letters(NamedTuple):
-    """How many letters of each script a text has."""
+    """The numbers of letters of a text, by script."""
 
     han: int
     kana: int
@@ -83,7 +83,7 @@ SIMPLIFIED = re.compile(f"[{_ONLY_SIMPLIFIED}]")
 
 
 def traditional_share(text: str) -> float | None:
-    """How much of what tells the two scripts apart is Traditional: 0 to 1; None: nothing tells."""
+    """Share of Traditional among the characters of one script only, 0 to 1; None: no such ones."""
     traditional = len(TRADITIONAL.findall(text))
     simplified = len(SIMPLIFIED.findall(text))
     telling = traditional + simplified

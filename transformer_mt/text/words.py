@@ -1,4 +1,4 @@
-"""Text → the pieces that a reader takes in one by one, and where two texts differ in them.
+"""Text → words, marks and spaces, and the differences of two texts.
 
 Comes in: text and its language. Goes out: words, numbers, marks; single characters where a script
 is written without spaces. Nothing is lost: the pieces joined are the text. This file does not know
@@ -14,8 +14,8 @@ from itertools import pairwise
 from transformer_mt.text.languages import is_unspaced
 from transformer_mt.text.scripts import HAN
 
-# Beyond this many pieces, or this many pairs of equal ones, only what two texts begin and end with
-# is told apart from the rest: a careful comparison looks at all such pairs.
+# Beyond this many pieces, or this many pairs of equal ones, only common beginnings and ends are
+# told from the rest: a careful comparison looks at all such pairs.
 _LONGEST_COMPARED = 1000
 _MOST_EQUAL = 30_000
 

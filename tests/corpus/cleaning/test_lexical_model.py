@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from places import ROOT
 
-from transformer_mt.corpus.cleaning.lexical_model import MIN_PAIRS, Keys, LexicalModel
+from transformer_mt.corpus.cleaning.lexical_model import MIN_PAIRS, LexicalModel
 from transformer_mt.corpus.cleaning.lexical_units import BIGRAM, CHARACTER, NUMBER, WORD, text_units
+from transformer_mt.corpus.cleaning.score_store import Hashes
 from transformer_mt.corpus.cleaning.translation_table import Table
 from transformer_mt.corpus.readers.pairs import split_lines
 from transformer_mt.errors import DataError
@@ -16,10 +17,10 @@ from transformer_mt.errors import DataError
 SHARED_DATA = ROOT.parent / "shared" / "data"
 SYLLABLES = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
 Texts = list[str]
-Toy = tuple[Texts, Texts, Keys, LexicalModel]
+Toy = tuple[Texts, Texts, Hashes, LexicalModel]
 
 
-def keys_of(n: int, seed: int = 7) -> Keys:
+def keys_of(n: int, seed: int = 7) -> Hashes:
     return np.random.default_rng(seed).integers(0, 2**63, n, dtype=np.uint64)
 
 

@@ -1,23 +1,32 @@
 """From scored shards to probabilities of mismatch: shifts, swaps, shards, resume."""
 
 import random
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from transformer_mt.config.experiment import Config, build_config
-from transformer_mt.corpus.cleaning.decide import FATES, Fates
+from transformer_mt.config.data import CleanConfig
+from transformer_mt.corpus.cleaning.decide import FATES, Decisions
 from transformer_mt.corpus.cleaning.misalignment import SHIFTS, learn_mismatch
-from transformer_mt.corpus.cleaning.score_store import ScoredCorpus, ScoredPairs, write_shard
+from transformer_mt.corpus.cleaning.score_store import (
+    ScoredCorpus,
+    ScoredPairs,
+    ScoredSource,
+    shard_path,
+    write_scored,
+)
 from transformer_mt.corpus.readers.pairs import Pair
+from transformer_mt.system.arrays import Floats
 
 SYLLABLES = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
 N = 3000
 SHIFTED = (slice(800, 860), 1), (slice(2000, 2007), -1)
 SWAPPED = [50, 1500, 2900]
+Judged = tuple[ScoredCorpus, NDArray[np.bool_], Floats, Path]
 
 
 def translations(n: int, seed: int = 3) -> list[Pair]:
@@ -50,72 +59,65 @@ def with_faults(pairs: list[Pair]) -> tuple[list[Pair], NDArray[np.bool_]]:
 
 def corpus_of(pairs: list[Pair], folder: Path, size: int) -> ScoredCorpus:
     folder.mkdir()
-    shards = []
-    for start in range(0, len(pairs), size):
-        part = pairs[start : start + size]
-        lines = list(range(start + 1, start + 1 + len(part)))
-        write_shard(ScoredPairs(lines, part, part, {}), folder / f"{start}.arrow")
-        shards.append((folder / f"{start}.arrow", len(part)))
-    return ScoredCorpus([shards])
+    parts = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+    for number, part in enumerate(parts):
+        lines = list(range(number * size + 1, number * size + 1 + len(part)))
+        write_scored(ScoredPairs(lines, part, part, {}), shard_path(folder, number))
+    return ScoredCorpus([ScoredSource("text", folder, list(map(len, parts)), [])])
 
 
-def config(**data: Any) -> Config:
-    languages = {"src": "en", "tgt": "de"}
-    data = {"train": ["train"], "workers": 1, **data}
-    return build_config({"name": "t", "languages": languages, "data": data}, "t.yaml")
-
-
-def judge(corpus: ScoredCorpus, work: Path, fate: Fates | None = None) -> NDArray[np.float32]:
-    if fate is None:
-        fate = np.zeros(len(corpus), dtype=np.uint8)
-    probability = learn_mismatch(config(), corpus, fate, ["text"], work, print)
-    assert probability is not None
-    return probability
+def judge(corpus: ScoredCorpus, work: Path, dropped: Sequence[int] = ()) -> Floats | None:
+    decision = Decisions(corpus, [CleanConfig()])
+    decision.fate[list(dropped)] = FATES.index("numbers")
+    return learn_mismatch(decision, work, seed=1, workers=1)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[ScoredCorpus, NDArray[np.bool_]]:
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    folder = tmp_path_factory.mktemp("whole")
     pairs, bad = with_faults(translations(N))
-    return corpus_of(pairs, tmp_path_factory.mktemp("whole") / "shards", N), bad
+    corpus = corpus_of(pairs, folder / "shards", N)
+    probability = judge(corpus, folder / "work")
+    assert probability is not None
+    return corpus, bad, probability, folder / "work"
 
 
-def test_shifted_and_swapped_lines_are_found_and_no_others(
-    whole: tuple[ScoredCorpus, NDArray[np.bool_]], tmp_path: Path
-) -> None:
-    corpus, bad = whole
-    dropped = judge(corpus, tmp_path / "work") > 0.5
+def test_shifted_and_swapped_lines_are_found_and_no_others(judged: Judged) -> None:
+    _, bad, probability, _ = judged
+    dropped = probability > 0.5
     assert np.all(dropped[SWAPPED])
     assert np.mean(dropped[bad]) > 0.97
     assert np.mean(dropped[~bad]) < 0.002
 
 
-def test_shards_hardly_show(whole: tuple[ScoredCorpus, NDArray[np.bool_]], tmp_path: Path) -> None:
+def test_shards_hardly_show(judged: Judged, tmp_path: Path) -> None:
     """But for the pairs that would cross their borders; one lies in a shifted block."""
-    corpus, _ = whole
+    corpus, _, probability, _ = judged
     pairs = [pair for shard in corpus.shards for pair in shard.pairs()]
-    parts = corpus_of(pairs, tmp_path / "shards", size=830)
-    one, other = judge(corpus, tmp_path / "one"), judge(parts, tmp_path / "other")
-    differ = (one > 0.5) != (other > 0.5)
+    other = judge(corpus_of(pairs, tmp_path / "shards", size=830), tmp_path / "other")
+    assert other is not None
+    differ = (probability > 0.5) != (other > 0.5)
     assert differ.sum() <= len(SHIFTS)
 
 
-def test_dropped_pairs_get_nothing_of_their_own(
-    whole: tuple[ScoredCorpus, NDArray[np.bool_]], tmp_path: Path
+def test_dropped_pairs_count_for_nothing_and_change_the_model(
+    judged: Judged, tmp_path: Path
 ) -> None:
-    corpus, _ = whole
-    fate = np.zeros(N, dtype=np.uint8)
-    fate[SWAPPED] = FATES.index("swapped")
-    fate[810:830] = FATES.index("numbers")  # within a block
-    probability = judge(corpus, tmp_path / "work", fate)
+    """They get no probability of their own, and the model that they were part of is removed."""
+    corpus, _, _, work = judged
+    shutil.copytree(work, tmp_path / "work")
+    (before,) = (tmp_path / "work").iterdir()
+    probability = judge(corpus, tmp_path / "work", [*SWAPPED, *range(810, 830)])  # in a block
+    assert probability is not None
     assert np.all(probability[SWAPPED] < 0.1)
     assert np.mean(probability[830:860] > 0.5) > 0.9
+    (after,) = (tmp_path / "work").iterdir()
+    assert after != before
 
 
-def test_work_that_is_done_is_not_done_again(
-    whole: tuple[ScoredCorpus, NDArray[np.bool_]], tmp_path: Path
-) -> None:
-    corpus, _ = whole
-    first = judge(corpus, tmp_path / "work")
+def test_work_that_is_done_is_not_done_again(judged: Judged, tmp_path: Path) -> None:
+    corpus, _, first, work = judged
+    shutil.copytree(work, tmp_path / "work")
     made = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*.np[yz]")}
     assert len(made) == 3  # the model, evidence, and that of shifted lines
     for path in made:
@@ -128,20 +130,6 @@ def test_work_that_is_done_is_not_done_again(
     assert [again[path] for path in kept] == [made[path] for path in kept]
 
 
-def test_another_text_removes_what_was_made_of_the_first(
-    whole: tuple[ScoredCorpus, NDArray[np.bool_]], tmp_path: Path
-) -> None:
-    corpus, _ = whole
-    judge(corpus, tmp_path / "work")
-    (before,) = (tmp_path / "work").iterdir()
-    fate = np.zeros(N, dtype=np.uint8)
-    fate[:500] = FATES.index("duplicate")
-    judge(corpus, tmp_path / "work", fate)
-    (after,) = (tmp_path / "work").iterdir()
-    assert after != before
-
-
 def test_too_little_text(tmp_path: Path) -> None:
     corpus = corpus_of(translations(200), tmp_path / "shards", 200)
-    fate = np.zeros(200, dtype=np.uint8)
-    assert learn_mismatch(config(), corpus, fate, ["text"], tmp_path / "work", print) is None
+    assert judge(corpus, tmp_path / "work") is None

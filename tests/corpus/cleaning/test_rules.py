@@ -3,6 +3,7 @@
 import pickle
 import random
 import unicodedata
+from functools import lru_cache
 from typing import Any
 
 import pytest
@@ -22,15 +23,16 @@ from transformer_mt.text.normalise import Normaliser
 
 CORPORA = ROOT.parent / "shared/data"
 ZH_EN = Languages(src="zh", tgt="en")
+CLEAN = CleanConfig(variant=0.5)
 Pair = tuple[str, str]
+scorer_of = lru_cache(PairScorer)
 
 
 def broken(pair: Pair, languages: Languages = ZH_EN, **options: Any) -> str | None:
     """The first rule that drops a pair with the default thresholds, and `variant` switched on."""
-    scorer = PairScorer(languages, **options)
-    clean = CleanConfig(variant=0.5)
-    for rule, score in zip(SCORED_RULES, scorer.scores(*pair), strict=True):
-        threshold = getattr(clean, rule)
+    scores = scorer_of(languages, **options).scores(*pair)
+    for rule, score in zip(SCORED_RULES, scores, strict=True):
+        threshold = getattr(CLEAN, rule)
         if threshold is not False and score > threshold:
             return rule
     return None
@@ -172,7 +174,7 @@ def test_travels_to_other_processes() -> None:
 def test_keeps_what_people_have_checked(name: str, languages: Languages, part: str) -> None:
     """Test sets are good text: at most one in a thousand may look bad."""
     pairs = corpus(name, languages, part)
-    dropped = [(broken(pair, languages), *pair) for pair in pairs if broken(pair, languages)]
+    dropped = [(rule, *pair) for pair in pairs if (rule := broken(pair, languages))]
     assert len(dropped) <= len(pairs) / 1000, dropped
 
 

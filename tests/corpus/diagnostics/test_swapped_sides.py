@@ -1,14 +1,20 @@
 """Swapped lines, told by the script or by the words of the other lines."""
 
+import random
+
 import numpy as np
 import pytest
 from places import ROOT
 
 from transformer_mt.config.data import Languages
-from transformer_mt.corpus.diagnostics.line_units import LineUnits
-from transformer_mt.corpus.diagnostics.swapped_sides import SwapFinder
+from transformer_mt.corpus.diagnostics.line_units import N_UNITS, LineUnits
+from transformer_mt.corpus.diagnostics.swapped_sides import SwapFinder, side_odds
 
 SHARED_DATA = ROOT.parent / "shared/data"
+
+
+ENGLISH = "the house is big and my dog was with her in that garden".split()
+GERMAN = "das haus ist und mein hund war mit ihr dem garten in am".split()
 
 
 def block_of(pairs: list[tuple[str, str]]) -> tuple[LineUnits, LineUnits]:
@@ -35,6 +41,46 @@ def test_the_script_decides(src: str, tgt: str, swapped: bool, why: str) -> None
     ):
         finder = SwapFinder([], languages)
         assert (finder.look(block_of([pair])).tolist() == [0]) is swapped, why
+
+
+def sentences(words: list[str], n: int, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [
+        " ".join([*rng.choices(words, k=rng.randrange(4, 9)), "Anna", "2024"]) for _ in range(n)
+    ]
+
+
+def swapped(srcs: list[str], tgts: list[str]) -> list[bool]:
+    learned = [sentences(words, 500, seed) for seed, words in enumerate((ENGLISH, GERMAN))]
+    finder = SwapFinder([tuple(map(LineUnits.of, learned))], Languages(src="en", tgt="de"))
+    found = finder.look(block_of(list(zip(srcs, tgts, strict=True))))
+    return [line in found for line in range(len(srcs))]
+
+
+def test_swapped_pairs_are_told_from_others() -> None:
+    english, german = sentences(ENGLISH, 50, seed=5), sentences(GERMAN, 50, seed=6)
+    assert not any(swapped(english, german))
+    assert np.mean(swapped(german, english)) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "why"),
+    [
+        ("das haus ist und", "das haus ist und", "copied: only one side is wrong"),
+        ("the house was big", "her dog was with that", "both in the source language"),
+        ("Anna 2024 in Anna", "Anna in 2024", "names and numbers are of both"),
+        ("das", "the", "one word is not enough"),
+        ("xyzzy plugh quux", "frobnicate foo bar", "words never seen"),
+        ("", "", "nothing"),
+    ],
+)
+def test_what_is_not_swapped(src: str, tgt: str, why: str) -> None:
+    assert swapped([src], [tgt]) == [False], why
+
+
+def test_no_text_at_all() -> None:
+    none = np.zeros(N_UNITS, dtype=np.int64)
+    assert not side_odds(none, none).any()
 
 
 @pytest.mark.skipif(not SHARED_DATA.is_dir(), reason=f"no real corpora in {SHARED_DATA}")

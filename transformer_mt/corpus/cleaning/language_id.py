@@ -1,15 +1,15 @@
-"""Text → how probable it is that it is not in the language it should be in, by py3langid.
+"""Text → the probability that it is in another language than it should be, by py3langid.
 
 Comes in: one normalised text at a time. Goes out: a probability. This file does not know pairs.
 """
 
 from transformer_mt.errors import ConfigError
 
-_MOST_CHARACTERS = 5000  # that tell a language; the library normalises marks in quadratic time
+_MOST_CHARACTERS = 5000  # looked at; the library normalises marks in quadratic time
 MIN_LETTERS = 20  # a word or two of names tells nothing
 
-# What corpora are polluted with. Against all languages that the model knows, names and technical
-# terms pull short English towards languages that nobody has ever found in his corpus.
+# Languages that pollute corpora. Among all languages of the model, names and technical terms would
+# pull short English towards languages that no corpus holds.
 _CANDIDATES = (
     "ar cs da de el en es fa fi fr he hi hu id it ja ko nl no pl pt ro ru sv th tr uk vi zh".split()
 )

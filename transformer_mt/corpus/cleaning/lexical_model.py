@@ -1,12 +1,12 @@
-"""A sample of a corpus → how well the two sides of any of its pairs go together, as log-odds.
+"""A sample of a corpus → log-odds that the two sides of a pair belong together.
 
 Comes in: normalised pairs, most of them good. Goes out: a `LexicalModel`. Nothing is known
-beforehand: which words translate each other, what is copied, the usual lengths and the weight of
-each sign are learned on the corpus itself, against texts of it that were paired anew. This file
-does not know where a pair stands in the corpus (`misaligned_runs.py`), nor what becomes of it.
+beforehand: word translations, copied words, the usual lengths and the weight of each feature are
+learned on the corpus itself, against sources and targets of it that were paired anew. This file
+does not know the place of a pair in the corpus (`misaligned_runs.py`), nor its fate.
 
-Two tables are learned, on two halves of the sample that a bit of the pair's key tells apart, and
-each pair is judged by the table that has not seen it: its own rare words would vouch for it.
+Two tables are learned, on two halves of the sample that a bit of the pair's key tells apart. Each
+pair is judged by the table that has not seen it: its own rare words would vouch for it.
 """
 
 import zipfile
@@ -14,28 +14,27 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from transformer_mt.corpus.cleaning.lexical_units import Units, text_units
-from transformer_mt.corpus.cleaning.side_odds import count_units, look_swapped, side_odds
-from transformer_mt.corpus.cleaning.translation_table import Floats, Ints, Table
+from transformer_mt.corpus.cleaning.lexical_units import N_SLOTS, Units, text_units
+from transformer_mt.corpus.cleaning.score_store import Hashes
+from transformer_mt.corpus.cleaning.translation_table import Table
+from transformer_mt.corpus.diagnostics.logistic_regression import fit_logistic
+from transformer_mt.corpus.diagnostics.swapped_sides import look_swapped, side_odds
 from transformer_mt.errors import DataError
+from transformer_mt.system.arrays import Doubles, Floats, Ints
 from transformer_mt.system.output import writing
 
-SAMPLE = 200_000  # pairs to learn from; more cost time and tell little
+SAMPLE_PAIRS = 200_000  # pairs to learn from; more cost time and tell little
 SWAPPED = -8.0  # log-odds of a pair that stands the wrong way round
 MIN_PAIRS = 1000  # with fewer, most words are seen too seldom to tell anything
 
-Keys = NDArray[np.uint64]
-Doubles = NDArray[np.float64]
-
-_CHUNK = 8192  # pairs that are judged at once
-_MAX_CHARACTERS = 400  # of the longer side; what stands behind tells little more
+_CHUNK = 8192  # pairs judged at once
+_MAX_CHARACTERS = 400  # of the longer side; the rest tells little more
 _N_FIT = 30_000  # pairs that the weights are fitted to
 _HALF_BIT = np.uint64(32)  # of the key
 _LENGTH_SMOOTHING = 5  # characters added to both sides before their ratio is taken
 _MAX_DEVIATION = 6.0  # of a length ratio from the usual one, in usual deviations
-_COPIES, _SIZE = (6, 7), 8  # columns of `Table.signs`
+_COPIES, _SIZE = (6, 7), 8  # columns of `Table.features`
 _TELLING = 1.0  # nats of copies, where no word is in the table
 _FREEST, _FREEST_PER_UNIT = 3.0, 0.5  # nats that a free translation loses; for each unit besides
 _WITH_SIZE = (0, 3, *_COPIES)  # columns whose weight may change with the number of units
@@ -45,13 +44,13 @@ _FIT_ROUNDS, _NEWTON_STEPS, _RIDGE = 4, 12, 1.0
 
 @dataclass(frozen=True)
 class LexicalModel:
-    """Two tables, and what their signs weigh.
+    """Two tables, and the weights of their features.
 
     Attributes:
         tables: learned on the pairs whose key has the bit 0, and 1; each judges the others.
         usual_length: (2,) median and deviation of the log ratio of target to source characters.
-        center, scale: (n_signs,) what signs are made comparable with.
-        weights: (n_signs + 1,) of log-odds; the last one is constant.
+        center, scale: (n_features,) mean and deviation of the features, to make them comparable.
+        weights: (n_features + 1,) of log-odds; the last one is the constant term.
         side_odds: (N_SLOTS,) that a unit is of the source.
     """
 
@@ -67,11 +66,11 @@ class LexicalModel:
         cls,
         srcs: list[str],
         tgts: list[str],
-        keys: Keys,
+        keys: Hashes,
         *,
         seed: int,
     ) -> "LexicalModel | None":
-        """Learn from up to `SAMPLE` normalised pairs, in the order of the corpus.
+        """Learn from up to `SAMPLE_PAIRS` normalised pairs, in the order of the corpus.
 
         The order matters a little: texts that stand near each other resemble each other, and the
         model learns to tell them apart. So a sample is best made of whole stretches.
@@ -85,15 +84,11 @@ class LexicalModel:
         halves = [np.flatnonzero(_half(keys) == half) for half in (0, 1)]
         if min(len(rows) for rows in halves) < MIN_PAIRS // 2:
             return None
-        units = [
-            _units_of([srcs[row] for row in rows], [tgts[row] for row in rows]) for rows in halves
-        ]
-        first, second = (
-            Table.learn(*sides, n_pairs=len(rows))
-            for sides, rows in zip(units, halves, strict=True)
-        )
+        pairs = [_Pairs.at(srcs, tgts, rows, rows) for rows in halves]
+        first, second = (Table.learn(half.src, half.tgt, len(half.srcs)) for half in pairs)
         src_counts, tgt_counts = (
-            count_units(one) + count_units(other) for one, other in zip(*units, strict=True)
+            np.bincount(np.concatenate(slots), minlength=N_SLOTS)
+            for slots in ([half.src.slots for half in pairs], [half.tgt.slots for half in pairs])
         )
         usual_length = _usual_length(srcs, tgts)
         rng = np.random.default_rng(seed)
@@ -102,9 +97,9 @@ class LexicalModel:
         for rows, table in zip(halves, (second, first), strict=True):
             chosen = np.sort(rng.permutation(len(rows))[: _N_FIT // 2])
             strangers = _strangers(rows, chosen, srcs, tgts, rng)
-            for signs, (left, right) in ((true, (rows[chosen],) * 2), (false, strangers)):
-                texts = [srcs[row] for row in left], [tgts[row] for row in right]
-                signs.append(_signs(table, usual_length, *texts, _units_of(*texts)))
+            for features, (left, right) in ((true, (rows[chosen],) * 2), (false, strangers)):
+                texts = _Pairs.at(srcs, tgts, left, right)
+                features.append(_features(table, usual_length, texts))
         if not all(map(len, false)):
             return None
         return cls(
@@ -114,7 +109,7 @@ class LexicalModel:
             side_odds(src_counts, tgt_counts),
         )
 
-    def evidence(self, srcs: list[str], tgts: list[str], keys: Keys) -> Floats:
+    def evidence(self, srcs: list[str], tgts: list[str], keys: Hashes) -> Floats:
         """(n,) log-odds that the two sides belong together, were it as likely as not beforehand.
 
         Against sides of the same corpus that do not: neighbours, and texts of like length.
@@ -131,18 +126,18 @@ class LexicalModel:
             for half, table in enumerate(reversed(self.tables)):
                 rows = start + np.flatnonzero(halves[start : start + _CHUNK] == half)
                 if len(rows):
-                    texts = [srcs[row] for row in rows], [tgts[row] for row in rows]
-                    units = _units_of(*texts)
-                    log_odds = self._log_odds(_signs(table, self.usual_length, *texts, units))
-                    swapped = look_swapped(self.side_odds, *units, len(rows))
+                    pairs = _Pairs.at(srcs, tgts, rows, rows)
+                    log_odds = self._log_odds(_features(table, self.usual_length, pairs))
+                    src, tgt = (side.without_bigrams() for side in (pairs.src, pairs.tgt))
+                    swapped = look_swapped(self.side_odds, src, tgt, len(rows))
                     evidence[rows] = np.where(swapped, SWAPPED, log_odds)
         return evidence
 
-    def _log_odds(self, signs: Doubles) -> Doubles:
-        log_odds = _with_constant((signs - self.center) / self.scale) @ self.weights
+    def _log_odds(self, features: Doubles) -> Doubles:
+        log_odds = _with_constant((features - self.center) / self.scale) @ self.weights
         # Proverbs share no word with their translations, but no long text consists of proverbs.
-        freest = -(_FREEST + _FREEST_PER_UNIT * np.expm1(signs[:, _SIZE]))
-        known = (signs[:, _SIZE] > 0) | (signs[:, _COPIES].sum(1) > _TELLING)
+        freest = -(_FREEST + _FREEST_PER_UNIT * np.expm1(features[:, _SIZE]))
+        known = (features[:, _SIZE] > 0) | (features[:, _COPIES].sum(1) > _TELLING)
         return np.where(known, np.maximum(log_odds, freest), 0.0)
 
     def save(self, path: Path) -> None:
@@ -178,13 +173,23 @@ _ARRAYS = ("usual_length", "center", "scale", "weights", "side_odds")
 _OF_TABLE = fields(Table)
 
 
-def _half(keys: Keys) -> Ints:
+def _half(keys: Hashes) -> Ints:
     return ((keys >> _HALF_BIT) & np.uint64(1)).astype(np.int64)
 
 
-def _units_of(srcs: list[str], tgts: list[str]) -> tuple[Units, Units]:
-    srcs, tgts = _shortened(srcs, tgts)
-    return text_units(srcs), text_units(tgts)
+@dataclass(frozen=True)
+class _Pairs:
+    """Texts that are compared, and the units of their starts."""
+
+    srcs: list[str]
+    tgts: list[str]
+    src: Units
+    tgt: Units
+
+    @classmethod
+    def at(cls, srcs: list[str], tgts: list[str], src_rows: Ints, tgt_rows: Ints) -> "_Pairs":
+        srcs, tgts = [srcs[row] for row in src_rows], [tgts[row] for row in tgt_rows]
+        return cls(srcs, tgts, *map(text_units, _shortened(srcs, tgts)))
 
 
 def _shortened(srcs: list[str], tgts: list[str]) -> tuple[list[str], list[str]]:
@@ -214,21 +219,17 @@ def _strangers(
     return left[differ], right[differ]
 
 
-def _signs(
-    table: Table,
-    usual_length: Doubles,
-    srcs: list[str],
-    tgts: list[str],
-    units: tuple[Units, Units],
-) -> Doubles:
-    """(n, n_signs) all that is looked at: the table's signs, end marks and lengths."""
-    lexical = table.signs(*units, n_pairs=len(srcs))
-    deviation = np.abs(_length_ratios(srcs, tgts) - usual_length[0]) / usual_length[1]
+def _features(table: Table, usual_length: Doubles, pairs: _Pairs) -> Doubles:
+    """(n, n_features) features of pairs: those of the table, end marks and lengths."""
+    lexical = table.features(pairs.src, pairs.tgt, n_pairs=len(pairs.srcs))
+    ratios = _length_ratios(pairs.srcs, pairs.tgts)
+    deviation = np.abs(ratios - usual_length[0]) / usual_length[1]
     deviation = deviation.clip(max=_MAX_DEVIATION)[:, None]
     marks = []
     for mark in _END_MARKS:
         one, other = (
-            np.array([text.endswith(mark) for text in side], dtype=bool) for side in (srcs, tgts)
+            np.array([text.endswith(mark) for text in side], dtype=bool)
+            for side in (pairs.srcs, pairs.tgts)
         )
         marks += [one & other, one ^ other]
     by_size = lexical[:, _WITH_SIZE] * lexical[:, [_SIZE]]
@@ -247,8 +248,8 @@ def _usual_length(srcs: list[str], tgts: list[str]) -> Doubles:
     return np.array([middle, deviation + 0.05])
 
 
-def _with_constant(signs: Doubles) -> Doubles:
-    return np.column_stack([signs, np.ones(len(signs))])
+def _with_constant(features: Doubles) -> Doubles:
+    return np.column_stack([features, np.ones(len(features))])
 
 
 def _fit(true: Doubles, false: Doubles) -> tuple[Doubles, Doubles, Doubles]:
@@ -258,13 +259,14 @@ def _fit(true: Doubles, false: Doubles) -> tuple[Doubles, Doubles, Doubles]:
     pair, which is estimated together with the share of bad ones, in turn with the weights.
     """
     center, scale = false.mean(axis=0), false.std(axis=0) + 1e-3
-    signs = _with_constant((np.concatenate([true, false]) - center) / scale)
-    is_true = np.arange(len(signs)) < len(true)
+    features = _with_constant((np.concatenate([true, false]) - center) / scale)
+    is_true = np.arange(len(features)) < len(true)
     good = np.ones(len(true))
     for _ in range(_FIT_ROUNDS):
         mass = np.full(len(false), good.sum() / len(false))
-        weights = _logistic_regression(signs, is_true, np.concatenate([good, mass]))
-        good = _share_good(signs[: len(true)] @ weights)
+        mass = np.concatenate([good, mass])
+        weights = fit_logistic(features, is_true, mass, steps=_NEWTON_STEPS, ridge=_RIDGE)
+        good = _share_good(features[: len(true)] @ weights)
     return center, scale, weights
 
 
@@ -276,14 +278,3 @@ def _share_good(log_odds: Doubles) -> Doubles:
         good = 1 / (1 + bad / (1 - bad) * odds)
         bad = min(max(float(np.mean(1 - good)), 1e-4), 0.5)
     return good
-
-
-def _logistic_regression(signs: Doubles, is_true: NDArray[np.bool_], mass: Doubles) -> Doubles:
-    """(n_signs,) weights by Newton's method, each row counting as often as its mass."""
-    weights = np.zeros(signs.shape[1])
-    for _ in range(_NEWTON_STEPS):
-        p = 1 / (1 + np.exp(-(signs @ weights).clip(-30, 30)))
-        slope = signs.T @ (mass * (is_true - p)) - _RIDGE * weights
-        curvature = (signs * (mass * p * (1 - p))[:, None]).T @ signs
-        weights += np.linalg.solve(curvature + _RIDGE * np.eye(len(weights)), slope)
-    return weights

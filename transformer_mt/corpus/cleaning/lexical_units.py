@@ -1,8 +1,8 @@
 """Texts → the units that a lexical model counts: words, numbers, characters of unspaced scripts.
 
-Comes in: a list of texts. Goes out: arrays with one entry per unit, in the order of the texts. What
-is a word is decided by the script alone, so this file does not know any language; nor does it know
-what the units are compared with. It is numpy over all characters at once: some 3 µs per text.
+Comes in: a list of texts. Goes out: arrays with one entry per unit, in the order of the texts. The
+script alone decides about words, so this file does not know any language; nor does it know the use
+of the units. It is numpy over all characters at once: some 3 µs per text.
 """
 
 import unicodedata
@@ -12,10 +12,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_mt.corpus.diagnostics.line_units import join_lines
+from transformer_mt.system.arrays import Ints
+
 N_SLOTS = 1 << 20  # a unit is a hash of this range; two units rarely share one
 WORD, NUMBER, CHARACTER, BIGRAM = range(4)  # kinds of units
 
-_CHUNK = 4096  # texts that are worked on at once
+_CHUNK = 4096  # texts worked on at once
 _STEM = 6  # letters of a word that count, which makes most of its inflected forms one unit
 _NUMBER_LENGTH = 18  # digits that count
 _OTHER = 255  # white space, punctuation, symbols: they separate
@@ -37,9 +40,14 @@ class Units:
         kinds: (n,) uint8 WORD, NUMBER, CHARACTER or BIGRAM.
     """
 
-    slots: NDArray[np.int64]
-    texts: NDArray[np.int64]
+    slots: Ints
+    texts: Ints
     kinds: NDArray[np.uint8]
+
+    def without_bigrams(self) -> tuple[Ints, Ints]:
+        """Slots and texts of the units that share no character with another."""
+        single = self.kinds != BIGRAM
+        return self.slots[single], self.texts[single]
 
 
 def text_units(texts: list[str]) -> Units:
@@ -75,12 +83,9 @@ def _units(texts: list[str], first_text: int) -> Units:
     return Units(_slots(all_hashes)[order], all_owners[order] + first_text, all_kinds[order])
 
 
-def _characters(texts: list[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+def _characters(texts: list[str]) -> tuple[NDArray[np.uint32], Ints]:
     """Code points of all texts in lower case and half width, and the index of each one's text."""
-    joined = "\n".join(texts)
-    if joined.count("\n") >= len(texts):
-        joined = "\n".join(text.replace("\n", " ") for text in texts)
-    encoded = joined.lower().encode("utf-32-le", "surrogatepass")
+    encoded = join_lines(texts).lower().encode("utf-32-le", "surrogatepass")
     codes = np.frombuffer(encoded, dtype=np.uint32)
     owners = np.cumsum(codes == ord("\n"))
     full_width = (codes >= 0xFF01) & (codes <= 0xFF5E)
@@ -88,14 +93,14 @@ def _characters(texts: list[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]
 
 
 def _hash_runs(
-    codes: NDArray[np.uint32], classes: NDArray[np.uint8], first: NDArray[np.int64]
+    codes: NDArray[np.uint32], classes: NDArray[np.uint8], first: Ints
 ) -> NDArray[np.uint64]:
     """One number for each run of characters that starts at an index of `first`."""
     if not len(first):
         return np.empty(0, dtype=np.uint64)
     lengths = np.diff(first, append=len(codes))
     positions = np.arange(len(codes)) - np.repeat(first, lengths)
-    powers = np.zeros(_NUMBER_LENGTH + 1, dtype=np.uint64)  # the last one is for what is cut off
+    powers = np.zeros(_NUMBER_LENGTH + 1, dtype=np.uint64)  # the last one cuts off the rest
     powers[:-1] = [pow(_FIRST_MULTIPLIER, n + 1, 1 << 64) for n in range(_NUMBER_LENGTH)]
     limits = np.where(classes == WORD, _STEM, _NUMBER_LENGTH)
     exponents = np.where(positions < limits, positions, _NUMBER_LENGTH)
@@ -103,7 +108,7 @@ def _hash_runs(
         return np.add.reduceat(codes * powers[exponents], first)
 
 
-def _slots(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _slots(hashes: NDArray[np.uint64]) -> Ints:
     with np.errstate(over="ignore"):
         mixed = (hashes ^ (hashes >> np.uint64(29))) * np.uint64(_LAST_MULTIPLIER)
     return (mixed >> np.uint64(64 - 20)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""How well each pair fits, along a corpus → the probability that the pair is mismatched.
+"""Evidence of each pair, along a corpus → the probability that the pair is mismatched.
 
 Comes in: the evidence of `lexical_model.py`, one number per line in the order of the corpus. Goes
 out: one probability per line. Two ways to be wrong are told apart: a line alone, and a run of
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
+from transformer_mt.system.arrays import Floats
 
 MEAN_RUN = 60  # lines
 NO_GAIN = -1e3
@@ -28,14 +28,14 @@ _FIRST_GUESS, _LEAST, _MOST = 0.005, 1e-6, 0.4  # share of lines of either kind
 _ROUNDS = 8
 _CHUNK, _RUN_UP = 1024, 256  # lines
 _BLOCK = 1024 * _CHUNK
-_SUSPECT = 1e-3  # probability of a run from which on neighbours are worth a look
-_AROUND = 12  # lines before and after suspicious ones that are looked at, too
+_SUSPECT = 1e-3  # least probability of a run for which neighbouring lines are compared
+_AROUND = 12  # lines compared before and after suspicious ones
 _MAX_GAIN = 6.0  # no line says more for a shift than this
 
 
 @dataclass(frozen=True)
 class _Shares:
-    """How common mismatches are: lines within runs, and others among the aligned lines."""
+    """Shares of mismatches: lines within runs, and single ones among the aligned lines."""
 
     runs: float
     alone: float
@@ -43,7 +43,7 @@ class _Shares:
 
 @dataclass(frozen=True)
 class Mismatches:
-    """What the evidence of the lines as they stand tells.
+    """Probabilities given the evidence of the lines as they stand.
 
     Attributes:
         in_run: (n,) probability that a line is mismatched within a run, given all lines.
@@ -68,7 +68,7 @@ class Mismatches:
 
         Args:
             gains: for each shift (n,) how much more evidence there is that the source belongs to
-                the target that many lines on than to its own; `NO_GAIN` where nobody has looked.
+                the target that many lines on than to its own; `NO_GAIN` where it is not known.
         """
         good = 1 - self.in_run - self.alone
         for gain in gains:
@@ -108,7 +108,7 @@ def find_mismatches(evidence: Floats, prior: float | None = None) -> Mismatches:
 
 @dataclass(frozen=True)
 class _Block:
-    """Lines that are worked on at a time, so that memory does not grow with the corpus."""
+    """Lines worked on at a time, so that memory does not grow with the corpus."""
 
     rows: slice
     seen: slice  # these lines, and a run-up into their neighbours on both sides

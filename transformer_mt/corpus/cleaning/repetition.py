@@ -1,4 +1,4 @@
-"""What a pair says more than once: the same text on both sides, or one thing over and over.
+"""Repetitions within a pair: the same text on both sides, or one phrase over and over.
 
 Comes in: the two normalised texts of a pair. Goes out: numbers of characters. This file does not
 know languages or thresholds.
@@ -38,13 +38,13 @@ def _plain_letters(word: str) -> int:
 
 
 def repeated(src: str, tgt: str) -> int:
-    """Characters in the longest repetition of one side; what the other repeats is excused."""
+    """Characters in the longest repetition of one side; a repetition on the other excuses it."""
     src_run, tgt_run = _longest_run(src), _longest_run(tgt)
     return max(src_run, tgt_run) - min(src_run, tgt_run, _EXCUSED)
 
 
 def _longest_run(text: str) -> int:
-    """Characters of the longest stretch that says one thing four times or more, or 0.
+    """Characters of the longest stretch that repeats a phrase four times or more, or 0.
 
     Runs that fill less than a fifth of the text may be missed.
     """

@@ -1,8 +1,8 @@
 """One pair of texts → one score per rule: how bad it is for training, by itself.
 
 Comes in: the two texts, normalised. Goes out: a score for each rule, larger is worse. This file
-does not know thresholds (they are settings, `data.clean`) nor other pairs: what depends on those is
-judged elsewhere, and so are the rules `length_ratio`, `duplicate`, `overlap` and `mismatch`.
+does not know thresholds (they are settings, `data.clean`) nor other pairs. For the rules that need
+other pairs, `length_ratio`, `duplicate`, `overlap` and `mismatch`, see `decide.py`.
 """
 
 import re
@@ -18,7 +18,7 @@ from transformer_mt.text.scripts import Letters, script_of
 
 _WORD = re.compile(r"[^\W_]")
 
-# The rules in the order in which they are asked, so that what is most telling names a drop.
+# The rules in their order: the first one whose threshold is exceeded names the drop.
 RULE_MEANING = {
     "empty": "sides without text",
     "too_long": "characters of the longer side",
@@ -44,7 +44,7 @@ class PairScorer:
     """(src, tgt), both normalised → one score for each of `SCORED_RULES`, larger is worse.
 
     Args:
-        chinese_script: what Chinese text was converted to, if it was.
+        chinese_script: the script that Chinese text was converted to, if it was.
         identify: whether to compute `language`, which takes longer than all others together.
     Raises:
         ConfigError: `identify` without py3langid, or for a language that it does not know.
@@ -118,7 +118,7 @@ def comparison_key(text: str) -> str:
     """Equal for texts that differ only in case, width, punctuation and spaces."""
     if text.isascii():
         return text.encode().lower().translate(None, _ASCII_NO_KEY).decode() or text
-    # Character by character first: normalising a long text is what takes time.
+    # Character by character first, since normalising a long text takes time.
     key = text.translate(_KEY_CHARACTERS)
     if len(key) >= 1000:
         key = sort_marks(key)

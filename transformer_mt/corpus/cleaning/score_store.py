@@ -1,8 +1,8 @@
 """Shards of scored pairs on disk: normalised text, origin, hashes, lengths and scores of each pair.
 
 Comes in: the pairs of a part of a source. Goes out: one Arrow file, and any column of it again,
-memory-mapped. Pairs that no rule will keep are in it, too: what is dropped is decided later, from
-the scores. This file does not know any rule or threshold.
+memory-mapped. All pairs are in it, good or bad: the scores decide later which of them are dropped.
+This file does not know any rule or threshold.
 """
 
 import hashlib
@@ -30,10 +30,10 @@ class ScoredPairs:
     pairs: list[Pair]  # normalised
     keys: list[Pair]  # see rules.comparison_key
     scores: dict[str, NDArray[np.float32]]  # by rule
-    errors: dict[int, str] = field(default_factory=dict)  # by row: why it has no scores
+    errors: dict[int, str] = field(default_factory=dict)  # by row: the reason for missing scores
 
 
-def write_shard(scored: ScoredPairs, path: Path) -> None:
+def write_scored(scored: ScoredPairs, path: Path) -> None:
     """Write an Arrow file with all columns."""
     import pyarrow
 
@@ -89,7 +89,7 @@ class Shard:
         return slice(self.start, self.start + self.size)
 
     def columns(self, *names: str) -> list[NDArray[Any]]:
-        """(size,) each; read where it lies, so not to be kept for long."""
+        """(size,) each, memory-mapped: a column that is kept keeps its file open."""
         table = self._table()
         return [table.column(name).to_numpy() for name in names]
 
@@ -106,7 +106,7 @@ class Shard:
         return list(zip(srcs, tgts, strict=True))
 
     def errors(self) -> dict[int, str]:
-        """Why a rule failed, for the positions in the shard that have no scores."""
+        """By position in the shard: the reason for missing scores."""
         found = (self._table().schema.metadata or {}).get(_ERRORS, b"{}")
         return {int(row): why for row, why in json.loads(found).items()}
 
@@ -117,19 +117,36 @@ class Shard:
             return pyarrow.ipc.open_file(file).read_all()
 
 
+@dataclass(frozen=True)
+class ScoredSource:
+    """A source whose pairs all have scores."""
+
+    name: str
+    folder: Path  # of its shards, named by the fingerprint of all that they were made from
+    sizes: list[int]  # pairs of each shard
+    problems: list[str]  # of the source as a whole, for people
+
+    @property
+    def n_pairs(self) -> int:
+        return sum(self.sizes)
+
+
+def shard_path(folder: Path, number: int) -> Path:
+    return folder / f"{number:05d}.arrow"
+
+
 class ScoredCorpus:
     """All shards of all sources, in order; n pairs."""
 
-    def __init__(self, shards_of_sources: Sequence[Sequence[tuple[Path, int]]]) -> None:
-        """Args: for each source its shards, as (path, number of pairs)."""
+    def __init__(self, sources: Sequence[ScoredSource]) -> None:
+        self.sources = sources
         self.shards: list[Shard] = []
-        self.n_sources = len(shards_of_sources)
-        start = 0
-        for source, shards in enumerate(shards_of_sources):
-            for path, size in shards:
-                self.shards.append(Shard(path, source, start, size))
-                start += size
-        self._size = start
+        self._size = 0
+        for index, source in enumerate(sources):
+            for number, size in enumerate(source.sizes):
+                path = shard_path(source.folder, number)
+                self.shards.append(Shard(path, index, self._size, size))
+                self._size += size
 
     def __len__(self) -> int:
         return self._size
@@ -139,25 +156,38 @@ class ScoredCorpus:
         for shard in self.shards:
             yield shard, shard.columns(*names)
 
-    def pairs_at(self, rows: NDArray[np.int64]) -> list[Pair]:
-        """Texts of rows of the whole corpus, in the order of `rows`."""
-        found: dict[int, Pair] = {}
-        for shard in self.shards:
-            inside = rows[(rows >= shard.start) & (rows < shard.start + shard.size)]
-            if len(inside):
-                pairs = shard.pairs(inside - shard.start)
-                found.update(zip(inside.tolist(), pairs, strict=True))
-        return [found[row] for row in rows.tolist()]
+    def integers_at(self, rows: NDArray[np.int64], *names: str) -> NDArray[np.uint64]:
+        """(len(names), k) columns of hashes or lines at k rows of the whole corpus."""
+        values = np.zeros((len(names), len(rows)), dtype=np.uint64)
+        for shard, inside in self._places(rows):
+            for row, column in zip(values, shard.columns(*names), strict=True):
+                row[inside] = column[rows[inside] - shard.start]
+        return values
 
-    def origins_at(self, rows: NDArray[np.int64]) -> list[tuple[int, int]]:
-        """(source, line) of rows of the whole corpus."""
-        origins = []
-        starts = np.array([shard.start for shard in self.shards])
-        for row in rows.tolist():
-            shard = self.shards[int(np.searchsorted(starts, row, side="right")) - 1]
-            (lines,) = shard.columns("line")
-            origins.append((shard.source, int(lines[row - shard.start])))
-        return origins
+    def pairs_at(self, rows: NDArray[np.int64]) -> list[Pair]:
+        """Texts at k rows of the whole corpus, in the order of `rows`."""
+        pairs = [("", "")] * len(rows)
+        for shard, inside in self._places(rows):
+            found = shard.pairs(rows[inside] - shard.start)
+            for place, pair in zip(inside.tolist(), found, strict=True):
+                pairs[place] = pair
+        return pairs
+
+    def origins_at(self, rows: NDArray[np.int64]) -> list[tuple[str, int]]:
+        """(name of the source, line) of k rows of the whole corpus."""
+        (lines,) = self.integers_at(rows, "line")
+        names = [""] * len(rows)
+        for shard, inside in self._places(rows):
+            for place in inside.tolist():
+                names[place] = self.sources[shard.source].name
+        return list(zip(names, lines.tolist(), strict=True))
+
+    def _places(self, rows: NDArray[np.int64]) -> Iterator[tuple[Shard, NDArray[np.int64]]]:
+        """Every shard that holds some of the rows, with their positions in `rows`."""
+        for shard in self.shards:
+            inside = np.flatnonzero((rows >= shard.start) & (rows < shard.start + shard.size))
+            if len(inside):
+                yield shard, inside
 
 
 def _lengths(texts: list[str]) -> NDArray[np.uint16]:

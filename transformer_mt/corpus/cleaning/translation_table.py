@@ -1,7 +1,7 @@
-"""Units of a corpus' two sides → which go together → signs that two texts are translations.
+"""Units of both sides of a corpus → a table of partners → features of a pair of texts.
 
-Comes in: the units of both sides of many pairs. Goes out: a `Table`, and of any pair the numbers
-that it tells. This file does not know what the signs weigh, nor any text.
+Comes in: the units of both sides of many pairs. Goes out: a `Table`, and the features that it gives
+any pair. This file does not know the weights of the features, nor any text.
 """
 
 from collections.abc import Iterator
@@ -11,17 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.corpus.cleaning.lexical_units import N_SLOTS, NUMBER, Units
+from transformer_mt.system.arrays import Doubles, Floats, Ints
 
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
-
-_N_SIGNS = 9  # columns of `Table.signs`
+_N_FEATURES = 9  # columns of `Table.features`
 
 _MAX_UNITS, _MIN_COUNT = 8192, 3  # of a side that a table knows: the most frequent; occurrences
-_BLOCK_CELLS = 1 << 17  # of a padded block of pairs: what stays in the cache
+_BLOCK_CELLS = 1 << 17  # of a padded block of pairs, so that it stays in the cache
 _EM_ROUNDS = 2  # more sharpen the table, and pairs are told apart less well
 _NULL = 1.0  # lift of the partner that each unit has besides the units of the other side
-_RARE = 1.0  # occurrences without partner added to each unit: what is seen once proves little
+_RARE = 1.0  # occurrences without partner added to each unit: a single occurrence proves little
 _STEP, _LOWEST = 0.045, -3.0  # of log lifts from one level of the table to the next; level 1
 _FROM_NOWHERE = 0.05  # share of a unit's probability that owes nothing to the other side
 _STRONG = 1.5  # nats by which a unit that has its partner on the other side is more likely
@@ -30,7 +28,7 @@ _COPY_BOUNDS, _COPY_SUM_BOUNDS = (-3, 5), (-8, 12)  # nats, of one unit and of a
 
 @dataclass(frozen=True)
 class Table:
-    """What one corpus, or half of it, says of its units.
+    """Partners and copies of the units of one corpus, or of half of it.
 
     Attributes:
         src_slots: (Vs,) units of the source side in the table.
@@ -63,7 +61,7 @@ class Table:
             _copy_odds(tgt_slots, (tgt, src), (stranger, src)),
         )
 
-    def signs(self, src: Units, tgt: Units, n_pairs: int) -> Floats:
+    def features(self, src: Units, tgt: Units, n_pairs: int) -> Floats:
         """(n_pairs, 9) nats and shares, larger for translations; 0 where nothing is known.
 
         Columns: of the target's units, the mean of the log-likelihood ratios given the source, the
@@ -72,17 +70,17 @@ class Table:
         """
         one = _Side.of(src, self.src_slots, n_pairs)
         other = _Side.of(tgt, self.tgt_slots, n_pairs)
-        signs = np.zeros((n_pairs, _N_SIGNS), dtype=np.float32)
+        features = np.zeros((n_pairs, _N_FEATURES), dtype=np.float32)
         flat = self.levels.ravel()
         for rows, cells in _blocks(one, other, self.levels.shape):
             lifts = _LIFT_OF_LEVEL.take(flat.take(cells))  # (n, T, S)
             n_src, n_tgt = one.lengths[rows], other.lengths[rows]
-            signs[rows, 0:3] = _explained(lifts.sum(2), n_tgt, n_src)
-            signs[rows, 3:6] = _explained(lifts.sum(1), n_src, n_tgt)
-        signs[:, 6] = _copy_sums(self.src_slots, self.src_copies, src, tgt, n_pairs)
-        signs[:, 7] = _copy_sums(self.tgt_slots, self.tgt_copies, tgt, src, n_pairs)
-        signs[:, 8] = np.log1p(np.minimum(one.lengths, other.lengths))
-        return signs
+            features[rows, 0:3] = _explained(lifts.sum(2), n_tgt, n_src)
+            features[rows, 3:6] = _explained(lifts.sum(1), n_src, n_tgt)
+        features[:, 6] = _copy_sums(self.src_slots, self.src_copies, src, tgt, n_pairs)
+        features[:, 7] = _copy_sums(self.tgt_slots, self.tgt_copies, tgt, src, n_pairs)
+        features[:, 8] = np.log1p(np.minimum(one.lengths, other.lengths))
+        return features
 
 
 @dataclass(frozen=True)
@@ -212,7 +210,7 @@ def _copy_odds(slots: Ints, pairs: tuple[Units, Units], strangers: tuple[Units, 
     return np.stack([missing, copied]).clip(*_COPY_BOUNDS).astype(np.float32)
 
 
-def _copy_shares(slots: Ints, units: Units, others: Units) -> NDArray[np.float64]:
+def _copy_shares(slots: Ints, units: Units, others: Units) -> Doubles:
     """(V + 2,) how often the other side has the same unit; a rare one is taken for its kind."""
     plain, copied = _copies(units, others)
     kinds, ids = units.kinds[plain], _copy_ids(slots, units, plain)

@@ -1,4 +1,4 @@
-"""Texts → the units that tell at a glance what they say, all texts at once.
+"""Lines → coarse units of their words and characters, all lines of a block at once.
 
 Comes in: the texts of one side of a block of lines. Goes out: arrays. A unit is the beginning of a
 word (three letters or digits), a character of Chinese or Japanese, or one of a few marks. Coarser
@@ -13,10 +13,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_mt.system.arrays import Ints
+
 N_UNITS = 65536
 FIRST_WORD, FIRST_CHARACTER = 1024, 32768  # units below are marks, then words, then characters
 
-_ALONE = 32  # class of what is a unit of its own; 1 to 31: letters and digits of words; 0: neither
+_ALONE = 32  # class of codes that are units by themselves; 1 to 31: parts of words; 0: neither
 _MARKS = '?!:,"(%'
 
 
@@ -24,17 +26,14 @@ _MARKS = '?!:,"(%'
 class LineUnits:
     """The units of n texts, text after text."""
 
-    units: NDArray[np.int64]  # (m,) in [0, N_UNITS)
-    owners: NDArray[np.int64]  # (m,) index of the text, never falling
-    lengths: NDArray[np.int64]  # (n,) UTF-16 units of each text
+    units: Ints  # (m,) in [0, N_UNITS)
+    owners: Ints  # (m,) index of the text, never falling
+    lengths: Ints  # (n,) UTF-16 units of each text
     codes: NDArray[np.uint16]  # UTF-16 of all texts
 
     @classmethod
     def of(cls, texts: list[str]) -> "LineUnits":
-        joined = "\n".join(texts)
-        if joined.count("\n") >= len(texts):
-            joined = "\n".join(text.replace("\n", " ") for text in texts)
-        encoded = (joined + "\n\n\n").encode("utf-16-le", "surrogatepass")
+        encoded = (join_lines(texts) + "\n\n\n").encode("utf-16-le", "surrogatepass")
         codes = np.frombuffer(encoded, dtype="<u2")
         classes, alone = _tables()
         kinds = classes[codes]
@@ -63,14 +62,22 @@ class LineUnits:
         return bool(kana.any() or hangul.any())
 
 
+def join_lines(texts: list[str]) -> str:
+    """One line per text; a line end inside a text becomes a space."""
+    joined = "\n".join(texts)
+    if joined.count("\n") >= len(texts):
+        joined = "\n".join(text.replace("\n", " ") for text in texts)
+    return joined
+
+
 def character_unit(char: str) -> int:
     """The unit of a character of Chinese or Japanese."""
     return FIRST_CHARACTER | (ord(char) & 0x7FFF)
 
 
 @lru_cache(maxsize=1)
-def _tables() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """(65536,) class of each UTF-16 unit, and the unit of what is one of its own."""
+def _tables() -> tuple[NDArray[np.uint8], Ints]:
+    """(65536,) class of each UTF-16 code, and its unit where the code is a unit by itself."""
     classes, alone = np.zeros(65536, dtype=np.uint8), np.zeros(65536, dtype=np.int64)
     for code in range(65536):
         category = unicodedata.category(chr(code))

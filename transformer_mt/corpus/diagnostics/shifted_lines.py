@@ -1,16 +1,15 @@
 """Lines in their order → runs of them where each source fits the target of a neighbouring line.
 
-Comes in: the units of both sides, block by block. Goes out: where a shifted line would fit better,
-and in which direction. What fits is learned from the first lines of the source itself: which
-frequent characters and beginnings of words stand across from each other, rare words on both sides,
-and lengths. This file does not know any language, and keeps no text.
+Comes in: the units of both sides, block by block. Goes out: the runs of lines that fit better one
+line apart, with their direction. The fit is learned from the first lines of the source itself:
+frequent characters and beginnings of words that stand across from each other, rare words on both
+sides, and lengths. This file does not know any language, and keeps no text.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from transformer_mt.corpus.diagnostics.line_units import (
     FIRST_CHARACTER,
@@ -18,19 +17,20 @@ from transformer_mt.corpus.diagnostics.line_units import (
     N_UNITS,
     LineUnits,
 )
+from transformer_mt.corpus.diagnostics.logistic_regression import fit_logistic
+from transformer_mt.system.arrays import Doubles, Floats, Ints
 
 _TRACKED, _RARE = 128, 63  # columns of frequent units, and of the words among the others
-_WIDTH = _TRACKED + _RARE + 1  # the last one is for what does not count
+_WIDTH = _TRACKED + _RARE + 1  # the last one is for units that do not count
 _RANK = 24  # directions in which both sides agree most
 # Log-odds of a run against none: by chance, a corpus of a million lines has some e^-4 such runs.
 _THRESHOLD = 18.0
 
-Floats = NDArray[np.float32]
 Block = tuple[LineUnits, LineUnits]
 
 
 @dataclass(frozen=True)
-class Run:
+class ShiftedRun:
     """Lines `first` to `last`, from 1: the source of each fits the target `shift` lines on."""
 
     first: int
@@ -42,11 +42,11 @@ class ShiftFinder:
     """Looks at a source block by block, and finds the runs of shifted lines."""
 
     def __init__(self, blocks: list[Block]) -> None:
-        """Learn from the first blocks what fits, and look at them."""
+        """Learn the fit from the first blocks, and look at them."""
         self._fit = _Fit(blocks)
-        self._last: _Described | None = None  # of the line before the next block
+        self._last: _Described | None = None  # the line before the next block
         self._searches = _Search(1), _Search(-1)
-        self._runs: list[Run] = []
+        self._runs: list[ShiftedRun] = []
         for block in blocks:
             self.look(block)
 
@@ -56,14 +56,15 @@ class ShiftFinder:
         rows = _joined([self._last, new]) if self._last else new
         straight, onward, back = (self._fit.log_odds(rows, shift) for shift in (0, 1, -1))
         straight = (straight[:-1] + straight[1:]) * np.float32(0.5)
-        # Inside a run of the other direction, the lines as they stand are an easy rival.
+        # Compare with the other direction, too: inside a run of it, the unshifted alignment is
+        # easy to beat by chance.
         for search, crossed, other in zip(
             self._searches, (onward, back), (back, onward), strict=True
         ):
             self._runs += search.go_on(crossed - np.maximum(straight, other))
         self._last = tuple([part[-1:] for part in side] for side in new)
 
-    def finish(self) -> list[Run]:
+    def finish(self) -> list[ShiftedRun]:
         """All runs, in order, after the last line."""
         for search in self._searches:
             self._runs += search.finish()
@@ -96,11 +97,11 @@ class _Search:
 
     def __init__(self, shift: int) -> None:
         self.shift = shift
-        self.n_gaps, self.start = 0, 0  # the gap where the stretch that is open begins
-        self.total = self.peak = 0.0  # its evidence, and the most that it ever had
-        self.peak_at = 0
+        self.n_gaps = self.start = 0  # gaps seen; the gap where the open stretch begins
+        self.total = self.peak = 0.0  # evidence of the open stretch, and its highest value
+        self.peak_at = 0  # the gap of that value
 
-    def go_on(self, evidence: Floats) -> list[Run]:
+    def go_on(self, evidence: Floats) -> list[ShiftedRun]:
         """The runs that end in the next gaps."""
         sums = np.concatenate([[self.total], self.total + np.cumsum(evidence, dtype=np.float64)])
         excess = sums - np.minimum.accumulate(sums.clip(max=0))
@@ -118,7 +119,7 @@ class _Search:
         self.n_gaps += len(evidence)
         return found
 
-    def _pass(self, excess: NDArray[np.float64]) -> list[Run]:
+    def _pass(self, excess: Doubles) -> list[ShiftedRun]:
         """Go to the end of gaps without a run, given the evidence before and after each."""
         empty = np.flatnonzero(excess <= 0)
         if len(empty):
@@ -131,10 +132,10 @@ class _Search:
         self.n_gaps += len(excess) - 1
         return []
 
-    def finish(self) -> list[Run]:
-        """The run that is open, if there is one."""
+    def finish(self) -> list[ShiftedRun]:
+        """The open run, if there is one."""
         enough = self.peak >= _THRESHOLD
-        return [Run(self.start + 1, self.peak_at + 2, self.shift)] if enough else []
+        return [ShiftedRun(self.start + 1, self.peak_at + 2, self.shift)] if enough else []
 
 
 class _Fit:
@@ -158,7 +159,7 @@ class _Fit:
         scale = np.sqrt(best.rho / (1 - best.rho**2))
         self.bases = [basis * scale for basis in best.bases]
         self.offsets = [mean @ basis for mean, basis in zip(best.means, self.bases, strict=True)]
-        self.damping = best.rho / 2  # of what is large on one side, whatever the other says
+        self.damping = best.rho / 2  # of values that are large on one side alone
         means = [np.mean(np.concatenate([part.lengths for part in side])) + 1 for side in sides]
         self.usual = np.float32(np.log(means[1] / means[0]))
         self._calibrate(_joined([self.describe(block) for block in blocks]), best.shift)
@@ -191,18 +192,12 @@ class _Fit:
         return features
 
     def _calibrate(self, described: _Described, right: int) -> None:
-        """Logistic regression of lines that belong together against neighbours: Newton's method."""
+        """Weigh the features by telling lines that belong together from their neighbours."""
         features = [self._features(described, shift).astype(np.float64) for shift in (0, 1, -1)]
         every = np.concatenate(features)
         truth = np.repeat([shift == right for shift in (0, 1, -1)], list(map(len, features)))
         importance = np.where(truth, 1.0, 0.5)
-        weights = np.zeros(every.shape[1])
-        for _ in range(8):
-            guess = 1 / (1 + np.exp(-(every @ weights).clip(-30, 30)))
-            slope = every.T @ (importance * (truth - guess)) - 1e-3 * weights
-            curve = importance * guess * (1 - guess)
-            bend = (every * curve[:, None]).T @ every + 1e-3 * np.eye(len(weights))
-            weights += np.linalg.solve(bend, slope)
+        weights = fit_logistic(every, truth, importance, steps=8, ridge=1e-3)
         self.weights = weights.astype(np.float32)
 
 
@@ -229,7 +224,7 @@ def _inverse_root(rows: Floats, mean: Floats) -> Floats:
     return ((vectors / np.sqrt(values)) @ vectors.T).astype(np.float32)
 
 
-def _choose_columns(parts: Sequence[LineUnits]) -> NDArray[np.int64]:
+def _choose_columns(parts: Sequence[LineUnits]) -> Ints:
     """(N_UNITS,) for each unit its column: one of its own, one shared by hash, or the last."""
     running = sum(np.bincount(part.units, minlength=N_UNITS) for part in parts)
     frequency = 1 - np.exp(-running / sum(len(part.lengths) for part in parts))
@@ -241,7 +236,7 @@ def _choose_columns(parts: Sequence[LineUnits]) -> NDArray[np.int64]:
     return columns
 
 
-def _table(lines: LineUnits, columns: NDArray[np.int64]) -> Floats:
+def _table(lines: LineUnits, columns: Ints) -> Floats:
     """(n, _WIDTH) whether a line has a unit of each column."""
     table = np.zeros((len(lines.lengths), _WIDTH), dtype=np.float32)
     table.ravel()[lines.owners * _WIDTH + columns[lines.units]] = 1

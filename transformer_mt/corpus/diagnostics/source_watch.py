@@ -1,7 +1,7 @@
-"""A source as a whole → what a person should look at: swapped sides, shifted lines, mixed scripts.
+"""A source as a whole → its faults: swapped sides, shifted lines, mixed scripts.
 
 Comes in: the raw pairs of a source, as they stream by. Goes out: the same pairs, and problems in
-words. A few MB of memory, about 3 µs per pair. This file does not know what is done about it.
+words. A few MB of memory, about 3 µs per pair. This file does not know how faults are mended.
 """
 
 import re
@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 
 from transformer_mt.config.data import Languages
 from transformer_mt.corpus.diagnostics.line_units import N_UNITS, LineUnits, character_unit
-from transformer_mt.corpus.diagnostics.shifted_lines import Run, ShiftFinder
+from transformer_mt.corpus.diagnostics.shifted_lines import ShiftedRun, ShiftFinder
 from transformer_mt.corpus.diagnostics.swapped_sides import SwapFinder
 from transformer_mt.corpus.readers.pairs import Pair
+from transformer_mt.system.arrays import Ints
 from transformer_mt.text.languages import is_chinese
 from transformer_mt.text.scripts import script_of, traditional_share
 
 _BLOCK = 2000  # lines looked at together
 _LEARNED_FROM = 10_000  # lines at the start of a source
-_FEWEST = 400  # lines that anything can be learned from
-_FEWEST_ODD, _ODD_SHARE = 3, 0.001  # lines of one fault that are worth a person's time
+_FEWEST = 400  # lines to learn from
+_FEWEST_FAULTY, _FAULTY_SHARE = 3, 0.001  # lines of one fault that are worth a person's time
 _N_NAMED = 5  # lines, or runs, named in one problem
 
 _FOREIGN = re.compile("[\u3041-\u3096\u30a1-\u30fa\uac00-\ud7a3]")
@@ -35,9 +36,9 @@ class SourceWatch:
     def __init__(self, name: str, languages: Languages) -> None:
         self.name, self.languages = name, languages
         self.n_lines = 0
-        self.swapped = Odd()
+        self.swapped = FaultyLines()
         self.sides = [_Side(code) for code in (languages.src, languages.tgt)]
-        self._learning: list[tuple[LineUnits, LineUnits]] | None = []
+        self._waiting: list[tuple[LineUnits, LineUnits]] = []  # blocks to learn from
         self._shifts: ShiftFinder | None = None
         self._swaps: SwapFinder | None = None
 
@@ -60,47 +61,49 @@ class SourceWatch:
             side.look(lines, found, self.n_lines)
         start = self.n_lines
         self.n_lines += len(block)
-        if self._learning is None:
-            self._find(units, start)
+        if self._swaps and self._shifts:
+            self.swapped.add(self._swaps.look(units), start)
+            self._shifts.look(units)
         else:
-            self._learning.append(units)
+            self._waiting.append(units)
             if self.n_lines >= _LEARNED_FROM:
                 self._learn()
 
     def _learn(self) -> None:
-        """Learn from the blocks that waited, and look at them."""
-        blocks, self._learning, start = self._learning or [], None, 0
-        if self.n_lines < _FEWEST:
-            return
-        self._shifts = ShiftFinder(blocks)
-        self._swaps = SwapFinder(blocks, self.languages)
-        for units in blocks:
+        """Learn from the blocks that wait, and look at them."""
+        self._shifts = ShiftFinder(self._waiting)
+        self._swaps = SwapFinder(self._waiting, self.languages)
+        start = 0
+        for units in self._waiting:
             self.swapped.add(self._swaps.look(units), start)
             start += len(units[0].lengths)
-
-    def _find(self, units: tuple[LineUnits, LineUnits], start: int) -> None:
-        if self._swaps is not None and self._shifts is not None:
-            self.swapped.add(self._swaps.look(units), start)
-            self._shifts.look(units)
+        self._waiting = []
 
     def problems(self) -> list[str]:
-        """What a person should look at, after the last pair."""
-        if self._learning:
+        """Faults that a person should look at, after the last pair."""
+        if self._waiting and self.n_lines >= _FEWEST:
             self._learn()
+        src, tgt = self.languages.src, self.languages.tgt
         found = self._whole_sides()
-        if not found and self._many(self.swapped):
-            found.append(
-                f"{self.swapped.n:,} of {self.n_lines:,} lines look swapped, "
-                f"{self.languages.tgt} on the {self.languages.src} side and the other way round: "
-                f"{self.swapped.lines()}"
-            )
+        if not found:
+            fault = f"look swapped, {tgt} on the {src} side and the other way round"
+            found += self._told(self.swapped, fault)
         for side in self.sides:
-            found += self._scripts(side)
+            wanted, other = "Simplified", "Traditional"
+            if side.code == "zh-Hant":
+                wanted, other = other, wanted
+            hint = f"; data.clean.chinese_script: {wanted.lower()} makes them {wanted}"
+            where = f"on the {side.code} side"
+            found += self._told(side.other_script, f"{where} are in {other} characters", hint)
+            found += self._told(side.foreign, f"{where} look Japanese or Korean")
         found += self._runs(self._shifts.finish() if self._shifts else [])
         return [f"{self.name}: {problem}" for problem in found]
 
-    def _many(self, odd: "Odd") -> bool:
-        return odd.n >= max(_FEWEST_ODD, _ODD_SHARE * self.n_lines)
+    def _told(self, lines: "FaultyLines", fault: str, hint: str = "") -> list[str]:
+        """The problem in words, if there are enough lines of it."""
+        if lines.n < max(_FEWEST_FAULTY, _FAULTY_SHARE * self.n_lines):
+            return []
+        return [f"{lines.n:,} of {self.n_lines:,} lines {fault}: {lines.name_first()}{hint}"]
 
     def _whole_sides(self) -> list[str]:
         """Sides without the script of their language."""
@@ -116,26 +119,7 @@ class SourceWatch:
                 found.append(problem)
         return found
 
-    def _scripts(self, side: "_Side") -> list[str]:
-        """Lines of one Chinese script among those of the other, and of Japanese and Korean."""
-        found = []
-        wanted, other = "Simplified", "Traditional"
-        if side.code == "zh-Hant":
-            wanted, other = other, wanted
-        if self._many(side.other_script):
-            found.append(
-                f"{side.other_script.n:,} of {self.n_lines:,} lines on the {side.code} side are in "
-                f"{other} characters: {side.other_script.lines()}; data.clean.chinese_script: "
-                f"{wanted.lower()} makes them {wanted}"
-            )
-        if self._many(side.foreign):
-            found.append(
-                f"{side.foreign.n:,} of {self.n_lines:,} lines on the {side.code} side look "
-                f"Japanese or Korean: {side.foreign.lines()}"
-            )
-        return found
-
-    def _runs(self, runs: list[Run]) -> list[str]:
+    def _runs(self, runs: list[ShiftedRun]) -> list[str]:
         found = []
         src, tgt = self.languages.src, self.languages.tgt
         for run in runs[:_N_NAMED]:
@@ -157,31 +141,32 @@ class SourceWatch:
 
 
 @dataclass
-class Odd:
-    """How many lines have a fault, and which are the first."""
+class FaultyLines:
+    """The number of lines with one fault, and the first of them."""
 
     n: int = 0
     first: list[int] = field(default_factory=list)  # from 1
 
-    def add(self, positions: NDArray[np.int64] | list[int], start: int) -> None:
+    def add(self, positions: Ints | list[int], start: int) -> None:
         """Args: positions: in a block whose first line is `start`, from 0."""
         self.n += len(positions)
         room = _N_NAMED - len(self.first)
         self.first += [start + int(position) + 1 for position in positions[:room]]
 
-    def lines(self) -> str:
+    def name_first(self) -> str:
+        """`lines 3, 7 …`"""
         named = ", ".join(map(str, self.first))
         word = "line" if self.n == 1 else "lines"
         return f"{word} {named}" + (" …" if self.n > len(self.first) else "")
 
 
 class _Side:
-    """What the scripts of one side's lines are."""
+    """The scripts of the lines of one side."""
 
     def __init__(self, code: str) -> None:
         self.code, self.chinese = code, is_chinese(code)
         self.n_letters = self.n_han = 0  # in a sample of the lines
-        self.other_script, self.foreign = Odd(), Odd()
+        self.other_script, self.foreign = FaultyLines(), FaultyLines()
         self._wrong = -1 if code == "zh-Hant" else 1
 
     @property

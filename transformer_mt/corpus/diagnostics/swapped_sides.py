@@ -1,9 +1,11 @@
-"""Lines whose sides stand the wrong way round, told by what the other lines look like.
+"""Units of both sides of a corpus → the pairs that stand the wrong way round.
 
-Comes in: the units of both sides, block by block. Goes out: which lines look swapped. Where one
-side is Chinese and the other is not, the script decides; else the words, learned from the first
-lines of the source, most of which stand as they should. This file does not know any other language.
+Comes in: the units of both sides, block by block. Goes out: which pairs look swapped. Where one
+side is Chinese and the other is not, the script decides; else the words, learned from pairs most of
+which stand as they should. This file does not know any other language.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,41 +17,60 @@ from transformer_mt.corpus.diagnostics.line_units import (
     N_UNITS,
     LineUnits,
 )
+from transformer_mt.system.arrays import Floats, Ints
 from transformer_mt.text.languages import is_chinese
 
-# Log-odds that both sides must reach, and the most that one unit can say. Tuned so that names and
-# numbers alone, which both sides share, are never enough.
+_MIN_COUNT = 5  # occurrences of a unit below which it tells nothing
+# Nats that both sides must reach, and the most that one unit can say: names and numbers, which both
+# sides share, are never enough.
 _THRESHOLD, _MOST = 4.0, 2.5
-_CHARACTER, _WORD = 2.0, -2.0  # what the script says: Chinese sentences quote words of others
+_CHARACTER, _WORD = 2.0, -2.0  # nats of a script: Chinese sentences quote words of others
+
+
+def side_odds(src_counts: Ints, tgt_counts: Ints) -> Floats:
+    """(V,) log-odds that a unit is of the source.
+
+    Args:
+        src_counts, tgt_counts: (V,) how often each unit occurs on that side.
+    """
+    shares = [(counts + 0.5) / (counts.sum() + 1) for counts in (src_counts, tgt_counts)]
+    odds = np.log(shares[0] / shares[1]).clip(-_MOST, _MOST)
+    return np.where(src_counts + tgt_counts >= _MIN_COUNT, odds, 0).astype(np.float32)
+
+
+def look_swapped(
+    odds: Floats, src: tuple[Ints, Ints], tgt: tuple[Ints, Ints], n_pairs: int
+) -> NDArray[np.bool_]:
+    """(n_pairs,) whether each side looks like the other one's language.
+
+    Args:
+        odds: (V,) from `side_odds`.
+        src, tgt: units of all texts of a side, and the index of the text of each.
+    """
+    like_src, like_tgt = (
+        np.bincount(owners, weights=odds[units], minlength=n_pairs) for units, owners in (src, tgt)
+    )
+    return (like_src <= -_THRESHOLD) & (like_tgt >= _THRESHOLD)
 
 
 class SwapFinder:
-    """Knows from which side a unit usually is."""
+    """Knows for each unit the side that it is usually on."""
 
-    def __init__(self, blocks: list[tuple[LineUnits, LineUnits]], languages: Languages) -> None:
+    def __init__(self, blocks: Sequence[tuple[LineUnits, LineUnits]], languages: Languages) -> None:
         """Learn from the first blocks, unless the script decides."""
-        units = np.arange(N_UNITS)
-        weights = np.zeros(N_UNITS)
         chinese = [is_chinese(code) for code in (languages.src, languages.tgt)]
         if chinese[0] != chinese[1] and "ja" not in (languages.src, languages.tgt):
-            weights[units >= FIRST_CHARACTER] = _CHARACTER
-            weights[(units >= FIRST_WORD) & (units < FIRST_CHARACTER)] = _WORD
-            self.source_like = weights if chinese[0] else -weights
+            odds = np.zeros(N_UNITS, dtype=np.float32)
+            odds[FIRST_WORD:FIRST_CHARACTER] = _WORD
+            odds[FIRST_CHARACTER:] = _CHARACTER
+            self.odds = odds if chinese[0] else -odds
         else:
-            counts = [_counts([block[side] for block in blocks]) for side in (0, 1)]
-            shares = [(count + 0.5) / (count.sum() + 0.5 * N_UNITS) for count in counts]
-            weights = np.log(shares[0] / shares[1]).clip(-_MOST, _MOST)
-            weights[counts[0] + counts[1] < 5] = 0
-            self.source_like = weights
+            self.odds = side_odds(*(
+                np.sum([np.bincount(block[side].units, minlength=N_UNITS) for block in blocks], 0)
+                for side in (0, 1)
+            ))  # fmt: skip
 
-    def look(self, block: tuple[LineUnits, LineUnits]) -> NDArray[np.int64]:
+    def look(self, block: tuple[LineUnits, LineUnits]) -> Ints:
         """Positions in the block of the lines that look swapped."""
-        src, tgt = (
-            np.bincount(side.owners, self.source_like[side.units], minlength=len(side.lengths))
-            for side in block
-        )
-        return np.flatnonzero((src <= -_THRESHOLD) & (tgt >= _THRESHOLD))
-
-
-def _counts(parts: list[LineUnits]) -> NDArray[np.int64]:
-    return np.sum([np.bincount(part.units, minlength=N_UNITS) for part in parts], axis=0)
+        src, tgt = ((side.units, side.owners) for side in block)
+        return np.flatnonzero(look_swapped(self.odds, src, tgt, len(block[0].lengths)))

@@ -18,28 +18,8 @@ from transformer_mt.text.scripts import Letters, script_of, traditional_share
 
 # Half octaves in whole characters; the same for both sides and all corpora, so that they compare.
 LENGTH_EDGES = [
-    0,
-    2,
-    3,
-    4,
-    6,
-    8,
-    11,
-    16,
-    23,
-    32,
-    45,
-    64,
-    91,
-    128,
-    181,
-    256,
-    362,
-    512,
-    724,
-    1024,
-    1448,
-]
+    0, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256, 362, 512, 724, 1024, 1448,
+]  # fmt: skip
 # Quarter octaves, from a sixteenth to sixteen times as many characters on the target side.
 RATIO_EDGES = [0.0, *(2 ** (k / 4) for k in range(-16, 17))]
 QUANTILES = (1, 5, 25, 50, 75, 95, 99)
@@ -64,7 +44,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class SideProfile:
-    """What the text of one side is like; shares are of its lines unless said otherwise."""
+    """Statistics of the text of one side; shares are of its lines unless said otherwise."""
 
     language: str
     characters: Histogram  # per line
@@ -81,7 +61,7 @@ class SideProfile:
 
 @dataclass(frozen=True)
 class ProfileReport:
-    """What a sample of the clean pairs is like."""
+    """Statistics of a sample of the clean pairs."""
 
     pairs: int  # in the sample
     src: SideProfile
@@ -139,8 +119,8 @@ def _side_profile(texts: list[str], lengths: np.ndarray, code: str) -> SideProfi
     )
 
 
-def count_units(texts: Sequence[str], unspaced: bool) -> Counter[str]:
-    """Running characters, or words in lower case, by how often they occur."""
+def word_counts(texts: Sequence[str], unspaced: bool) -> Counter[str]:
+    """Words in lower case, or characters of unspaced scripts, by how often they occur."""
     if not unspaced:
         return _words(texts)
     return Counter(char for text in texts for char in text if not char.isspace())
@@ -151,7 +131,7 @@ def _words(texts: Sequence[str]) -> Counter[str]:
 
 
 def _histogram(values: np.ndarray, edges: Sequence[float]) -> Histogram:
-    """A hair below each edge: a ratio of exactly 2 must not fall beside its bin by rounding."""
+    # A hair below each edge: a ratio of exactly 2 must not fall beside its bin by rounding.
     places = np.searchsorted(np.array(edges) - 1e-9, values, side="right") - 1
     return Histogram(
         [float(edge) for edge in edges], np.bincount(places, minlength=len(edges)).tolist()

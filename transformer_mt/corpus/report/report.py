@@ -1,6 +1,6 @@
-"""What happened to a corpus, as numbers and samples: for programs, and for people.
+"""The report of a corpus: numbers and samples, for programs and for people.
 
-Comes in: what the stages counted. Goes out: JSON and back, or aligned lines; `page.py` makes
+Comes in: the counts of the stages. Goes out: JSON and back, or aligned lines; `page.py` makes
 a page of it. This file does not know how pairs are judged. Programs read `report.json`: the names
 of the fields stay as they are.
 """
@@ -22,7 +22,7 @@ _MAX_LINES = 8  # of notes, and of problems, in the summary
 
 @dataclass(frozen=True)
 class Sample:
-    """One pair, where it came from (source and line), and what a rule gave it."""
+    """One pair, its source and line, and its score by a rule."""
 
     where: str
     src: str
@@ -32,7 +32,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class RuleReport:
-    """What one rule did: pairs whose score is above the threshold were dropped."""
+    """The effect of one rule: pairs whose score is above the threshold were dropped."""
 
     threshold: int | float | str | None  # None: the rule has none
     meaning: str  # of the score, in words
@@ -43,7 +43,7 @@ class RuleReport:
 
 @dataclass(frozen=True)
 class SourceReport:
-    """One source of the training text, and where that came from."""
+    """One source of the training text, and its origins."""
 
     name: str
     read: int
@@ -69,7 +69,7 @@ class PartReport:
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """What happened to a corpus, by part: `train`, `dev`, `test.NAME`."""
+    """Counts, samples and problems of a corpus, by part: `train`, `dev`, `test.NAME`."""
 
     parts: dict[str, PartReport]
     held_out: dict[str, int] = field(default_factory=dict)  # pairs taken from train, by role
@@ -162,19 +162,13 @@ def _explained(fate: str, samples: list[Sample], width: int) -> Iterator[str]:
 
 def short(value: float | str) -> str:
     """A score or a threshold in few characters."""
-    return (
-        value
-        if isinstance(value, str)
-        else f"{value:,.4g}"
-        if abs(value) < 1e4
-        else f"{value:,.0f}"
-    )
+    if isinstance(value, str):
+        return value
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
 def _at_most(n: int, lines: list[str]) -> list[str]:
     more = len(lines) - n
-    return (
-        lines
-        if more <= 0
-        else [*lines[: n - 1], f"{lines[0].split(':')[0]}: … and {more + 1} more"]
-    )
+    if more <= 0:
+        return lines
+    return [*lines[: n - 1], f"{lines[0].split(':')[0]}: … and {more + 1} more"]

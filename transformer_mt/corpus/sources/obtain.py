@@ -1,44 +1,79 @@
 """An experiment's sources, brought to this machine.
 
-Comes in: a configuration that may name public corpora. Goes out: the same one with local sources,
-and where they came from. This file does not know how anything is downloaded: see `by_name.py`.
+Comes in: a configuration that may name public corpora. Goes out: the same configuration, and its
+sources as local files. This file does not know how anything is downloaded: see `by_name.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
-from transformer_mt.config.data import Source
+from transformer_mt.config.data import Languages, Source
 from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.readers.lines import expand
-from transformer_mt.corpus.readers.pairs import Role, read_pairs
-from transformer_mt.corpus.sources.by_name import Obtained, Origin, obtain
+from transformer_mt.corpus.readers.pairs import Pair, Role, read_pairs, source_files
+from transformer_mt.corpus.sources.by_name import Origin, obtain
 from transformer_mt.corpus.sources.cache import default_cache
-
-Say = Callable[[str], None]
+from transformer_mt.system.state import sha256
+from transformer_mt.system.terminal import Say
 
 
 @dataclass(frozen=True)
-class Local:
-    """An experiment whose sources lie on this machine."""
+class LocalSource:
+    """A source that can be read on this machine."""
 
-    original: Config  # as the user wrote it
-    cfg: Config  # the same with sources that can be read
-    origins: list[list[Origin]]  # of each training source; none for the user's own files
+    name: str  # as the configuration calls it
+    source: Source  # local files, the bundled corpus, or a Hugging Face dataset
+    languages: Languages
+    root: Path  # that relative paths start from
+    role: Role
+    offline: bool
+    origins: list[Origin]  # of what was downloaded; none for the user's own files
+
+    @cached_property
+    def digests(self) -> list[tuple[str, str]]:
+        """Name and SHA-256 of each file of the source; every byte is read, once.
+
+        Raises:
+            DataError: a file is missing.
+        """
+        files = source_files(self.source, self.languages, self.root)
+        return [(path.name, sha256(path)) for path in files]
+
+    def read(self) -> Iterator[Pair]:
+        """Stream the pairs, in order.
+
+        Raises:
+            DataError: see `read_pairs`.
+        """
+        return read_pairs(
+            self.source, self.languages, root=self.root, role=self.role, offline=self.offline
+        )
+
+
+@dataclass(frozen=True)
+class LocalData:
+    """A configuration as the user wrote it, and its sources on this machine."""
+
+    cfg: Config
+    train: list[LocalSource]
+    dev: list[LocalSource]
+    test: dict[str, LocalSource]
 
     @property
-    def names(self) -> list[str]:
-        """Of the training sources, as the user's configuration calls them."""
-        return [str(source) for source in self.original.data.train]
+    def sources(self) -> list[LocalSource]:
+        return [*self.train, *self.dev, *self.test.values()]
 
 
-def obtain_source(cfg: Config, source: Source, role: Role, say: Say) -> Obtained:
+def obtain_source(cfg: Config, source: Source, role: Role, say: Say) -> LocalSource:
     """One source, downloaded if it is named and not in the cache.
 
     Raises:
-        DataError: it cannot be had.
+        DataError: it cannot be had, or `data.root` is no path here.
     """
     data = cfg.data
-    return obtain(
+    found = obtain(
         source,
         cfg.languages,
         role=role,
@@ -46,42 +81,33 @@ def obtain_source(cfg: Config, source: Source, role: Role, say: Say) -> Obtained
         offline=data.offline,
         say=say,
     )
-
-
-def obtain_sources(cfg: Config, say: Say) -> Local:
-    """All sources of an experiment.
-
-    Raises:
-        DataError: one cannot be had, or `data.root` is no path here.
-    """
-    data = cfg.data
-    expand(data.root)
-    train = [obtain_source(cfg, source, "train", say) for source in data.train]
-    test = {name: obtain_source(cfg, source, "test", say) for name, source in data.test.items()}
-    sources = {
-        "train": [obtained.source for obtained in train],
-        "dev": [obtain_source(cfg, source, "dev", say).source for source in data.dev],
-        "test": {name: obtained.source for name, obtained in test.items()},
-    }
-    return Local(
-        cfg,
-        cfg.model_copy(update={"data": data.model_copy(update=sources)}),
-        [obtained.origins for obtained in train],
+    root = expand(data.root)
+    return LocalSource(
+        str(source), found.source, cfg.languages, root, role, data.offline, found.origins
     )
 
 
-def obtain_datasets(cfg: Config) -> None:
+def obtain_sources(cfg: Config, say: Say) -> LocalData:
+    """All sources of an experiment.
+
+    Raises:
+        DataError: see `obtain_source`.
+    """
+    expand(cfg.data.root)  # a mistake in it is told before anything is downloaded
+    return LocalData(
+        cfg,
+        [obtain_source(cfg, source, "train", say) for source in cfg.data.train],
+        [obtain_source(cfg, source, "dev", say) for source in cfg.data.dev],
+        {name: obtain_source(cfg, source, "test", say) for name, source in cfg.data.test.items()},
+    )
+
+
+def obtain_datasets(local: LocalData) -> None:
     """Bring the Hugging Face datasets of an experiment into the cache of that library.
 
     Raises:
         DataError: one cannot be had.
     """
-    data = cfg.data
-    root = expand(data.root)
-    sources: list[tuple[Role, list[Source]]] = [
-        ("train", data.train), ("dev", data.dev), ("test", list(data.test.values()))
-    ]  # fmt: skip
-    for role, named in sources:
-        for source in named:
-            if source.hf is not None:
-                next(read_pairs(source, cfg.languages, root=root, role=role), None)
+    for source in local.sources:
+        if source.source.hf is not None:
+            next(source.read(), None)
