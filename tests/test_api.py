@@ -128,7 +128,10 @@ def test_threads_share_a_model(model_dir: Path, texts: list[str]) -> None:
 
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("end", ["close", "del"])
-def test_no_process_outlives_a_model(model_dir: Path, texts: list[str], end: str) -> None:
+def test_no_process_outlives_a_model(
+    model_dir: Path, texts: list[str], end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformer_mt.search.engine.may_fork", lambda: True)
     others = {*multiprocessing.active_children()}
     model = tmt.load(model_dir)
     model.translate(texts[:40], beam=2, max_length=5)

@@ -242,14 +242,6 @@ def test_table_of_configurations_is_true() -> None:
         assert row.endswith(f"| {n_parameters / 1e6:.1f} M |")
 
 
-def test_architecture_names_every_folder() -> None:
-    table = re.findall(r"^\| .*?`.*$", text_of("ARCHITECTURE.md"), re.MULTILINE)
-    named = {name for row in table for name in re.findall(r"(\w+)/", row.split("|")[1])}
-    package = ROOT / "transformer_mt"
-    folders = {path.parent.name for path in package.rglob("__init__.py")} - {package.name}
-    assert named == folders
-
-
 def test_the_page_on_cleaning_has_every_rule_with_its_threshold() -> None:
     page = text_of("docs/cleaning.md")
     table = page.partition("\n| rule | ")[2].partition("\n\n")[0]

@@ -6,8 +6,8 @@ python scripts/figures/training_curve.py runs/multi30k-en-de [--every 4]
 import argparse
 from pathlib import Path
 
+from transformer_mt.pipeline.log import read_metrics
 from transformer_mt.pipeline.run_dir import Run
-from transformer_mt.training.log import read_metrics
 
 
 def main() -> None:

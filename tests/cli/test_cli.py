@@ -30,8 +30,8 @@ data:
 tokenizer: {vocab_size: 1200}
 model: {d_model: 96, heads: 4, ffn: 192, encoder_layers: 2, decoder_layers: 2, dropout: 0.0,
         norm: pre}
-train: {max_tokens: 2048, tokens_per_update: 2000, max_updates: 300, lr: 1e-2, warmup_updates: 100,
-        validate_every: 100, log_every: 20, keep_last: 2, average: 2}
+train: {max_tokens: 2048, tokens_per_update: 2000, max_updates: 210, lr: 1e-2, warmup_updates: 70,
+        validate_every: 70, log_every: 14, keep_last: 2, average: 2}
 decode: {beam: 2}
 """
 
@@ -95,7 +95,7 @@ def test_synthetic_corpora_name_the_line_of_the_next_configuration(trained: Path
 
 
 def test_eval_bleu_passes_its_threshold_and_fails_above_it(trained: Path) -> None:
-    result = tmt_here("eval", "--bleu", "--min-bleu", "20", cwd=trained)
+    result = tmt_here("eval", "--bleu", "--min-bleu", "5", cwd=trained)
     assert "tok:13a" in result.stdout and "demo" in result.stdout
     too_high = tmt_here("eval", "--bleu", "--min-bleu", "99.9", cwd=trained, code=1)
     assert "BLEU is below 99.9 on demo" in too_high.stderr
@@ -191,9 +191,9 @@ def test_explain_writes_pictures_and_page(trained: Path, tmp_path: Path) -> None
 def test_info_average_and_tokenizer(trained: Path, tmp_path: Path) -> None:
     content = json.loads(tmt_here("info", "--json", cwd=trained).stdout)
     assert content["languages"] == "Chinese → English"
-    assert content["trained"]["updates"] == 300
+    assert content["trained"]["updates"] == 210
     result = tmt_here("average", "runs/smoke", tmp_path / "mean", "--last", "2", cwd=trained)
-    assert "after updates 200, 300" in result.stderr
+    assert "after updates 140, 210" in result.stderr
     assert tmt_here(
         "translate", "-m", tmp_path / "mean", "这只狗很大。", cwd=trained
     ).stdout.strip()
@@ -254,7 +254,7 @@ def test_sigterm_saves_and_the_same_command_ends_as_if_nothing_happened(
     assert "everything is saved; the same command goes on" in said
     assert len(list(checkpoints.glob("0*"))) == 1
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
-    _wait_for(lambda: (checkpoints / "00000100").is_dir(), process)
+    _wait_for(lambda: (checkpoints / "00000070").is_dir(), process)
     time.sleep(1)
     process.kill()
     process.wait()

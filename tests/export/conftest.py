@@ -1,5 +1,7 @@
 """A trained translator of each architecture."""
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -16,15 +18,25 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="session", params=KINDS)
-def translator(
-    request: pytest.FixtureRequest,
-    translator: Translator,
+@pytest.fixture(scope="session")
+def translator_of(
     toy_config: Config,
     tokenizers: tuple[Tokenizer, Tokenizer],
     toy_pairs: list[tuple[str, str]],
+) -> Callable[[str], Translator]:
+    """Name of an architecture → a translator, trained once: pytest would do so for each file."""
+
+    @cache
+    def train(kind: str) -> Translator:
+        sizes = toy_config.model.model_copy(update=KINDS[kind])
+        cfg = toy_config.model_copy(update={"model": sizes})
+        return trained(cfg, tokenizers, toy_pairs)
+
+    return train
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def translator(
+    request: pytest.FixtureRequest, translator_of: Callable[[str], Translator]
 ) -> Translator:
-    model = toy_config.model_copy(
-        update={"model": toy_config.model.model_copy(update=KINDS[request.param])}
-    )
-    return translator if model == toy_config else trained(model, tokenizers, toy_pairs)
+    return translator_of(request.param)

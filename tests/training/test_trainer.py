@@ -19,10 +19,10 @@ from transformer_mt.encoding.epochs import CorpusOf
 from transformer_mt.encoding.tokenizer import EOS_ID, PAD_ID
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.transformer import Transformer
+from transformer_mt.pipeline.log import TrainingLog
 from transformer_mt.system.device import StopRequest
 from transformer_mt.training.batches import collate, experiment_plan
 from transformer_mt.training.checkpoint import CheckpointStore
-from transformer_mt.training.log import TrainingLog
 from transformer_mt.training.loss import OutputLoss
 from transformer_mt.training.trainer import (
     MAX_SKIPPED_IN_A_ROW,

@@ -24,6 +24,7 @@ from transformer_mt.model.transformer import Transformer
 from transformer_mt.model_dir import build_model
 from transformer_mt.pipeline.curves import write_curves
 from transformer_mt.pipeline.finish import finish
+from transformer_mt.pipeline.log import TrainingLog
 from transformer_mt.pipeline.prepare import Fingerprints, Prepared, Say, fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.validate import dev_validation
@@ -40,9 +41,8 @@ from transformer_mt.system.processes.distributed import ALONE, Ranks
 from transformer_mt.system.processes.parallel import count_workers
 from transformer_mt.system.state import Damaged, fingerprint, read_json
 from transformer_mt.training.checkpoint import CheckpointStore
-from transformer_mt.training.log import SilentLog, TrainingLog
 from transformer_mt.training.memory import agree_on_max_tokens
-from transformer_mt.training.trainer import Outcome, Trainer
+from transformer_mt.training.trainer import Outcome, SilentLog, Trainer
 from transformer_mt.translation.direction import both_directions
 
 

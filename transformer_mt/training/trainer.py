@@ -8,7 +8,7 @@ file knows ids and updates; it knows no text, tokenizer or score.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -25,7 +25,6 @@ from transformer_mt.system.device import StopRequest, release_memory, seed_all
 from transformer_mt.system.processes.distributed import ALONE, Ranks
 from transformer_mt.training.batches import collate, deal, experiment_plan
 from transformer_mt.training.checkpoint import CheckpointStore, Progress
-from transformer_mt.training.log import SilentLog
 from transformer_mt.training.memory import halves, is_out_of_memory
 from transformer_mt.training.micro_batch import Learner
 from transformer_mt.training.optimizer import learning_rate
@@ -57,6 +56,19 @@ class PlannedUpdate:
     def n_tokens(self) -> int:
         """Target tokens, on all processes."""
         return sum(int(self.corpus.tgt.lengths_of(rows).sum()) for rows in self.batches)
+
+
+class SilentLog:
+    """The log of processes beside the first, whose log speaks for all."""
+
+    def say(self, message: str) -> None:
+        """One line for the user."""
+
+    def advance(self, update: int) -> None:
+        """An update is done."""
+
+    def record(self, event: str, update: int, values: Mapping[str, float]) -> None:
+        """Keep one record, and show it as one aligned line."""
 
 
 class Trainer:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from transformer_mt.translation.documents.html import read_html
 from transformer_mt.translation.documents.markdown import read_markdown
 from transformer_mt.translation.documents.marks import Mark, place
+from transformer_mt.translation.documents.spans import has_words
 
 WORDS = ["one", "two", "three", "don't", "字", "多，", "(a)", "it.", "—", "x_y", "3"]
 OPTIONS = pyromark.Options.ENABLE_STRIKETHROUGH
@@ -127,7 +128,8 @@ def test_markdown_stays_well_formed(page: str, name: str) -> None:
     assert rendered(written).nested and rendered(written).elements == rendered(page).elements
     assert written.count("\n") == page.count("\n")
     if "`c`" not in page and name != "punctuation":
-        assert list(map(bare, read_markdown(written).segments)) == list(map(bare, translations))
+        with_words = [text for text in translations if has_words(text)]
+        assert list(map(bare, read_markdown(written).segments)) == list(map(bare, with_words))
 
 
 @pytest.mark.parametrize(

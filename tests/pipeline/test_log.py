@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from transformer_mt.errors import TrainingError
-from transformer_mt.training.log import TrainingLog, format_record, read_metrics
+from transformer_mt.pipeline.log import TrainingLog, format_record, read_metrics
 
 TRAIN = {"loss": 5.1234, "ppl": 167.9, "lr": 2.5e-4, "grad_norm": 1.5}
 

@@ -16,19 +16,7 @@ from transformer_mt.errors import TrainingError
 from transformer_mt.system.output import write_text
 from transformer_mt.system.state import Damaged, read_records
 from transformer_mt.system.terminal import visible
-
-
-class SilentLog:
-    """The log of processes beside the first, whose log speaks for all."""
-
-    def say(self, message: str) -> None:
-        """One line for the user."""
-
-    def advance(self, update: int) -> None:
-        """An update is done."""
-
-    def record(self, event: str, update: int, values: Mapping[str, float]) -> None:
-        """Keep one record, and show it as one aligned line."""
+from transformer_mt.training.trainer import SilentLog
 
 
 class TrainingLog(SilentLog):

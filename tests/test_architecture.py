@@ -1,0 +1,66 @@
+"""ARCHITECTURE.md says what is there."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+import transformer_mt
+
+PACKAGE = Path(transformer_mt.__file__).parent
+PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+HEART = 2700  # lines, at most: an evening
+MODULES = 3800  # lines of model, training and search, at most
+
+
+def section(title: str) -> str:
+    return PAGE.partition(f"\n## {title}")[2].partition("\n## ")[0]
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def test_every_folder_is_named() -> None:
+    table = re.findall(r"^\| .*?`.*$", PAGE.partition("\n## ")[0], re.MULTILINE)
+    named = {name for row in table for name in re.findall(r"(\w+)/", row.split("|")[1])}
+    folders = {path.parent.name for path in PACKAGE.rglob("__init__.py")} - {PACKAGE.name}
+    assert named == folders
+
+
+def test_the_heart_is_an_evening() -> None:
+    rows = re.findall(r"^\| (`.*?) \| (\d+) \|", section("The heart"), re.MULTILINE)
+    assert len(rows) > 10
+    for names, count in rows:
+        first, *others = re.findall(r"`(.+?)`", names)
+        paths = [PACKAGE / first, *((PACKAGE / first).with_name(other) for other in others)]
+        assert sum(map(lines, paths)) == pytest.approx(int(count), rel=0.05), names
+    assert sum(int(count) for _, count in rows) <= HEART
+
+
+def test_the_modules_of_the_heart_stay_small() -> None:
+    folders = [PACKAGE / name for name in ("model", "training", "search")]
+    assert sum(lines(path) for folder in folders for path in folder.glob("*.py")) <= MODULES
+
+
+@pytest.mark.parametrize(
+    ("title", "most"), [("From `tmt train`", 25), ("From `tmt translate`", 15)]
+)
+def test_the_ways_of_the_data_name_functions_that_exist(title: str, most: int) -> None:
+    rows = re.findall(r"^\| \d+ \| `(.+?)` \| `(.+?)\.py` \|$", section(title), re.MULTILINE)
+    assert 10 < len(rows) <= most
+    for function, file in rows:
+        found = import_module(f"transformer_mt.{file.replace('/', '.')}")
+        for part in function.split("."):
+            found = getattr(found, part)
+
+
+def test_every_place_to_change_exists() -> None:
+    table = section("Where to change")
+    paths = re.findall(r"`((?:\w+/)+(?:[\w.]+\.(?:py|j2))?)`", table)
+    assert len(paths) > 12
+    assert [path for path in paths if not (PACKAGE / path).exists()] == []
+    for path, name in re.findall(r"`([\w/]+\.py)`: `(\w+)", table):
+        assert re.search(rf"(def|class) {name}\b", (PACKAGE / path).read_text(encoding="utf-8"))
