@@ -11,11 +11,12 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 
-from transformer_mt.config.experiment import ModelConfig, TrainConfig
+from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
 from transformer_mt.encoding.tokenizer import BOS_ID, PAD_ID
 from transformer_mt.errors import TrainingError
@@ -28,11 +29,7 @@ from transformer_mt.system.processes.parallel import spawn_context
 from transformer_mt.training.batches import Batch
 from transformer_mt.training.micro_batch import Learner
 
-# More tokens at once make training on a CPU no faster. CPU time per target token of one thread
-# (AVX2, fp32, sentences of 16 tokens, 8000 pieces), lowest of 5 and of 3 rounds, in µs:
-#   tokens       512   1024   2048   4096   8192
-#   tiny         313    301    294    294    295
-#   3+3 × 256    790    749    722    689    766
+# More tokens at once make training on a CPU no faster: docs/lab/micro-batches.md.
 CPU_MAX_TOKENS = 4096
 
 GRANULE = 64  # sizes are multiples of it
@@ -124,12 +121,12 @@ def largest_by_trying(model: Transformer, cfg: TrainConfig, *, longest: int, mos
         A multiple of 64 up to `most`, with some margin; 0: not even one sentence fits.
     """
     device = model.output.weight.device
-    sizes = _Sizes.of(model)
+    build = _builder(model)
 
     def fits(n_tokens: int) -> bool:
         n_sentences = math.ceil((1 + CUDA_MARGIN) * n_tokens / longest)
         try:
-            _Step(sizes, cfg, device).run(n_sentences, longest)
+            _Step(build, cfg, device).run(n_sentences, longest)
             fitted = True
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -191,7 +188,7 @@ def peak_of_step(model: Transformer, cfg: TrainConfig, *, length: int) -> StepMe
     n_sentences = -(-_PROBED_TOKENS // length)
     shapes = [(n_sentences, length), (2 * n_sentences, length)]
     with ProcessPoolExecutor(1, mp_context=spawn_context()) as pool:
-        task = (_Sizes.of(model), cfg, torch.get_num_threads(), shapes)
+        task = (_builder(model), cfg, torch.get_num_threads(), shapes)
         try:
             small, large = pool.submit(_measure_peaks, *task).result()
         except BrokenProcessPool as error:
@@ -205,12 +202,15 @@ def peak_of_step(model: Transformer, cfg: TrainConfig, *, length: int) -> StepMe
 
 
 def _measure_peaks(
-    sizes: "_Sizes", cfg: TrainConfig, n_threads: int, shapes: list[tuple[int, int]]
+    build: Callable[[], Transformer],
+    cfg: TrainConfig,
+    n_threads: int,
+    shapes: list[tuple[int, int]],
 ) -> list[int]:
     """Largest resident size of this fresh process after a step of each shape, smallest first."""
     keep_memory()
     torch.set_num_threads(n_threads)
-    step = _Step(sizes, cfg, torch.device("cpu"))
+    step = _Step(build, cfg, torch.device("cpu"))
     step.run(*shapes[0])  # the optimizer's memory is taken when it is first written to
     peaks = []
     for shape in shapes:
@@ -219,34 +219,27 @@ def _measure_peaks(
     return peaks
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """What a model is built from; small enough to be sent to another process."""
-
-    cfg: ModelConfig
-    src_vocab: int
-    tgt_vocab: int
-
-    @classmethod
-    def of(cls, model: Transformer) -> "_Sizes":
-        src, tgt = model.encoder_embedding.tokens, model.decoder_embedding.tokens
-        return cls(model.cfg, src.num_embeddings, tgt.num_embeddings)
+def _builder(model: Transformer) -> Callable[[], Transformer]:
+    """Builds a model of the same sizes, here or in another process."""
+    src, tgt = (side.tokens for side in (model.encoder_embedding, model.decoder_embedding))
+    return partial(Transformer, model.cfg, src.num_embeddings, tgt.num_embeddings, pad_id=PAD_ID)
 
 
 class _Step:
     """Updates of a fresh model as the trainer does them, on random sentences."""
 
-    def __init__(self, sizes: _Sizes, cfg: TrainConfig, device: torch.device) -> None:
-        model = Transformer(sizes.cfg, sizes.src_vocab, sizes.tgt_vocab, pad_id=PAD_ID)
-        self._learner = Learner(model.to(device).train(), cfg)
-        self._sizes, self._device = sizes, device
+    def __init__(
+        self, build: Callable[[], Transformer], cfg: TrainConfig, device: torch.device
+    ) -> None:
+        self._model = build().to(device).train()
+        self._learner = Learner(self._model, cfg)
 
     def run(self, n_sentences: int, length: int) -> None:
         """One update of one micro-batch without padding."""
-        shape = (n_sentences, length)
+        shape, device = (n_sentences, length), self._learner.device
+        sides = (self._model.encoder_embedding.tokens, self._model.decoder_embedding.tokens)
         src, tgt = (
-            torch.randint(BOS_ID, vocab_size, shape, device=self._device)
-            for vocab_size in (self._sizes.src_vocab, self._sizes.tgt_vocab)
+            torch.randint(BOS_ID, side.num_embeddings, shape, device=device) for side in sides
         )
         self._learner.add_gradients(Batch(src, tgt, tgt))
         self._learner.optimizer.step(0.0, n_sentences * length)
