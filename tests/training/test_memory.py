@@ -134,10 +134,10 @@ sys.path.insert(0, {str(Path(__file__).parents[0])!r})
 import torch
 from test_memory import MIB, make_model
 from transformer_mt.config.experiment import TrainConfig
-from transformer_mt.training.memory import _Sizes, _Step, is_out_of_memory, largest_by_trying
+from transformer_mt.training.memory import _builder, _Step, is_out_of_memory, largest_by_trying
 
 model, cfg = make_model(), TrainConfig(precision='fp32')
-step = _Step(_Sizes.of(model), cfg, torch.device("cpu"))
+step = _Step(_builder(model), cfg, torch.device("cpu"))
 step.run(2, 32)  # threads and libraries take address space once
 used = 1024 * int(next(x for x in open("/proc/self/status") if x.startswith("VmSize")).split()[1])
 before = torch.random.get_rng_state()
@@ -206,9 +206,9 @@ class TestStepMemory:
         predicted = peak_of_step(model, cfg, length=length)
         assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            sizes = memory._Sizes.of(model)
+            build = memory._builder(model)
             shape = (n_tokens // length, length)
-            task = (sizes, cfg, torch.get_num_threads(), [shape])
+            task = (build, cfg, torch.get_num_threads(), [shape])
             (measured,) = pool.submit(memory._measure_peaks, *task).result()
         growth = measured - predicted.fixed
         assert growth > 0.2 * measured, "else the test would not see the tokens"
