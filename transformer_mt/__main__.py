@@ -5,11 +5,13 @@ texts must not lend its Python files. Until then this file may import only modul
 loaded for itself.
 """
 
+import gc
 import os
 import sys
 
 
 def main() -> None:
+    gc.set_threshold(50_000, 20, 100)  # imports make no garbage; looking for it takes 0.1 s
     sys.path[:] = search_path(sys.path, os.environ.get("PYTHONPATH", ""))
     from transformer_mt.system.processes.child_python import protect
 

@@ -48,6 +48,7 @@ def train(
     from transformer_mt.pipeline.start import STOPPED, is_first_rank, train_here
 
     gc.freeze()  # imported modules are never garbage; each look through them takes 0.2 s
+    gc.set_threshold(700, 10, 10)  # Python's own, which frees memory soon
     run = Run(run_dir or Path("runs") / cfg.name)
     try:
         trained = train_here(cfg, run, fresh=fresh, say=say)
