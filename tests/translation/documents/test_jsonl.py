@@ -6,11 +6,11 @@ import random
 import pytest
 
 from transformer_mt.errors import DataError
-from transformer_mt.translation.documents.jsonl import read_jsonl
+from transformer_mt.translation.documents.jsonl import read_json_lines
 
 
 def upper(text: str, field: str = "text") -> str:
-    document = read_jsonl(text, field)
+    document = read_json_lines(text, field)
     return document.rebuild([segment.upper() for segment in document.segments])
 
 
@@ -35,7 +35,7 @@ def upper(text: str, field: str = "text") -> str:
     ],
 )
 def test_what_is_translated(text: str, translated: str | None, why: str) -> None:
-    document = read_jsonl(text, "text")
+    document = read_json_lines(text, "text")
     assert document.rebuild(document.segments) == text
     expected = text.replace('"c"', '"C"') if translated is None else translated
     assert upper(text) == expected, why
@@ -70,5 +70,5 @@ def test_all_but_the_field_is_the_same_for_json(seed: int) -> None:
 )
 def test_mistakes_name_their_line(line: str, message: str) -> None:
     with pytest.raises(DataError) as error:
-        read_jsonl(f'{{"text": "a"}}\n{line}\n', "text")
+        read_json_lines(f'{{"text": "a"}}\n{line}\n', "text")
     assert str(error.value).startswith(message)

@@ -190,14 +190,14 @@ def _answer(
                 f"{url}: the certificate of the server cannot be verified: "
                 f"{cause.verify_message}; set SSL_CERT_FILE to your network's certificates"
             ) from error
-        raise _Interrupted(_wording(cause)) from error
+        raise _Interrupted(_reason(cause)) from error
     with response:
         if response.status not in (200, 206):
             raise Unavailable(f"{url}: the server answers {response.status}, without a file")
         yield response
 
 
-def _wording(error: object) -> str:
+def _reason(error: object) -> str:
     if isinstance(error, socket.gaierror):
         return "the server's name cannot be resolved"
     if isinstance(error, TimeoutError):
@@ -287,7 +287,7 @@ def _blocks(response: http.client.HTTPResponse, left: int | None) -> Iterator[by
                 raise _Interrupted("the server sends more than it announced", start_over=True)
             block = response.read1(_BLOCK if left is None else min(_BLOCK, max(left - 1, 1)))
         except (OSError, http.client.HTTPException) as error:
-            raise _Interrupted(_wording(error)) from error
+            raise _Interrupted(_reason(error)) from error
         if not block and left is None:
             return
         if not block:

@@ -36,10 +36,10 @@ def html_tokens(text: str) -> Iterator[Token]:
     """Text and markup of a page; tags of blocks divide it."""
     position = 0
     for start, end in markup_spans(text):
-        yield from text_tokens(text[position:start], decode)
+        yield from text_tokens(text[position:start], decode_html)
         yield markup_token(text[start:end])
         position = end
-    yield from text_tokens(text[position:], decode)
+    yield from text_tokens(text[position:], decode_html)
 
 
 def markup_token(raw: str) -> Token:
@@ -61,17 +61,17 @@ def _content(raw: str) -> str | None:
     if len(spans) < 2:
         return None
     ends = zip((end for _, end in spans), (start for start, _ in spans[1:]), strict=False)
-    return decode("".join(raw[end:start] for end, start in ends)).strip()
+    return decode_html("".join(raw[end:start] for end, start in ends)).strip()
 
 
-def decode(raw: str) -> str:
+def decode_html(raw: str) -> str:
     """Characters for entities, and one space for several."""
     return _SPACES.sub(" ", _ENTITY.sub(lambda entity: unescape(entity[0]), raw))
 
 
 class _HtmlSyntax(Syntax):
     def decode(self, raw: str) -> str:
-        return decode(raw)
+        return decode_html(raw)
 
     def encode(self, text: str) -> str:
         return _SPECIAL.sub(lambda special: _SPELLED[special[0]], text)

@@ -22,8 +22,8 @@ _SPACES = re.compile("[ \t]+")
 _DEEPEST = 20  # marks within marks; where there are more, marks divide the text
 
 
-Kind = Literal["text", "joint", "open", "close", "kept", "break"]
-Piece = tuple[str, Kind]
+TokenKind = Literal["text", "joint", "open", "close", "kept", "break"]
+Piece = tuple[str, TokenKind]
 
 
 class Token(NamedTuple):
@@ -33,7 +33,7 @@ class Token(NamedTuple):
     close: markup around text. kept: stays as it is, within a sentence. break: divides sentences.
     """
 
-    kind: Kind
+    kind: TokenKind
     raw: str
     name: str = ""  # of open and close: they pair by it; of kept: its characters in the sentence
 

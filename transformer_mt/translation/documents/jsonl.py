@@ -18,7 +18,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file ca
 _UNIT = re.compile(r"\\.|[^\\]+")  # of the raw text between a string's quotes
 
 
-def read_jsonl(text: str, field: str) -> Document:
+def read_json_lines(text: str, field: str) -> Document:
     """
     Args:
         field: whose value is translated; a string in every object.

@@ -26,8 +26,8 @@ from transformer_mt.translation.documents.inline import (
     text_tokens,
 )
 from transformer_mt.translation.documents.markdown_runs import (
-    Block,
-    Run,
+    BlockKind,
+    InlineRun,
     decoded,
     encoded,
     read_runs,
@@ -55,7 +55,7 @@ _LAST_MARKS = re.compile(r"(?=#+\s*$)")  # of a heading
 
 # A page that holds a text in the same kind of block: raw text before its first line, before its
 # other lines, and after its last one.
-_CONTEXTS: dict[Block, tuple[str, str, str]] = {
+_CONTEXTS: dict[BlockKind, tuple[str, str, str]] = {
     "paragraph": ("", "", ""),
     "heading": ("# ", "", ""),
     "underlined heading": ("", "", "\n==="),
@@ -92,24 +92,24 @@ def read_markdown(text: str) -> Document:
     return Document([*parts, decoded(source[position:])])
 
 
-def _tokens(run: Run) -> Iterator[Token]:
+def _tokens(run: InlineRun) -> Iterator[Token]:
     """The tokens of a run, with addresses, placeholders and footnotes apart from text."""
     for token in run.tokens:
         if token.kind != "text" or run.block == "html":
             yield token
             continue
         for i, raw in enumerate(_NOTE.split(token.raw)):
-            yield from [Token("kept", raw)] if i % 2 else text_tokens(raw, decode)
+            yield from [Token("kept", raw)] if i % 2 else text_tokens(raw, decode_markdown)
 
 
 class _MarkdownSyntax(Syntax):
     """How text is written in a block of Markdown."""
 
-    def __init__(self, block: Block, *, escaped: bool = False) -> None:
+    def __init__(self, block: BlockKind, *, escaped: bool = False) -> None:
         self._block, self._escaped = block, escaped
 
     def decode(self, raw: str) -> str:
-        return decode(raw)
+        return decode_markdown(raw)
 
     def encode(self, text: str) -> str:
         """With `escaped`, everything that may be read as a mark; addresses stay."""
@@ -166,7 +166,9 @@ def _read(tokens: Sequence[Token]) -> list[tuple[str, bool]]:
     for token in tokens:
         if token.kind == "text":
             found = enumerate(_NOTE.split(token.raw))
-            parts += [(raw, "kept") if i % 2 else (decode(raw), "text") for i, raw in found]
+            parts += [
+                (raw, "kept") if i % 2 else (decode_markdown(raw), "text") for i, raw in found
+            ]
         elif token.kind != "joint":
             parts.append((token.raw, token.kind))
     return _canonical(parts)
@@ -182,7 +184,7 @@ def _markup(text: str, marks: Sequence[Mark]) -> tuple[Mark, ...]:
     return tuple(
         replace(mark, inner=_markup(text, mark.inner))
         for mark in marks
-        if not (mark.kept and decode(mark.opening) == text[mark.start : mark.end])
+        if not (mark.kept and decode_markdown(mark.opening) == text[mark.start : mark.end])
     )
 
 
@@ -196,6 +198,6 @@ def _canonical(parts: Iterable[Piece]) -> list[tuple[str, bool]]:
     return [("".join(map(itemgetter(0), group)), is_text) for is_text, group in groups]
 
 
-def decode(raw: str) -> str:
+def decode_markdown(raw: str) -> str:
     """Characters for escapes and entities, and one space for several."""
     return _SPACES.sub(" ", _SPELLED.sub(lambda found: found[1] or unescape(found[0]), raw))

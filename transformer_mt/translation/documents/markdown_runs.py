@@ -18,10 +18,10 @@ from transformer_mt.translation.documents.inline import Token
 from transformer_mt.translation.documents.spans import url_spans
 from transformer_mt.translation.documents.tags import is_not_translated, tag_name
 
-Block = Literal[
+BlockKind = Literal[
     "paragraph", "heading", "underlined heading", "cell", "item", "quote", "footnote", "html"
 ]
-_CONTAINERS: dict[str, Block] = {
+_CONTAINERS: dict[str, BlockKind] = {
     "Item": "item", "BlockQuote": "quote", "FootnoteDefinition": "footnote"
 }  # fmt: skip
 _INLINE = frozenset(
@@ -51,10 +51,10 @@ class _Event(NamedTuple):
 
 
 @dataclass
-class Run:
+class InlineRun:
     """Tokens from byte `start` to byte `end`, and the innermost block around them."""
 
-    block: Block
+    block: BlockKind
     start: int
     end: int
     tokens: list[Token] = field(default_factory=list)
@@ -69,7 +69,7 @@ def decoded(source: bytes) -> str:
     return source.decode("utf-8", "surrogatepass")
 
 
-def read_runs(text: str, *, any_label: bool = False) -> Iterator[Run]:
+def read_runs(text: str, *, any_label: bool = False) -> Iterator[InlineRun]:
     """The runs of a page, in order and apart.
 
     Args:
@@ -79,7 +79,7 @@ def read_runs(text: str, *, any_label: bool = False) -> Iterator[Run]:
     reader: _RunReader | None = None
     html: list[_Event] = []
     code = False
-    blocks: list[Block] = ["paragraph"]
+    blocks: list[BlockKind] = ["paragraph"]
     for event in _events(text, any_label=any_label):
         if event.name == "CodeBlock":
             code = event.phase == "Start"
@@ -122,13 +122,13 @@ def _events(text: str, *, any_label: bool) -> Iterator[_Event]:
         yield _Event(phase, name, detail, span["start"], span["end"])
 
 
-def _block(source: bytes, event: _Event) -> Block | None:
+def _block(source: bytes, event: _Event) -> BlockKind | None:
     if event.name == "Heading":
         return "heading" if source.startswith(b"#", event.start) else "underlined heading"
     return "cell" if event.name == "TableCell" else _CONTAINERS.get(event.name)
 
 
-def _html_run(source: bytes, lines: list[_Event]) -> Run:
+def _html_run(source: bytes, lines: list[_Event]) -> InlineRun:
     """A block of HTML; quote marks before its lines belong to the line ends."""
     html = ""
     quotes: list[str] = []  # after each line end
@@ -146,13 +146,13 @@ def _html_run(source: bytes, lines: list[_Event]) -> Run:
         token._replace(raw=_LINE_END.sub(lambda _: f"\n{next(remaining)}", token.raw))
         for token in html_tokens(html)
     ]
-    return Run("html", lines[0].start, end, tokens)
+    return InlineRun("html", lines[0].start, end, tokens)
 
 
 class _RunReader:
     """Makes tokens of the events of one run."""
 
-    def __init__(self, source: bytes, block: Block, start: int) -> None:
+    def __init__(self, source: bytes, block: BlockKind, start: int) -> None:
         self._source, self._block = source, block
         self._start = self._end = start
         self._tokens: list[Token] = []
@@ -184,14 +184,14 @@ class _RunReader:
             self._add_text(gap)
             self._add_markup(event, raw)
 
-    def finish(self) -> Run:
+    def finish(self) -> InlineRun:
         tokens: list[Token] = []
         for at_joint, group in groupby(self._tokens, lambda token: token.kind == "joint"):
             line = list(group)
             raw = "".join(token.raw for token in line)
             is_directive = not at_joint and _DIRECTIVE.fullmatch(raw)
             tokens += [Token("break", raw)] if is_directive else line
-        return Run(self._block, self._start, self._end, tokens)
+        return InlineRun(self._block, self._start, self._end, tokens)
 
     def _append_raw(self, raw: str) -> None:
         last = self._tokens[-1]

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from transformer_mt.translation.documents.document import Document
 from transformer_mt.translation.documents.html import read_html
-from transformer_mt.translation.documents.jsonl import read_jsonl
+from transformer_mt.translation.documents.jsonl import read_json_lines
 from transformer_mt.translation.documents.markdown import read_markdown
 from transformer_mt.translation.documents.marks import Align
 from transformer_mt.translation.documents.srt import read_srt
@@ -42,7 +42,7 @@ def read_document(text: str, form: Form, *, field: str = "text") -> Document:
         text: a whole file, decoded without any change of line ends.
         field: with `jsonl`, the key of the text in every object.
     Raises:
-        DataError: see `read_jsonl`; the other forms take any text.
+        DataError: see `read_json_lines`; the other forms take any text.
     """
     content = text.removeprefix(_BYTE_ORDER_MARK)
     if form == "markdown":
@@ -52,7 +52,7 @@ def read_document(text: str, form: Form, *, field: str = "text") -> Document:
     elif form == "srt":
         document = read_srt(content)
     elif form == "jsonl":
-        document = read_jsonl(content, field)
+        document = read_json_lines(content, field)
     else:
         document = read_text(content)
     return Document([text[: len(text) - len(content)], *document.parts])
