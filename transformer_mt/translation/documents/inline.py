@@ -17,7 +17,7 @@ from transformer_mt.translation.documents.layout import joint_of, wrap
 from transformer_mt.translation.documents.marks import Mark, place
 from transformer_mt.translation.documents.spans import has_words, protected_spans
 
-_LINE_END = re.compile(r"(\s*\n\s*)")
+_LINE_END = re.compile(r"((?<!\s)\s*\n\s*)")  # tried once for each stretch of white space
 _SPACES = re.compile("[ \t]+")
 _DEEPEST = 20  # marks within marks; where there are more, marks divide the text
 

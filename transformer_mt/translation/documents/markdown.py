@@ -51,7 +51,7 @@ _BLOCK_START = re.compile(
     r"^(?:(\d{1,9})(?=[.)](?:\s|$))|(?=#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|[-=_*]{2}|=\s*$|~~~|\||:::"
     r"|:?-|<[A-Za-z!?/%]))"
 )
-_LAST_MARKS = re.compile(r"(?=#+\s*$)")  # of a heading
+_LAST_MARKS = re.compile(r"(?<!#)(?=#+\s*$)")  # of a heading
 
 # A page that holds a text in the same kind of block: raw text before its first line, before its
 # other lines, and after its last one.
