@@ -130,21 +130,21 @@ def _block(source: bytes, event: _Event) -> BlockKind | None:
 
 def _html_run(source: bytes, lines: list[_Event]) -> InlineRun:
     """A block of HTML; quote marks before its lines belong to the line ends."""
-    html = ""
+    parts = [""]
     quotes: list[str] = []  # after each line end
     end = lines[0].start
     for event in lines:
         gap = decoded(source[end : event.start])
-        if html.endswith("\n") and gap.strip():
+        if parts[-1].endswith("\n") and gap.strip():
             quotes[-1] = gap
             gap = ""
-        html += gap + decoded(source[event.start : event.end])
-        quotes += [""] * (html.count("\n") - len(quotes))
+        parts.append(gap + decoded(source[event.start : event.end]))
+        quotes += [""] * parts[-1].count("\n")
         end = event.end
     remaining = iter(quotes)
     tokens = [
         token._replace(raw=_LINE_END.sub(lambda _: f"\n{next(remaining)}", token.raw))
-        for token in html_tokens(html)
+        for token in html_tokens("".join(parts))
     ]
     return InlineRun("html", lines[0].start, end, tokens)
 
