@@ -6,27 +6,8 @@ from collections import Counter
 import parts
 import pytest
 import write
-from clauses import ASPECTS, Clause
-from lexicon import Form, Noun, Word, comparative, inflect, plural
 from parts import draw_sentences, fact_role
-from phrases import (
-    GENERAL,
-    LEXICON,
-    NUMBERS,
-    OWNERS,
-    PRONOUNS,
-    SOME,
-    THAT,
-    THE,
-    THE_BARE,
-    THE_MANY,
-    A,
-    Determiner,
-    adjectives_for,
-    noun_phrase,
-    nouns_for,
-    the_noun,
-)  # fmt: skip
+from phrases import LEXICON, adjectives_for, nouns_for
 
 from transformer_mt.corpus.readers.demo import DEMO_PATH, build_demo
 from transformer_mt.corpus.readers.lines import split_lines
@@ -38,12 +19,6 @@ EVERYTHING = [*CORPUS.train, *CORPUS.dev, *CORPUS.test]
 
 def words(english: str) -> list[str]:
     return re.findall(r"[\w']+", english)
-
-
-def noun(zh: str) -> Noun:
-    found = the_noun(zh)
-    assert found is not None
-    return found
 
 
 # The parts.
@@ -264,74 +239,6 @@ def test_an_adjective_means_one_thing_of_one_noun() -> None:
         for adjective in adjectives_for(word.kinds):
             meanings.setdefault(adjective.zh, set()).add(adjective.en)
         assert all(len(english) == 1 for english in meanings.values()), (word, meanings)
-
-
-@pytest.mark.parametrize(
-    ("zh", "determiner", "expected"),
-    [
-        ("猫", THE, ("这只猫", "the cat", "it", "它")),
-        ("街道", THE_BARE, ("街道", "the street", "it", "它")),
-        ("女孩", THE_MANY, ("这些女孩", "the girls", "they", "她们")),
-        ("医生", THE, ("这位医生", "the doctor", "?", "")),
-        ("苹果", A, ("一个苹果", "an apple", "it", "它")),
-        ("书", NUMBERS[1], ("三本书", "three books", "they", "它们")),
-        ("老鼠", SOME, ("一些老鼠", "some mice", "they", "它们")),
-        ("水", A, ("一杯水", "a glass of water", "it", "")),
-        ("面包", NUMBERS[0], ("两块面包", "two pieces of bread", "they", "")),
-        ("裤子", THAT, ("那条裤子", "those trousers", "they", "")),
-        ("鞋子", A, ("一双鞋子", "a pair of shoes", "it", "")),
-        ("汽车", OWNERS[0], ("我的汽车", "my car", "it", "它")),
-        ("香蕉", GENERAL, ("香蕉", "bananas", "they", "它们")),
-    ],
-)
-def test_noun_phrases(zh: str, determiner: Determiner, expected: tuple[str, ...]) -> None:
-    phrase = noun_phrase(noun(zh), determiner)
-    assert (phrase.zh, phrase.en, phrase.person, phrase.pronoun) == expected
-
-
-@pytest.mark.parametrize(
-    ("aspect", "zh", "en", "asked"),
-    [
-        ("past", "她写了信", "she wrote", "did she write"),
-        ("didn't", "她没有写信", "she didn't write", "didn't she write"),
-        ("now", "她正在写信", "she is writing", "is she writing"),
-        ("habit", "她写信", "she writes", "does she write"),
-        ("going", "她要写信", "she is going to write", "is she going to write"),
-        ("want", "她想写信", "she wants to write", "does she want to write"),
-        ("never", "她从来没有写过信", "she has never written", "has she never written"),
-        ("often", "她经常写信", "she often writes", "does she often write"),
-        ("not yet", "她还没有写信", "she hasn't written", "hasn't she written"),
-    ],
-)
-def test_clauses(aspect: str, zh: str, en: str, asked: str) -> None:
-    letter = noun_phrase(noun("信"), THE_BARE)
-    clause = Clause(PRONOUNS[3], ASPECTS[aspect], Word("写", "write"), letter)
-    end = " the letter yet" if aspect == "not yet" else " the letter"
-    assert (clause.zh(), clause.en(), clause.en(asked=True)) == (zh, en + end, asked + end)
-
-
-@pytest.mark.parametrize(
-    ("form", "words"),
-    [
-        ("third", "go goes, go through goes through, carry carries, watch watches"),
-        ("past", "play played, study studied, chat chatted, open opened"),
-        ("done", "swim across swum across"),
-        ("ing", "put on putting on, write writing, see seeing"),
-    ],
-)
-def test_verb_forms(form: Form, words: str) -> None:
-    for both in words.split(", "):
-        verb = " ".join(both.split()[: len(both.split()) // 2])
-        assert inflect(verb, form) == both.removeprefix(f"{verb} ")
-
-
-def test_plurals_and_comparatives() -> None:
-    plurals = {"policewoman": "policewomen", "knife": "knives", "church": "churches",
-               "story": "stories", "piano": "pianos"}  # fmt: skip
-    comparatives = {"big": "bigger", "wide": "wider", "happy": "happier",
-                    "dangerous": "more dangerous", "cheap": "cheaper"}  # fmt: skip
-    assert {word: plural(word) for word in plurals} == plurals
-    assert {word: comparative(word) for word in comparatives} == comparatives
 
 
 def test_a_grammar_that_is_too_small_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
