@@ -48,14 +48,10 @@ def url_spans(text: str) -> list[tuple[int, int]]:
 
 def _url_length(url: str) -> int:
     end = len(url)
-    n_open = {closer: url.count(opener) for closer, opener in _PARTNER.items()}
-    n_close = {closer: url.count(closer) for closer in _PARTNER}
-    while end and url[end - 1] in _AFTER_URL:
-        last = url[end - 1]
-        if last in _PARTNER:
-            if n_close[last] <= n_open[last]:
-                break
-            n_close[last] -= 1
+    surplus = {closer: url.count(closer) - url.count(opener) for closer, opener in _PARTNER.items()}
+    while end and url[end - 1] in _AFTER_URL and surplus.get(url[end - 1], 1) > 0:
+        if url[end - 1] in surplus:
+            surplus[url[end - 1]] -= 1
         end -= 1
     return end
 

@@ -1,7 +1,6 @@
 """Where HTML markup stands in a text: tags, comments, and elements whose content is no prose.
 
-Comes in: any text, well-formed or not. Goes out: spans, in order and apart. Time is linear, also
-where quotes, comments and elements never end. This file does not know how text is translated.
+Time is linear, also where quotes, comments and elements never end.
 """
 
 import re
