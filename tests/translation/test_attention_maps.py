@@ -7,7 +7,6 @@ from toy_maps import make_maps
 from transformer_mt.errors import ConfigError
 from transformer_mt.translation.attention_maps import (
     KINDS,
-    AttentionMaps,
     Choice,
     Kind,
     parse_choice,
@@ -59,12 +58,3 @@ def test_options_are_parsed_or_explained() -> None:
         parse_choice("0", "--head")
     with pytest.raises(ConfigError, match=r"^--kind self: allowed are encoder, decoder, cross$"):
         parse_kind("self")
-
-
-def test_maps_whose_shapes_do_not_fit_the_pieces_are_refused() -> None:
-    maps = make_maps()
-    with pytest.raises(ValueError, match=r"cross weights are \(2, 3, 6, 8\), expected"):
-        AttentionMaps(
-            maps.src_pieces[1:], maps.tgt_in_pieces, maps.tgt_out_pieces,
-            maps.encoder[:, :, 1:, 1:], maps.decoder, maps.cross, maps.top_words, "", "",
-        )  # fmt: skip

@@ -19,8 +19,8 @@ from transformer_mt.search.options import SearchOptions
 from transformer_mt.search.sampling import SamplingOptions
 from transformer_mt.translation.glossary import Glossary, Term
 from transformer_mt.translation.lexical_constraints import ConstraintEncoder, LexicalConstraints
-from transformer_mt.translation.minimum_bayes_risk import most_agreed
 from transformer_mt.translation.output_checks import faults
+from transformer_mt.translation.segment_search import most_agreed
 from transformer_mt.translation.translator import Translator
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from transformer_mt.errors import DataError
-from transformer_mt.translation.glossary import Glossary, do_not_translate
+from transformer_mt.translation.glossary import Glossary
 
 
 def glossary(tmp_path: Path, *lines: str) -> Glossary:
@@ -146,12 +146,6 @@ def test_thousands_of_terms_take_no_longer_than_few(tmp_path: Path) -> None:
     started = time.process_time()
     assert len(found.required(text)) == 50
     assert time.process_time() - started < 10
-
-
-def test_what_must_stay_as_it_is() -> None:
-    text = "Dear {name}, see https://example.org/a?b=c or write to me@example.org, {name}."
-    assert do_not_translate(text) == ["{name}", "https://example.org/a?b=c", "me@example.org"]
-    assert do_not_translate("Nothing here.") == []
 
 
 def test_terms_that_are_no_terms(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """Language codes: every spelling that people use goes in, one canonical code comes out.
 
 Canonical codes are ISO 639-1 where one exists, else ISO 639-3; Chinese is `zh` (simplified script)
-or `zh-Hant`. This file knows nothing of corpora or tokenizers; it only answers questions about a
-code.
+or `zh-Hant`.
 """
 
 import difflib

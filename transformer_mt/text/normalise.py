@@ -1,13 +1,12 @@
 """Text of one language → one line of visible text, in the one form that models are trained on.
 
-Comes in: any text. Goes out: the form of all text that models are trained on and translate;
-normalising twice changes nothing. This file does not know corpora, pairs or rules.
+Normalising twice changes nothing.
 """
 
 import re
 import unicodedata
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from html import unescape
 from typing import Literal
 
@@ -154,21 +153,19 @@ def _converter(script: ChineseScript) -> Callable[[str], str]:
             "installed; run pip install 'transformer-mt[zh]', or set it to null"
         ) from error
     to_simplified: Callable[[str], str] = OpenCC("t2s").convert
+
+    def simplified(text: str) -> str:
+        converted = to_simplified(text)
+        # Twice, since a few rare characters take two steps: 薴 → 苧 → 苎.
+        return text if converted == text else to_simplified(converted)
+
     if script == "simplified":
-        return partial(_simplified, to_simplified)
-    return partial(_traditional, to_simplified, OpenCC("s2t").convert)
+        return simplified
+    to_traditional: Callable[[str], str] = OpenCC("s2t").convert
 
+    def traditional(text: str) -> str:
+        # Conversion to Traditional guesses, so text that is Traditional already is left alone.
+        guess = SIMPLIFIED.search(text) or to_simplified(text) == text
+        return to_traditional(text) if guess else text
 
-def _simplified(to_simplified: Callable[[str], str], text: str) -> str:
-    converted = to_simplified(text)
-    # Twice, since a few rare characters take two steps: 薴 → 苧 → 苎.
-    return text if converted == text else to_simplified(converted)
-
-
-def _traditional(
-    to_simplified: Callable[[str], str], to_traditional: Callable[[str], str], text: str
-) -> str:
-    """Conversion to Traditional guesses, so text that is Traditional already is left alone."""
-    if SIMPLIFIED.search(text) or to_simplified(text) == text:
-        return to_traditional(text)
-    return text
+    return traditional

@@ -1,7 +1,6 @@
 """Tags, addresses and numbers, which translations carry over → how many of them differ.
 
-Comes in: the two normalised texts of a pair. Goes out: counts of those that one side has and the
-other has not. This file does not know thresholds; of languages it knows the number words of two.
+This file does not know thresholds; of languages it knows the number words of two.
 """
 
 import re

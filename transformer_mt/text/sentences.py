@@ -1,16 +1,16 @@
 """Sentences: where they end, long texts in pieces that fit, and pieces put together again.
 
-Knows characters only. A text within the limit is never touched, and nothing is ever left out:
-joined without a separator, what comes out is what came in. Every rule looks at a bounded part of
+Joined without a separator, what comes out is what came in. Every rule looks at a bounded part of
 the text, so that time is linear whatever the text is.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
-from transformer_mt.text.abbreviations import Abbreviations, abbreviations_of
+from transformer_mt.text.abbreviations import abbreviations_of
 from transformer_mt.text.languages import is_unspaced
 from transformer_mt.text.scripts import HAN
 
@@ -76,7 +76,6 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 def _sentence_ends(text: str, language: str) -> Iterator[int]:
     """Positions at which sentences begin, but for the first, in rising order."""
-    rules = abbreviations_of(language)
     cased = any(map(str.isupper, text))  # where nothing is capital, small letters tell nothing
     asides = _asides(text)
     opened = {close: open_ for open_, close in asides}
@@ -90,7 +89,7 @@ def _sentence_ends(text: str, language: str) -> Iterator[int]:
             continue
         if stop.marks[0] == "\n" or (
             _may_end(text, start, stop, opened.get(stop.end - 1), cased=cased)
-            and not (stop.marks == "." and _abbreviated(text, start, stop, rules))
+            and not (stop.marks == "." and _abbreviated(text, start, stop, language))
         ):
             yield stop.after
             start = stop.after
@@ -172,16 +171,17 @@ def _aside_ends(text: str, start: int, opened: int, end: int) -> bool:
     return text[opened - 1] in "：，:,"  # 他说：“好。” but not 他问的“为什么？”很难回答。
 
 
-def _abbreviated(text: str, start: int, stop: _Stop, rules: Abbreviations) -> bool:
+def _abbreviated(text: str, start: int, stop: _Stop, language: str) -> bool:
     """Whether the full stop belongs to the word before it and ends nothing."""
+    rules = abbreviations_of(language)
     before = _WORD_BEFORE.search(text[max(start, stop.start - _LONGEST_ABBREVIATION) : stop.start])
     word = before[0] if before else ""
     lower = word.lower()
     if lower in rules.inside or (lower in rules.numbered and text[stop.after].isdigit()):
         return True
-    if word.isdigit():  # 1. of a list; 3. Oktober
+    if word.isdigit():  # 1. of a list
         leads = stop.start - len(word) == start
-        return (leads and len(word) <= 3) or (rules.ordinals and len(word) <= 2)
+        return (leads and len(word) <= 3) or (language == "de" and len(word) <= 2)  # 3. Oktober
     initial = len(word) == 1 and word.isupper()
     if initial or lower in rules.anywhere or _LETTERS_WITH_STOPS.fullmatch(word):
         following = _NEXT_WORD.match(text, stop.after)
@@ -232,25 +232,21 @@ class _Splitter:
             start, known, guess = end, 0, n
 
     def _n_fitting(self, start: int, known: int, guess: int) -> int:
-        """How many of the next units fit together: from a guess in growing steps, then by halves.
+        """How many of the next units fit together: in doubling steps, then by halves.
 
         Args:
             known: so many are known to fit.
+            guess: at least one more.
         """
-        n_units = len(self._units)
-        low, high, step = known, n_units + 1, 1
-        n = min(max(guess, known + 1), n_units)
-        while high - low > 1:
-            if self._span_fits(start, self._units[-n][0]):
-                low = n
-            else:
-                high = n
-            if low and high <= n_units:
-                n = (low + high) // 2
-            else:
-                n = min(low + step, n_units) if low else max(high - step, 1)
-                step *= 2
-        return low
+
+        def too_long(n: int) -> bool:
+            return not self._span_fits(start, self._units[-n][0])
+
+        low, high, n_units = known, guess, len(self._units)
+        while high <= n_units and not too_long(high):
+            low, high = high, 2 * high - low + 1
+        between = range(low + 1, min(high, n_units + 1))
+        return low + bisect_left(between, True, key=too_long)
 
     def _divided_next(self, start: int, n_fitting: int) -> bool:
         """Divide the unit after those that fit, if it is too long itself; whether that was so."""

@@ -1,8 +1,6 @@
 """Text → words, marks and spaces, and the differences of two texts.
 
-Comes in: text and its language. Goes out: words, numbers, marks; single characters where a script
-is written without spaces. Nothing is lost: the pieces joined are the text. This file does not know
-sub-words, models or errors.
+Where a script is written without spaces, single characters are words.
 """
 
 import re

@@ -1,8 +1,7 @@
 """The direction of a translation: the language to read and the language to write.
 
-Comes in: a text, the languages of a model, and what the user asked for. Goes out: the language to
-read and the language to write. A model of one direction has one answer; one of both directions
-needs to be told, unless one of its languages is Chinese and the script of the text tells.
+A model of one direction has one answer; one of both directions needs to be told, unless one of its
+languages is Chinese and the script of the text tells.
 """
 
 import re

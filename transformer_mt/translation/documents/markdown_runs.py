@@ -7,7 +7,7 @@ inline markup, as ranges of bytes; this file makes tokens of its events.
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, Literal, NamedTuple
 
 import pyromark
@@ -34,7 +34,6 @@ _OPTIONS = (
     | pyromark.Options.ENABLE_TASKLISTS
     | pyromark.Options.ENABLE_GFM
 )
-_LINE_END = re.compile("\n")
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cannot hold
 _EMPHASIS = str.maketrans("*_~", "xxx")  # within addresses they mark nothing
 _DIRECTIVE = re.compile(r":::.*|\[![A-Za-z]+\]\s*")
@@ -128,24 +127,12 @@ def _block(source: bytes, event: _Event) -> BlockKind | None:
 
 
 def _html_run(source: bytes, lines: list[_Event]) -> InlineRun:
-    """A block of HTML; quote marks before its lines belong to the line ends."""
-    parts = [""]
-    quotes: list[str] = []  # after each line end
-    end = lines[0].start
-    for event in lines:
-        gap = decoded(source[end : event.start])
-        if parts[-1].endswith("\n") and gap.strip():
-            quotes[-1] = gap
-            gap = ""
-        parts.append(gap + decoded(source[event.start : event.end]))
-        quotes += [""] * parts[-1].count("\n")
-        end = event.end
-    remaining = iter(quotes)
-    tokens = [
-        token._replace(raw=_LINE_END.sub(lambda _: f"\n{next(remaining)}", token.raw))
-        for token in html_tokens("".join(parts))
-    ]
-    return InlineRun("html", lines[0].start, end, tokens)
+    """A block of HTML; one with quote marks before its lines stays as it is."""
+    start, end = lines[0].start, lines[-1].end
+    raw = decoded(source[start:end])
+    quoted = any(source[one.end : two.start].strip() for one, two in pairwise(lines))
+    tokens = [Token("break", raw)] if quoted else list(html_tokens(raw))
+    return InlineRun("html", start, end, tokens)
 
 
 class _RunReader:
