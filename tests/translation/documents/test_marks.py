@@ -27,17 +27,16 @@ TRANSLATORS: dict[str, Callable[[str], str]] = {
 }
 
 
+def joined(words: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.lists(words, min_size=1, max_size=3).map(" ".join)
+
+
 def words_with(
     mark: Callable[[st.SearchStrategy[str]], st.SearchStrategy[str]],
 ) -> st.SearchStrategy[str]:
     """Texts in which marks stand side by side and within each other."""
-    some = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
-    nested = st.recursive(
-        some,
-        lambda inner: mark(st.lists(inner, min_size=1, max_size=3).map(" ".join)),
-        max_leaves=8,
-    )
-    return st.lists(nested, min_size=1, max_size=3).map(" ".join)
+    some = joined(st.sampled_from(WORDS))
+    return joined(st.recursive(some, lambda inner: mark(joined(inner)), max_leaves=8))
 
 
 def html_mark(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -46,17 +45,7 @@ def html_mark(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 def markdown_mark(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    forms = (
-        "**{}**",
-        "*{}*",
-        "_{}_",
-        "~~{}~~",
-        "[{}](u)",
-        "![{}](v)",
-        "<b>{}</b>",
-        "{} `c`",
-        "[](w)\n{}",
-    )
+    forms = "**{}**;*{}*;_{}_;~~{}~~;[{}](u);![{}](v);<b>{}</b>;{} `c`;[](w)\n{}".split(";")
     return st.builds(str.format, st.sampled_from(forms), inner)
 
 
