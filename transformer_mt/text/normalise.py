@@ -104,10 +104,7 @@ def _defused(entity: re.Match[str]) -> str:
 
 
 def well_formed(text: str) -> str:
-    """The text with U+FFFD for halves of surrogate pairs, which UTF-8 cannot hold.
-
-    They come from arguments that are not UTF-8, and from broken JSON.
-    """
+    """The text with U+FFFD for halves of surrogate pairs, which UTF-8 cannot hold."""
     return text if text.isascii() else _HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -117,10 +114,7 @@ def compose(text: str) -> str:
 
 
 def sort_marks(text: str) -> str:
-    """An equivalent text whose combining marks are in canonical order.
-
-    To sort them, `unicodedata.normalize` takes up to the square of their number.
-    """
+    """Combining marks in canonical order; `unicodedata` takes up to the square of their number."""
     return _mark_runs().sub(_sorted_marks, text)
 
 

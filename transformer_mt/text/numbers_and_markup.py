@@ -65,10 +65,7 @@ def markup_apart(src: str, tgt: str) -> int:
 
 
 def urls_apart(src: str, tgt: str) -> int:
-    """Web and e-mail addresses that one side has more of than the other.
-
-    Which ones is not compared: translated pages have addresses of their own.
-    """
+    """Web and e-mail addresses that one side has more of, whichever: pages have their own."""
     both = f"{src} {tgt}"
     if "://" not in both and "www." not in both and "@" not in both:
         return 0

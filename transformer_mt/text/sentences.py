@@ -59,16 +59,11 @@ class _Stop(NamedTuple):
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-    """Cut `text` where sentences end.
+    """Cut `text` where sentences end: joined without separator, they are `text`.
 
     A quotation or bracket of up to `LONGEST_ASIDE` characters is not cut inside. White space stays
-    with the sentence before it; a blank line always ends one, a single line end never.
-
-    Args:
-        language: canonical code; decides which abbreviations there are. What is a full-width mark
-            and where spaces are needed is seen from the text, which may be mixed.
-    Returns:
-        Sentences that joined without separator are `text`; none if it is empty.
+    with the sentence before it; a blank line always ends one, a single line end never. The language
+    decides which abbreviations there are; the rest is seen from the text, which may be mixed.
     """
     ends = [*_sentence_ends(text, language), len(text)]
     return [text[start:end] for start, end in zip([0, *ends], ends, strict=False) if start < end]
@@ -136,11 +131,7 @@ def _may_open(text: str, position: int) -> bool:
 
 
 def _may_end(text: str, start: int, stop: _Stop, opened: int | None, *, cased: bool) -> bool:
-    """Whether a sentence that began at `start` ends here, abbreviations left aside.
-
-    Args:
-        opened: where the quotation or bracket that closes here began, if one does.
-    """
+    """Whether a sentence ends here, abbreviations aside; `opened`: where what closes here began."""
     if text[stop.end] in _GOES_ON:
         return False
     hard = stop.marks[-1] in _HARD
@@ -192,24 +183,17 @@ def _abbreviated(text: str, start: int, stop: _Stop, language: str) -> bool:
 def split_text(text: str, fits: Callable[[str], bool], language: str = "en") -> list[str]:
     """Cut `text` into pieces that fit: at sentence ends, else at clauses, words, anywhere.
 
-    Neighbours that fit together share a piece, so that context is kept and pieces are few. For each
-    piece `fits` is asked a few times, with about as much text as fits: linear time in all.
-
-    Args:
-        fits: whether a piece is short enough for the model; a part of what fits should fit. What
-            is `HOPELESS` times as long as something that did not fit is not asked about.
-        language: whose abbreviations to know.
-    Returns:
-        At least one piece; joined without separator they are `text`.
+    Neighbours that fit together share a piece. For each piece `fits` is asked a few times, about as
+    much text as fits: linear time in all; what is `HOPELESS` times as long as something that did
+    not fit is not asked about. Joined without separator, the pieces are `text`.
     """
     return [text] if fits(text) else list(_Splitter(text, fits, language).pieces())
 
 
 class _Splitter:
-    """Packs the units of a text into pieces that fit.
+    """Packs units into pieces that fit: sentences, and parts of those that do not fit themselves.
 
-    Units are sentences; one that does not fit itself is divided into units of the next level:
-    clauses, words, and then sixteenths until single characters are left.
+    The levels are clauses, words, and then sixteenths until single characters are left.
     """
 
     def __init__(self, text: str, fits: Callable[[str], bool], language: str) -> None:
@@ -232,12 +216,7 @@ class _Splitter:
             start, known, guess = end, 0, n
 
     def _n_fitting(self, start: int, known: int, guess: int) -> int:
-        """How many of the next units fit together: in doubling steps, then by halves.
-
-        Args:
-            known: so many are known to fit.
-            guess: at least one more.
-        """
+        """How many of the next units fit, beyond `known`: in doubling steps, then by halves."""
 
         def too_long(n: int) -> bool:
             return not self._span_fits(start, self._units[-n][0])

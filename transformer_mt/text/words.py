@@ -32,11 +32,9 @@ def words(text: str, language: str) -> list[str]:
 
 
 def mark_differences(first: str, second: str, language: str) -> tuple[list[str], list[str]]:
-    """Cut two texts into stretches that they share and stretches that they do not.
+    """Cut two texts into stretches, by turns shared (also if empty) and not shared.
 
-    Returns:
-        For each text its stretches, by turns shared (also if empty) and not shared; joined they are
-        the text.
+    Joined, the stretches of a text are the text.
     """
     pieces = split_pieces(first, language), split_pieces(second, language)
     marks = [False] * len(pieces[0]), [False] * len(pieces[1])

@@ -82,10 +82,7 @@ def character_alignment(
 
 
 def _pieces_of(text: str, pieces: Sequence[str], tags: Sequence[str]) -> list[int]:
-    """For each character of a text the index of its piece; -1: white space.
-
-    Where normalisation has changed the number of characters, in proportion.
-    """
+    """The piece of each character, -1: white space; in proportion if numbers differ."""
     counts = [0 if piece in (*tags, EOS) else _n_characters(piece) for piece in pieces]
     owners = [i for i, count in enumerate(counts) for _ in range(count)]
     n_visible = sum(not character.isspace() for character in text)

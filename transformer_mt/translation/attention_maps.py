@@ -51,11 +51,7 @@ class AttentionMaps:
         return found
 
     def pick(self, kind: Kind, layer: Choice, head: Choice) -> NDArray[np.float32]:
-        """One map, or the mean of several: (rows, columns), in which every row sums to 1.
-
-        Raises:
-            ConfigError: there is no such layer or head.
-        """
+        """One map, or the mean of several: (rows, columns), in which every row sums to 1."""
         weights = _pick_axis(self.weights(kind), layer, f"{kind} attention: layer")
         return _pick_axis(weights, head, f"{kind} attention: head")
 

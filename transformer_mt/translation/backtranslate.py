@@ -97,11 +97,7 @@ def translate_corpus(
 
 
 def _finished(report_path: Path, sides: list[Path], shards: Path) -> SyntheticCorpus | None:
-    """The report of an earlier call, if its files are there.
-
-    Raises:
-        DataError: files are there that no call has written.
-    """
+    """The report of an earlier call, if its files are there."""
     existing = [path for path in sides if path.exists()]
     with suppress(Damaged, TypeError):  # a file that is damaged, or not a report
         report = SyntheticCorpus(**(read_json(report_path) or {}))

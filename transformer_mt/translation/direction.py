@@ -39,11 +39,7 @@ def direction_of(text: str, languages: Languages, to: str | None) -> Languages:
 
 
 def direction_of_file(path: Path, languages: Languages, to: str | None) -> Languages:
-    """The one direction of all lines of a file.
-
-    Raises:
-        TmtError: the model has two and `to` does not say which, or the model does not write `to`.
-    """
+    """The one direction of all lines of a file; raises `TmtError` as `direction_of`."""
     if languages.bidirectional and to is None:
         raise TmtError(f"{path}: {_say_which(languages)}")
     return direction_of("", languages, to)

@@ -51,13 +51,9 @@ class Glossary:
 
     @classmethod
     def read(cls, path: Path) -> "Glossary":
-        """Read lines of `source term<TAB>target term`.
+        """Read lines of `source term<TAB>target term`; without the latter, a term stays as it is.
 
-        Without a second column, or with an empty one, a term stays as it stands in the text. Empty
-        lines and lines that start with `#` are left out.
-
-        Raises:
-            DataError: the file cannot be read; or lines that make no sense, all of them.
+        Empty lines and lines that start with `#` are left out; `DataError` tells of all bad lines.
         """
         terms, problems = [], []
         for number, line in enumerate(split_lines(path), start=1):
@@ -94,7 +90,7 @@ class Glossary:
         )
 
     def required(self, text: str) -> list[str]:
-        """What a translation of the text must contain: each string once, in order of appearance.
+        """What a translation must contain: each string once, in order of appearance.
 
         Terms within addresses and placeholders do not count.
         """

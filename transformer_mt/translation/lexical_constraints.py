@@ -43,11 +43,7 @@ class ConstraintEncoder:
         return spaced if self._spaced else self._inner(word) or spaced
 
     def banned(self, words: Iterable[str]) -> list[list[int]]:
-        """The usual spellings of words: with a space before them and without, and capitalised.
-
-        A model can still put a word together from smaller pieces; `find_faults` sees that in the
-        translation.
-        """
+        """Usual spellings of words: after a space and without, capitalised; not all that exist."""
         spellings = []
         for word in words:
             for form in {word: None, word.lower(): None, word[:1].upper() + word[1:]: None}:

@@ -28,14 +28,7 @@ class TranslationModel(AbstractContextManager["TranslationModel"]):
     """
 
     def __init__(self, *model_dirs: Path, precision: str = "auto") -> None:
-        """
-        Args:
-            model_dirs: at least one; several need the same languages and vocabularies.
-            precision: auto, fp32, bf16 or fp16.
-        Raises:
-            ModelDirError: see `load_model_dir`.
-            TmtError: models that do not go together.
-        """
+        """Args: model_dirs: see `Translator.load`. precision: auto, fp32, bf16 or fp16."""
         self._translator: Translator | None = Translator.load(*model_dirs, precision=precision)
         self.config = self._translator.cfg
         self._lock = threading.Lock()
@@ -83,13 +76,7 @@ class TranslationModel(AbstractContextManager["TranslationModel"]):
     def attention(
         self, text: str, target: str | None = None, *, to: str | None = None
     ) -> AttentionMaps:
-        """The attention weights of every layer and head for one sentence.
-
-        Args:
-            target: a translation for the decoder to read; None: the model's own.
-        Raises:
-            TmtError: the text is empty, or too long for one piece.
-        """
+        """The attention weights of one sentence: see `Translator.attention`."""
         with self._turn() as translator:
             return translator.attention(text, target, to=to)
 

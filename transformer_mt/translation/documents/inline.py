@@ -38,11 +38,9 @@ class Syntax:
         return line
 
     def write(self, tokens: Sequence[Token], joints: Sequence[str], raw: str) -> str:
-        """Raw text for a translation, with characters in its tokens of text.
+        """Raw text for a translation, as tokens with characters, on as many lines as `joints` end.
 
-        Args:
-            joints: the line ends that it is to have.
-            raw: as it stands in the document.
+        `raw` stands in the document.
         """
         return lay_out(tokens, joints, self)
 
@@ -88,15 +86,10 @@ class Document:
         return [part.text for part in self.parts if isinstance(part, Segment)]
 
     def rebuild(self, translations: Sequence[str], align: Align | None = None) -> str:
-        """The document with a translation in the place of each segment.
+        """The document with a translation in the place of each segment; ValueError: another number.
 
-        A translation that equals its segment leaves the bytes of the document as they are.
-
-        Args:
-            align: tells which words of a translation get the marks of a segment; None: a guess by
-                position and by equal words.
-        Raises:
-            ValueError: the number of translations is not that of segments.
+        A translation that equals its segment leaves the bytes of the document as they are. `align`
+        tells which words get the marks of a segment; None: a guess by position and by equal words.
         """
         if len(translations) != len(self.segments):
             raise ValueError(f"{len(translations)} translations for {len(self.segments)} segments")
@@ -269,11 +262,7 @@ def _mark(text: str, opened: _Open, closing: Token) -> Mark:
 def lay_out(
     tokens: Sequence[Token], joints: Sequence[str], syntax: Syntax, *, wrapped: bool = True
 ) -> str:
-    """A translation as raw text on as many lines as there are joints, and one.
-
-    Args:
-        wrapped: False: all of the text stands on the first line.
-    """
+    """Raw text on as many lines as there are joints, and one; or all of it on the first line."""
     raws = [syntax.encode(token.raw) if token.kind == "text" else token.raw for token in tokens]
     starts = accumulate(map(len, raws), initial=0)
     # No line ends within markup, nor are marks of text looked for at its beginning.

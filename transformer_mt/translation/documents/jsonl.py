@@ -18,11 +18,7 @@ _UNIT = re.compile(r"\\.|[^\\]+")  # of the raw text between a string's quotes
 
 
 def read_json_lines(text: str, field: str) -> Document:
-    """Read the string under `field` of every object; empty lines are kept.
-
-    Raises:
-        DataError: a line that is no JSON object, or has no such string; it names the line.
-    """
+    """Read the string under `field` of every object; `DataError` names the line that has none."""
     parts: list[str | Segment] = []
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():

@@ -25,13 +25,9 @@ def joint_of(last: str, first: str) -> str:
 
 
 def wrap(text: str, n_lines: int) -> list[tuple[int, int]]:
-    """Lay a text out on exactly so many lines of about equal length.
+    """Exactly so many lines of about equal length, as (start, end); the last ones may be empty.
 
-    Lines end at spaces or between Chinese characters. With more lines than places for their ends,
-    the last ones are empty.
-
-    Returns:
-        (start, end) of each line.
+    Lines end at spaces or between Chinese characters.
     """
     places = [match.span() for match in _LINE_MAY_END.finditer(text)] if n_lines > 1 else []
     middles = [start + end for start, end in places]  # doubled

@@ -68,11 +68,7 @@ def decoded(source: bytes) -> str:
 
 
 def read_runs(text: str, *, any_label: bool = False) -> Iterator[InlineRun]:
-    """The runs of a page, in order and apart.
-
-    Args:
-        any_label: `[label]` is a link, whether the label is defined or not.
-    """
+    """The runs of a page, in order; with `any_label`, `[label]` is a link also if not defined."""
     source = encoded(text)
     reader: _RunReader | None = None
     html: list[_Event] = []

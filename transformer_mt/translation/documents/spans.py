@@ -26,11 +26,10 @@ _AFTER_URL = ".,;:!?'*_~)]}"
 
 
 def protected_spans(text: str) -> list[tuple[int, int]]:
-    """Where URLs, e-mail addresses and placeholders stand: (start, end) in rising order.
+    """Where URLs, e-mail addresses, placeholders and tags stand: (start, end) in rising order.
 
-    Placeholders are {name}, {0:.2f}, {{x}}, ${VAR}, $VAR, %s, %(name)d, %1$s and tags such as
-    <x id="1"/>. Punctuation at the end of a URL belongs to the sentence, and so does a bracket that
-    was not opened in it.
+    Punctuation at the end of a URL belongs to the sentence, and so does a bracket that was not
+    opened in it.
     """
     spans = []
     for match in _PROTECTED.finditer(text):

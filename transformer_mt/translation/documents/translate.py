@@ -28,13 +28,9 @@ def form_of(path: Path) -> Form:
 
 
 def read_document(text: str, form: Form, *, field: str = "text") -> Document:
-    """Find the text to translate.
+    """Find the text to translate in a file, decoded without any change of line ends.
 
-    Args:
-        text: a whole file, decoded without any change of line ends.
-        field: with `jsonl`, the key of the text in every object.
-    Raises:
-        DataError: see `read_json_lines`; the other forms take any text.
+    `field` is for `jsonl`: see `read_json_lines`; the other forms take any text.
     """
     readers: dict[Form, Callable[[str], Document]] = {
         "text": _read_lines,
@@ -61,13 +57,9 @@ def translate_document(
     field: str = "text",
     align: Align | None = None,
 ) -> str:
-    """Translate the text of a document, and nothing else; see `read_document`.
+    """Translate the text of a document, and nothing else: it keeps its number of lines.
 
-    Args:
-        translate: called once with all segments, in order; gives one translation for each.
-        align: see `Document.rebuild`.
-    Returns:
-        A document of as many lines. A segment that is translated as itself stays byte for byte.
+    `translate` is called once with all segments, in order. See `read_document`, `Document.rebuild`.
     """
     document = read_document(text, form, field=field)
     segments = document.segments
