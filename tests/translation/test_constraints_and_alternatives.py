@@ -20,28 +20,31 @@ from transformer_mt.search.sampling import SamplingOptions
 from transformer_mt.translation.glossary import Glossary, Term
 from transformer_mt.translation.lexical_constraints import ConstraintEncoder, LexicalConstraints
 from transformer_mt.translation.output_checks import faults
+from transformer_mt.translation.result import Translation
 from transformer_mt.translation.segment_search import most_agreed
 from transformer_mt.translation.translator import Translator
+
+
+def constrained(
+    translator: Translator, texts: list[str], beam: int | None = None, **words: Any
+) -> list[Translation]:
+    return translator.translate(texts, constraints=LexicalConstraints(**words), beam=beam)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_prefix_begins_every_translation(
     translator: Translator, texts: list[str], beam: int
 ) -> None:
-    constraints = LexicalConstraints(prefix="the dog")
-    for found in translator.translate(texts, constraints=constraints, beam=beam):
-        assert found.text.startswith("the dog")
-    long = "".join(texts[:20])
-    (found,) = translator.translate([long], constraints=constraints, beam=beam)
-    assert found.pieces > 1
-    assert found.text.startswith("the dog")
+    *found, long = constrained(translator, [*texts, "".join(texts[:20])], beam, prefix="the dog")
+    assert long.pieces > 1
+    assert all(translation.text.startswith("the dog") for translation in (*found, long))
 
 
 def test_banned_words_do_not_occur(translator: Translator, texts: list[str]) -> None:
     plain = translator.translate(texts)
     word = max({w for t in plain for w in t.text.split()}, key=lambda w: sum(
         w in t.text.split() for t in plain))  # fmt: skip
-    found = translator.translate(texts, constraints=LexicalConstraints(banned=[word]))
+    found = constrained(translator, texts, banned=[word])
     assert sum(word in t.text.split() for t in plain) > 2
     for translation in found:
         present = word.lower() in translation.text.lower()
@@ -53,15 +56,11 @@ def test_a_glossary_puts_its_words_in(translator: Translator, texts: list[str]) 
     glossary = Glossary([Term("猫", "a small tiger", 1), Term("老师", None, 2)])
     asked = [text for text in texts if "猫" in text]
     assert asked
-    for found in translator.translate(
-        asked, constraints=LexicalConstraints(glossary=glossary), beam=4
-    ):
+    for found in constrained(translator, asked, 4, glossary=glossary):
         assert "a small tiger" in found.text
         assert "term" not in found.faults
     others = [text for text in texts if not glossary.required(text)]
-    assert translator.translate(
-        others, constraints=LexicalConstraints(glossary=glossary)
-    ) == translator.translate(others)
+    assert constrained(translator, others, glossary=glossary) == translator.translate(others)
 
 
 def test_diverse_alternatives_begin_differently(translator: Translator, texts: list[str]) -> None:
@@ -111,10 +110,8 @@ def test_the_most_agreed_has_the_highest_mean_chrf(drawn: str) -> None:
 
 
 def test_an_ensemble_of_equals_is_the_model(translator: Translator, texts: list[str]) -> None:
-    tokenizers = (translator.src_tokenizer, translator.tgt_tokenizer)
-    twice = Translator(
-        translator.model, tokenizers, translator.cfg, others=[copy.deepcopy(translator.model)]
-    )
+    tokenizers, other = (translator.src_tokenizer, translator.tgt_tokenizer), translator.model
+    twice = Translator(translator.model, tokenizers, translator.cfg, others=[copy.deepcopy(other)])
     for one, two in zip(translator.translate(texts), twice.translate(texts), strict=True):
         assert one.text == two.text
         assert one.score == pytest.approx(two.score, abs=1e-4)
@@ -258,10 +255,10 @@ def test_models_of_different_vocabularies_do_not_vote(
 ) -> None:
     weights = weights_of(translator.model)
     cfg = translator.cfg
+    save_model_dir(tmp_path / "a", cfg, weights, tokenizer_dir, {})
     languages = cfg.languages.model_copy(update={"src": "ja"})
-    swapped = cfg.model_copy(update={"languages": languages})
-    for name, one in (("a", cfg), ("b", swapped)):
-        save_model_dir(tmp_path / name, one, weights, tokenizer_dir, {})
+    other = cfg.model_copy(update={"languages": languages})
+    save_model_dir(tmp_path / "b", other, weights, tokenizer_dir, {})
     assert len(Translator.load(tmp_path / "a", tmp_path / "a").engine.models) == 2
     with pytest.raises(TmtError, match="has other languages or vocabularies than"):
         Translator.load(tmp_path / "a", tmp_path / "b")
@@ -269,20 +266,15 @@ def test_models_of_different_vocabularies_do_not_vote(
 
 def test_what_no_translation_has_room_for(translator: Translator) -> None:
     long, limit = "the dog " * 5000, translator.cfg.data.max_length
-    for wish, constraints in (
-        ("prefix", LexicalConstraints(prefix=long)),
-        ("glossary", LexicalConstraints(glossary=Glossary([Term("猫", long, 1)]))),
-    ):
+    for wish, asked in (("prefix", long), ("glossary", Glossary([Term("猫", long, 1)]))):
         message = rf"{wish}.* 'the dog .*…' has [0-9,]+ tokens, .* at most {limit} .*: shorten it"
         with pytest.raises(TmtError, match=message):
-            translator.translate(["狗"], constraints=constraints)
+            constrained(translator, ["狗"], **{wish: asked})
 
 
 def test_more_terms_than_a_translation_has_room_for(translator: Translator) -> None:
     """The search goes on with the first of them; the others are faults, if they are missing."""
     long = "dog " * (translator.cfg.data.max_length // 8)
     terms = [Term(character, long, i) for i, character in enumerate("猫狗鸟鱼马牛羊")]
-    (found,) = translator.translate(
-        ["猫狗鸟鱼马牛羊" * 3], constraints=LexicalConstraints(glossary=Glossary(terms))
-    )
+    (found,) = constrained(translator, ["猫狗鸟鱼马牛羊" * 3], glossary=Glossary(terms))
     assert "term" in found.faults or all(term.target in found.text for term in terms)

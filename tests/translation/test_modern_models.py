@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from transformer_mt.config.experiment import Config, build_config
-from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, Tokenizer
+from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.errors import ModelDirError
 from transformer_mt.explain.command import View, attention_text, numbers_text
 from transformer_mt.explain.head_numbers import head_numbers
-from transformer_mt.model.incremental_decoder import IncrementalDecoder
 from transformer_mt.model.transformer import AttentionWeights
 from transformer_mt.model_dir import (
     build_model,
@@ -22,9 +21,6 @@ from transformer_mt.model_dir import (
     save_model_dir,
     weights_of,
 )
-from transformer_mt.search.beam_search import LengthPenalty, SearchTask, beam_search
-from transformer_mt.search.ensemble import Stepper
-from transformer_mt.search.token_rules import TokenRules
 from transformer_mt.system.state import content_of, write_manifest
 from transformer_mt.translation.attention_maps import KINDS, Kind
 from transformer_mt.translation.translator import Translator
@@ -79,28 +75,6 @@ def test_weights_of_the_other_architecture_are_refused(model_dir: Path, tmp_path
     write_manifest(paper, "metadata.json", content_of(metadata))
     with pytest.raises(ModelDirError, match=r"model.safetensors: does not fit config.yaml"):
         load_model_dir(paper)
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("beam", [1, 4])
-def test_a_beams_scores_are_those_of_one_teacher_forced_pass(
-    translator: Translator, beam: int
-) -> None:
-    """Also with sentences that leave early, and prefixes that change their row at every step."""
-    model = translator.model
-    sources = [[5, 9, 30, 3], [7, 3], [8, 6, 11, 20, 40, 3]]
-    stepper = Stepper(IncrementalDecoder(model), translator.pad(sources))
-    rules = TokenRules(eos_id=EOS_ID)
-    task = SearchTask(stepper, [24, 3, 11], rules, BOS_ID, LengthPenalty())
-    search = beam_search(task, beam=beam, n_best=beam)
-    for source, found in zip(sources, search, strict=True):
-        assert len(found) == beam
-        for hypothesis in found:
-            written = [*hypothesis.ids, EOS_ID] if hypothesis.complete else hypothesis.ids
-            hidden = model(torch.tensor([source]), torch.tensor([[BOS_ID, *written[:-1]]]))
-            log_probs = model.project(hidden)[0].log_softmax(dim=-1)
-            total = log_probs[range(len(written)), written].sum().item()
-            assert hypothesis.log_prob == pytest.approx(total, abs=1e-3)
 
 
 def test_pictures_page_and_numbers(translator: Translator, tmp_path: Path) -> None:
