@@ -10,7 +10,7 @@ import pytest
 from places import ROOT
 
 from transformer_mt.translation.documents.html import read_html
-from transformer_mt.translation.documents.layout import wrap
+from transformer_mt.translation.documents.inline import wrap
 from transformer_mt.translation.documents.spans import has_words
 from transformer_mt.translation.documents.translate import (
     FORMS,

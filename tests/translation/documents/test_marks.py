@@ -124,11 +124,12 @@ def test_markdown_stays_well_formed(page: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("page", "translation", "written", "why"),
     [
-        ("x **“ab”** c", "因为“ab”他说", "因为“**ab**”他说", "marks stand around words"),
+        ("x **“ab”** c", "因为“ab”他说", "因为<strong>“ab”</strong>他说", "no ** next to a letter"),
         ("a _b_ c", "这是b的", "这是<em>b</em>的", "no _ within a word"),
         ("*a* b *c*", "x", "<em>x</em><em></em>", "fewer words than marks"),
         ("**a** b", "", "**a** b", "nothing to mark"),
-        ("a **b.** c", "c b. a", "c **b**. a", "without punctuation"),
+        ("a **b.** c", "c b. a", "c **b.** a", "a stop that belongs to the mark"),
+        ("a **b** c.", "c b.", "c **b**.", "a stop that does not"),
         ("run `x y` now", "maintenant", "maintenant `x y`", "code that the translation lacks"),
         ("请`x`吧", "Please X now", "Please `x` now", "code in another case"),
         ("`x` or `x y`", "X Y ou X", "`x y` ou `x`", "code within code"),

@@ -7,19 +7,27 @@ neither formats nor models.
 """
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, zip_longest
 from typing import NamedTuple
 
-from transformer_mt.translation.documents.layout import joint_of, wrap
+from transformer_mt.text.scripts import HAN
 from transformer_mt.translation.documents.marks import Align, Mark, Token, place
 from transformer_mt.translation.documents.spans import has_words, protected_spans
 
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _LINE_END = re.compile(r"((?<!\s)\s*\n\s*)")  # tried once for each stretch of white space
 _DEEPEST = 20  # marks within marks; where there are more, marks divide the text
+# Chinese and Japanese: no space where lines meet; a line may end between any two characters, but
+# not before closing marks or after opening ones.
+_LETTER = rf"{HAN}\u3041-\u30ff\uff66-\uff9d"
+_CLOSING = "，。！？；：、”’」』）》】…"
+_OPENING = "“‘「『（《【"
+_MEETS_UNSPACED = re.compile(f"[{_LETTER}{_CLOSING}][{_LETTER}{_OPENING}]")
+_LINE_MAY_END = re.compile(rf"\s+|(?<=[{_LETTER}{_CLOSING}])(?=[{_LETTER}{_OPENING}])")
 
 
 class Syntax:
@@ -193,6 +201,9 @@ def _without_edges(tokens: list[Token]) -> tuple[str, list[Token], str]:
             opening = stack.pop()
             if opening <= last and i >= first:
                 start, end = min(start, opening), max(end, i)
+    for i, token in enumerate(tokens):
+        if token.kind in ("text", "joint") and not first <= i <= last:
+            tokens[i] = Token("kept", token.raw)  # white space between markup and words
     before, inside, after = _raw(tokens[:start]), tokens[start : end + 1], _raw(tokens[end + 1 :])
     if inside[0].kind == "text":
         stripped = inside[0].raw.lstrip()
@@ -279,3 +290,30 @@ def lay_out(
     ]
     pairs = zip_longest(lines, joints, fillvalue="")
     return "".join(piece for pair in pairs for piece in pair)
+
+
+def joint_of(last: str, first: str) -> str:
+    """The space between the last character of a line and the first one of the next; or nothing."""
+    if last in ("", " ") or first == " " or _MEETS_UNSPACED.fullmatch(last + first):
+        return ""
+    return " "
+
+
+def wrap(text: str, n_lines: int) -> list[tuple[int, int]]:
+    """Exactly so many lines of about equal length, as (start, end); the last ones may be empty.
+
+    Lines end at spaces or between Chinese characters.
+    """
+    places = [match.span() for match in _LINE_MAY_END.finditer(text)] if n_lines > 1 else []
+    middles = [start + end for start, end in places]  # doubled
+    lines, line_start, used = [], 0, 0
+    for line in range(1, min(n_lines, len(places) + 1)):
+        wanted = 2 * len(text) * line // n_lines
+        i = bisect_left(middles, wanted)
+        if i > 0 and (i == len(places) or wanted - middles[i - 1] < middles[i] - wanted):
+            i -= 1
+        i = min(max(i, used), max(len(places) - (n_lines - line), used))  # leave one per line
+        lines.append((line_start, places[i][0]))
+        line_start, used = places[i][1], i + 1
+    lines.append((line_start, len(text)))
+    return lines + [(len(text), len(text))] * (n_lines - len(lines))

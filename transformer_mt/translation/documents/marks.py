@@ -9,7 +9,6 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
@@ -63,18 +62,6 @@ class _Word(NamedTuple):
     origin: int  # index in the text; -1: none
 
 
-@dataclass
-class _Pair:
-    """A text and its translation in words."""
-
-    text: str
-    translation: str
-    aligned: bool  # by more than a guess
-    words: list[_Word]
-    n_letters: list[int]  # of the words before each, those that are no punctuation
-    copies: dict[int, _Span]  # start of a kept token → the words that are the same
-
-
 def place(
     text: str, marks: Sequence[Mark], translation: str, origins: Sequence[int] | None
 ) -> list[Token]:
@@ -87,23 +74,10 @@ def place(
     Args:
         origins: see `Align`; None: equal words correspond, other words in the order of the text.
     """
-    aligned = origins is not None and len(origins) == len(translation)
-    owners = list(origins or ()) if aligned else _guess(text, translation)
-    matches = list(_WORD.finditer(translation))
-    spans = [match.span() for match in matches]
-    copies = _copies(_kept(marks), translation, spans, owners if aligned else ())
-    for start, (first, last) in copies.items():
-        place_of = slice(spans[first][0], spans[last - 1][1])
-        owners[place_of] = [start] * (place_of.stop - place_of.start)
-    words = [
-        _Word(*span, bool(match["letters"]), Counter(owners[slice(*span)]).most_common(1)[0][0])
-        for match, span in zip(matches, spans, strict=True)
-    ]
-    n_letters = [0, *accumulate(word.letters for word in words)]
-    pair = _Pair(text, translation, aligned, words, n_letters, copies)
+    placer = _Placer(text, marks, translation, origins)
     source = len(text) - len(text.lstrip()), len(text.rstrip())
-    level = _Level(pair, source, (0, len(words)))
-    return list(level.tokens(marks, (0, len(translation))))
+    every_word = 0, len(placer.words)
+    return list(placer.tokens(marks, source, every_word, (0, len(translation))))
 
 
 def _kept(marks: Sequence[Mark]) -> Iterator[Mark]:
@@ -142,9 +116,9 @@ def _copies(
     copies: dict[int, _Span] = {}
     copied: set[int] = set()  # words
     for token, marks in sorted(tokens.items(), key=lambda item: -len(item[0])):
-        matches = re.finditer(re.escape(token), lower)
-        found = [(first_at.get(match.start(), 0), end_at.get(match.end(), 0)) for match in matches]
-        free = [span for span in found if copied.isdisjoint(range(*span)) and span[0] < span[1]]
+        places = [match.span() for match in re.finditer(re.escape(token), lower)]
+        found = [(first_at[i], end_at[j]) for i, j in places if i in first_at and j in end_at]
+        free = [span for span in found if copied.isdisjoint(range(*span))]
         for mark in marks[: len(free)]:
             scores = []
             for first, last in free[:_MOST_COPIES]:
@@ -156,55 +130,74 @@ def _copies(
     return copies
 
 
-class _Level:
-    """Gives words of one part of a translation to marks that stand side by side."""
+class _Placer:
+    """Gives words of a translation to marks, those side by side first, then those within each."""
 
-    def __init__(self, pair: _Pair, source: _Span, words: _Span) -> None:
-        """
+    def __init__(
+        self, text: str, marks: Sequence[Mark], translation: str, origins: Sequence[int] | None
+    ) -> None:
+        self._text, self._translation = text, translation
+        self._aligned = origins is not None and len(origins) == len(translation)
+        owners = list(origins or ()) if self._aligned else _guess(text, translation)
+        matches = list(_WORD.finditer(translation))
+        spans = [match.span() for match in matches]
+        # The words that are the same as a kept token, by the token's start.
+        self._copies = _copies(_kept(marks), translation, spans, owners if self._aligned else ())
+        for origin, (first, last) in self._copies.items():
+            start, end = spans[first][0], spans[last - 1][1]
+            owners[start:end] = [origin] * (end - start)
+        self.words = [
+            _Word(*span, bool(match["letters"]), Counter(owners[slice(*span)]).most_common(1)[0][0])
+            for match, span in zip(matches, spans, strict=True)
+        ]
+        # Of the words before each, those that are no punctuation.
+        self._n_letters = [0, *accumulate(word.letters for word in self.words)]
+        aligned = ((word.origin, i) for i, word in enumerate(self.words))
+        self._by_origin = sorted(found for found in aligned if found[0] >= 0)
+
+    def tokens(
+        self, marks: Sequence[Mark], source: _Span, words: _Span, part: _Span
+    ) -> Iterator[Token]:
+        """The characters of a part of the translation, with the marks that stand side by side.
+
         Args:
             source: the part of the text that the marks stand in.
             words: the words of the translation that they may have: first, and one after the last.
         """
-        self._pair, self._words = pair, pair.words
-        self._source, (self._low, self._high) = source, words
-        self._taken: dict[int, _Span] = {}  # word → the words of its mark
-        aligned = ((self._words[i].origin, i) for i in range(*words))
-        self._by_origin = sorted(found for found in aligned if found[0] >= 0)
-
-    def tokens(self, marks: Sequence[Mark], part: _Span) -> Iterator[Token]:
-        """The characters of a part of the translation, with the marks."""
-        translation = self._pair.translation
-        windows = self._windows(marks)
+        windows = self._windows(marks, source, words)
         position, part_end = part
         written = ""  # by the last kept token, right before `position`
         for i in sorted(windows, key=lambda i: (*windows[i], i)):
             mark, window = marks[i], windows[i]
             start, end = self._characters(mark, window, (position, part_end))
-            yield Token("text", translation[position:start])
+            yield Token("text", self._translation[position:start])
             if mark.closing is not None:
                 yield mark.opening
-                inner = _Level(self._pair, (mark.start, mark.end), window)
-                yield from inner.tokens(mark.inner, (start, end))
+                yield from self.tokens(mark.inner, (mark.start, mark.end), window, (start, end))
                 yield mark.closing
                 written = ""
             else:
                 inserted = start == end and mark.opening.name != ""
-                before = (position == start and written) or translation[max(start - 1, 0) : start]
+                before = (position == start and written) or self._translation[
+                    max(start - 1, 0) : start
+                ]
                 if inserted and _SPACE_BEFORE.match(before[-1:]):
                     yield Token("text", " ")
                 yield mark.opening
-                if inserted and _SPACE_AFTER.match(translation, end):
+                if inserted and _SPACE_AFTER.match(self._translation, end):
                     yield Token("text", " ")
                 written = mark.opening.name
             position = end
-        yield Token("text", translation[position:part_end])
+        yield Token("text", self._translation[position:part_end])
 
-    def _windows(self, marks: Sequence[Mark]) -> dict[int, _Span]:
+    def _windows(self, marks: Sequence[Mark], source: _Span, words: _Span) -> dict[int, _Span]:
         """For each mark its words, from the first up to the one after the last; none: a place.
 
         Marks that are open at an end of the text choose first, then copied tokens, then marks with
         many words; places between words are last.
         """
+        self._source, (self._low, self._high) = source, words
+        self._taken: dict[int, _Span] = {}  # word → the words of its mark
         owned = [self._owned(mark) for mark in marks]
         windows: dict[int, _Span] = {}
         turns = sorted(
@@ -220,11 +213,11 @@ class _Level:
         """Where a window begins and ends, in a part of the translation."""
         first, last = window
         if first < last:
-            start, end = self._words[first].start, self._words[last - 1].end
-        elif first < len(self._words) and self._pair.text[mark.start - 1 : mark.start].isspace():
-            start = end = self._words[first].start
+            start, end = self.words[first].start, self.words[last - 1].end
+        elif first < len(self.words) and self._text[mark.start - 1 : mark.start].isspace():
+            start = end = self.words[first].start
         else:
-            start = end = self._words[first - 1].end if first else 0
+            start = end = self.words[first - 1].end if first else 0
         if mark.closing is not None:
             start = start if mark.opening.raw else within[0]
             end = end if mark.closing.raw else within[1]
@@ -235,10 +228,11 @@ class _Level:
         """The words, not punctuation, that come from the words of the mark."""
         start = bisect_left(self._by_origin, (mark.start, -1))
         end = bisect_left(self._by_origin, (mark.end, -1))
-        return sorted(i for _, i in self._by_origin[start:end] if self._words[i].letters)
+        found = (i for _, i in self._by_origin[start:end] if self._low <= i < self._high)
+        return sorted(i for i in found if self.words[i].letters)
 
     def _copy(self, mark: Mark) -> _Span | None:
-        copy = self._pair.copies.get(mark.start) if mark.closing is None else None
+        copy = self._copies.get(mark.start) if mark.closing is None else None
         return copy if copy and self._low <= copy[0] and copy[1] <= self._high else None
 
     def _choose(self, mark: Mark, owned: list[int]) -> _Span:
@@ -250,17 +244,17 @@ class _Level:
         copy = self._copy(mark)
         if copy and self._taken.keys().isdisjoint(range(*copy)):
             return copy
-        run = self._run(owned, gaps=not kept) if self._pair.aligned or not kept else None
+        run = self._run(owned, gaps=not kept) if self._aligned or not kept else None
         if run is None:
             run = self._between(mark.start) if kept else self._nearest(mark.start)
         first, last = run
         if not kept and _is_open(mark):
             return (min(first, last), self._high) if mark.opening.raw else (self._low, last)
-        return run
+        return self._with_punctuation(mark, first, last) if first < last else run
 
     def _run(self, owned: list[int], *, gaps: bool) -> _Span | None:
         """The run of free words that has most of the owned words, less others in between."""
-        n_letters = self._pair.n_letters
+        n_letters = self._n_letters
         best, best_score, first, last, score = None, 0, 0, 0, 0
         for i in owned:
             if i in self._taken:
@@ -276,12 +270,21 @@ class _Level:
                 best, best_score = (first, last), score
         return best
 
+    def _with_punctuation(self, mark: Mark, first: int, last: int) -> _Span:
+        """A run with the punctuation at its ends if the words of the mark have some there."""
+        if last < self._high and last not in self._taken and not self.words[last].letters:
+            last += not _is_letter(self._text[mark.end - 1])
+        before = first - 1
+        if before >= self._low and before not in self._taken and not self.words[before].letters:
+            first -= not _is_letter(self._text[mark.start])
+        return first, last
+
     def _nearest(self, start: int) -> _Span:
         """A free word near the counterpart of a place in the text; or no word, between two."""
         near, _ = self._between(start)
         for distance in range(_REACH):
             for i in (near + distance, near - 1 - distance):
-                if self._low <= i < self._high and i not in self._taken and self._words[i].letters:
+                if self._low <= i < self._high and i not in self._taken and self.words[i].letters:
                     return i, i + 1
         return near, near
 
@@ -294,12 +297,13 @@ class _Level:
         i = bisect_left(self._by_origin, (start, -1))
         if start == self._source[0]:
             near = self._low
-        elif not self._by_origin:
+        elif start == self._source[1] or not self._by_origin:
             near = self._high
-        elif i == 0 or (i < len(self._by_origin) and self._pair.text[start - 1].isspace()):
+        elif i == 0 or (i < len(self._by_origin) and self._text[start - 1].isspace()):
             near = self._by_origin[i][1]
         else:
             near = self._by_origin[i - 1][1] + 1
+        near = min(max(near, self._low), self._high)
         before, after = self._taken.get(near - 1), self._taken.get(near)
         if before is not None and before == after:
             near = before[1]
@@ -309,3 +313,8 @@ class _Level:
 def _is_open(mark: Mark) -> bool:
     """Whether a mark begins before the text or ends after it."""
     return mark.closing is not None and not (mark.opening.raw and mark.closing.raw)
+
+
+def _is_letter(character: str) -> bool:
+    word = _WORD.match(character)
+    return bool(word and word["letters"])
