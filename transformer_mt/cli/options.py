@@ -5,7 +5,6 @@ Results go to standard output, everything else to standard error.
 
 import sys
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -91,10 +90,6 @@ def input_lines(texts: list[str] | None, path: Path | None) -> Iterator[str]:
     from transformer_mt.corpus.readers.pairs import split_lines, split_stream
 
     return split_lines(path) if path else split_stream(sys.stdin.buffer, "standard input")
-
-
-def chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
-    return iter(lambda: list(islice(lines, size)), [])
 
 
 def write_lines(lines: Iterator[str], path: Path | None) -> None:

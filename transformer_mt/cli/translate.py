@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -16,7 +17,6 @@ import typer
 
 from transformer_mt.cli.options import (
     Into,
-    chunks,
     find_model_path,
     input_lines,
     one_of,
@@ -104,7 +104,8 @@ def translate(
     checked = CheckedTranslator(partial(translator.translate, **request))
     if lines is not None:
         interactive = not text and not input_path and sys.stdin.isatty()
-        batches = chunks(lines, 1 if interactive else LINES_AT_ONCE)
+        size = 1 if interactive else LINES_AT_ONCE
+        batches = iter(lambda: list(islice(lines, size)), [])
         write_lines(checked.lines(batches, as_json), output_path)
     else:
         align = AttentionAligner(translator, to=to)

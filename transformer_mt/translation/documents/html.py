@@ -7,10 +7,10 @@ the sentence.
 import re
 from collections.abc import Iterator
 from html import unescape
-from itertools import pairwise
 
 from transformer_mt.translation.documents.inline import Document, Syntax, run_parts, text_tokens
 from transformer_mt.translation.documents.marks import Token
+from transformer_mt.translation.documents.spans import parted
 from transformer_mt.translation.documents.tags import markup_spans, tag_name
 
 _ENTITY = re.compile(
@@ -34,12 +34,8 @@ def read_html(text: str) -> Document:
 
 def html_tokens(text: str) -> Iterator[Token]:
     """Text and markup of a page; tags of blocks divide it."""
-    position = 0
-    for start, end in markup_spans(text):
-        yield from text_tokens(text[position:start], decode_html)
-        yield markup_token(text[start:end])
-        position = end
-    yield from text_tokens(text[position:], decode_html)
+    for piece, is_markup in parted(text, markup_spans(text)):
+        yield from [markup_token(piece)] if is_markup else text_tokens(piece, decode_html)
 
 
 def markup_token(raw: str) -> Token:
@@ -60,7 +56,7 @@ def _content(raw: str) -> str | None:
     spans = list(markup_spans(raw, keep=False))
     if len(spans) < 2:
         return None
-    text = "".join(raw[end:start] for (_, end), (start, _) in pairwise(spans))
+    text = "".join(piece for piece, is_markup in parted(raw, spans) if not is_markup)
     return decode_html(text).strip()
 
 

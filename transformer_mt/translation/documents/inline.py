@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from transformer_mt.text.scripts import HAN
 from transformer_mt.translation.documents.marks import Align, Mark, Token, place
-from transformer_mt.translation.documents.spans import has_words, protected_spans
+from transformer_mt.translation.documents.spans import has_words, parted, protected_spans
 
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _LINE_END = re.compile(r"((?<!\s)\s*\n\s*)")  # tried once for each stretch of white space
@@ -109,19 +109,18 @@ class Document:
 
 def text_tokens(raw: str, decode: Callable[[str], str] | None = None) -> Iterator[Token]:
     """Text on one or several lines; with `decode`, addresses and placeholders in it are kept."""
-    position = 0
     spans = [
         (start, end)
         for start, end in (protected_spans(raw) if decode else [])
         if raw[start] != "<" and raw[start - 1 : start] != "\\"
     ]
-    for start, end in [*spans, (len(raw), len(raw))]:
-        for i, piece in enumerate(_LINE_END.split(raw[position:start])):
+    for text, protected in parted(raw, spans):
+        if decode and protected:
+            yield Token("kept", text, decode(text))
+            continue
+        for i, piece in enumerate(_LINE_END.split(text)):
             if piece:
                 yield Token("joint" if i % 2 else "text", piece)
-        if decode and start < end:
-            yield Token("kept", raw[start:end], decode(raw[start:end]))
-        position = end
 
 
 def text_parts(raw: str, syntax: Syntax) -> list[str | Segment]:

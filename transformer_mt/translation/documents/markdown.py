@@ -28,7 +28,7 @@ from transformer_mt.translation.documents.markdown_runs import (
     read_runs,
 )
 from transformer_mt.translation.documents.marks import Token
-from transformer_mt.translation.documents.spans import url_spans
+from transformer_mt.translation.documents.spans import parted, url_spans
 
 _FRONT_MATTER = re.compile(
     r"(?:---[ \t\r]*\n(?:.*?\n)??(?:---|\.\.\.)|\+\+\+[ \t\r]*\n(?:.*?\n)??\+\+\+)"
@@ -100,17 +100,13 @@ class _MarkdownSyntax(Syntax):
 
     def encode(self, text: str) -> str:
         """With `escaped`, everything that may be read as a mark; addresses stay."""
-        pieces: list[str] = []
-        position = 0
-        for start, end in [*url_spans(text), (len(text), len(text))]:
-            piece = text[position:start]
-            if self._escaped:
-                piece = _SPECIAL.sub(lambda m: "&amp;" if m[0] == "&" else f"\\{m[0]}", piece)
-            if self._block == "cell":
-                piece = piece.replace("|", "\\|")
-            pieces += [piece, text[start:end]]
-            position = end
-        return "".join(pieces)
+        pieces = parted(text, url_spans(text))
+        return "".join(piece if is_url else self._marked(piece) for piece, is_url in pieces)
+
+    def _marked(self, text: str) -> str:
+        if self._escaped:
+            text = _SPECIAL.sub(lambda m: "&amp;" if m[0] == "&" else f"\\{m[0]}", text)
+        return text.replace("|", "\\|") if self._block == "cell" else text
 
     def encode_line(self, line: str) -> str:
         if not self._escaped:

@@ -14,7 +14,7 @@ import pyromark
 
 from transformer_mt.translation.documents.html import html_tokens, markup_token
 from transformer_mt.translation.documents.marks import Token
-from transformer_mt.translation.documents.spans import url_spans
+from transformer_mt.translation.documents.spans import parted, url_spans
 from transformer_mt.translation.documents.tags import is_not_translated, tag_name
 
 BlockKind = Literal[
@@ -100,11 +100,8 @@ def read_runs(text: str, *, any_label: bool = False) -> Iterator[InlineRun]:
 def _events(text: str, *, any_label: bool) -> Iterator[_Event]:
     """Events of a text in which addresses are free of emphasis; positions are those of the text."""
     text = _SURROGATE.sub("\ufffd", text)
-    pieces, position = [], 0
-    for start, end in url_spans(text):
-        pieces += [text[position:start], text[start:end].translate(_EMPHASIS)]
-        position = end
-    text = "".join([*pieces, text[position:]])
+    pieces = parted(text, url_spans(text))
+    text = "".join(piece.translate(_EMPHASIS) if is_url else piece for piece, is_url in pieces)
     link: Callable[[Any], tuple[str, str]] | None = (lambda _: ("u", "")) if any_label else None
     events = pyromark.events_with_range(text, options=_OPTIONS, broken_link_callback=link)
     for event, span in events:

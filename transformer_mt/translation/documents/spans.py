@@ -5,6 +5,7 @@ long, so that time is linear whatever the text is.
 """
 
 import re
+from collections.abc import Iterable, Iterator
 
 _STOP = r"\s<>\"`\\^|\u2000-\u206f\u2e80-\ud7ff\uf900-\uffff\x00-\x1f\x7f"  # ends an address
 _URL = rf"(?<![A-Za-z0-9])(?:(?:https?|ftps?|file)://|www\.(?=\w))[^{_STOP}]+"
@@ -57,9 +58,16 @@ def _url_length(url: str) -> int:
 
 def has_words(text: str) -> bool:
     """Whether a text has a letter outside of protected spans: anything to translate."""
-    end = 0
-    for start, next_end in [*protected_spans(text), (len(text), len(text))]:
-        if any(map(str.isalpha, text[end:start])):
-            return True
-        end = next_end
-    return False
+    pieces = parted(text, protected_spans(text))
+    return any(any(map(str.isalpha, piece)) for piece, protected in pieces if not protected)
+
+
+def parted(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
+    """The pieces of a text that are not empty, and whether each is one of the spans."""
+    position = 0
+    for start, end in (*spans, (len(text), len(text))):
+        if position < start:
+            yield text[position:start], False
+        if start < end:
+            yield text[start:end], True
+        position = end
