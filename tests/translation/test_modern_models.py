@@ -1,85 +1,47 @@
 """A modern model through everything after training: the directory, search, pictures, numbers."""
 
-import json
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.encoding.tokenizer import Tokenizer
-from transformer_mt.errors import ModelDirError
 from transformer_mt.explain.command import View, attention_text, numbers_text
 from transformer_mt.explain.head_numbers import head_numbers
 from transformer_mt.model.transformer import AttentionWeights
 from transformer_mt.model_dir import (
     build_model,
-    load_model_dir,
     load_tokenizers,
     save_model_dir,
     weights_of,
 )
-from transformer_mt.system.state import content_of, write_manifest
 from transformer_mt.translation.attention_maps import KINDS, Kind
 from transformer_mt.translation.translator import Translator
 
 TEXT = "猫看见狗，孩子喜欢苹果。"
 
 
-def configured(cfg: Config, **model: Any) -> Config:
-    tree = cfg.model_dump()
-    tree["model"] |= model
-    return build_config(tree, "modern")
-
-
 @pytest.fixture(scope="module")
-def model_dir(
+def translator(
     tmp_path_factory: pytest.TempPathFactory, toy_config: Config, tokenizer_dir: Path
-) -> Path:
-    """A random modern model, deep encoder and shallow decoder."""
-    cfg = configured(
-        toy_config, architecture="modern", norm="pre", encoder_layers=3, decoder_layers=1
-    )
+) -> Translator:
+    """A random modern model, deep encoder and shallow decoder, read from its directory."""
+    tree = toy_config.model_dump()
+    tree["model"] |= {"architecture": "modern", "norm": "pre", "encoder_layers": 3}
+    tree["model"] |= {"decoder_layers": 1}
+    cfg = build_config(tree, "modern")
     torch.manual_seed(1)
     model = build_model(cfg, load_tokenizers(tokenizer_dir, joint=False))
-    weights = weights_of(model)
     path = tmp_path_factory.mktemp("run") / "model"
-    save_model_dir(path, cfg, weights, tokenizer_dir, {})
-    return path
-
-
-@pytest.fixture(scope="module")
-def translator(model_dir: Path) -> Translator:
-    return Translator.load(model_dir, precision="fp32")
-
-
-def test_round_trip(model_dir: Path) -> None:
-    loaded = load_model_dir(model_dir)
-    assert (loaded.config.model.architecture, loaded.config.model.norm) == ("modern", "pre")
-    torch.manual_seed(1)
-    built = build_model(loaded.config, loaded.tokenizers).eval()  # what the fixture saved
-    src, tgt_in = torch.tensor([[5, 9, 3, 0]]), torch.tensor([[2, 7, 30]])
-    with torch.no_grad():
-        assert loaded.model(src, tgt_in).equal(built(src, tgt_in))
-
-
-def test_weights_of_the_other_architecture_are_refused(model_dir: Path, tmp_path: Path) -> None:
-    paper = tmp_path / "paper"
-    shutil.copytree(model_dir, paper)
-    text = (paper / "config.yaml").read_text(encoding="utf-8")
-    text = text.replace("architecture: modern", "architecture: paper")
-    (paper / "config.yaml").write_text(text, encoding="utf-8")
-    metadata = json.loads((paper / "metadata.json").read_text(encoding="utf-8"))
-    write_manifest(paper, "metadata.json", content_of(metadata))
-    with pytest.raises(ModelDirError, match=r"model.safetensors: does not fit config.yaml"):
-        load_model_dir(paper)
+    save_model_dir(path, cfg, weights_of(model), tokenizer_dir, {})
+    return Translator.load(path, precision="fp32")
 
 
 def test_pictures_page_and_numbers(translator: Translator, tmp_path: Path) -> None:
     """Deep encoder, shallow decoder: as many maps as there are layers of each."""
     maps = translator.attention(TEXT)
+    assert translator.translate([TEXT])[0].text == maps.translation
     assert (len(maps.encoder), len(maps.cross), len(maps.decoder)) == (3, 1, 1)
     assert attention_text(translator, TEXT, None, View("encoder", 3, 4), tmp_path).startswith(TEXT)
     assert len(list(tmp_path.glob("*.png"))) >= 3

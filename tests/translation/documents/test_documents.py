@@ -145,11 +145,11 @@ HOSTILE: dict[Form, list[str]] = {  # what comes first, and what is repeated
     "text": ["", " ", "a", "\n", "\u2028"],
     "markdown": [
         *"[a]: u\n;a;`;` ``;*;_ ;[;](;[](;[a];](a 'x;\\;#;- ;> ;<;<a x='>'".split(";"),
-        *"<pre>;\n- ;\n>;```\n;    a\n;|;\n|;a\nb ".split(";"),
+        *"<pre>;\n- ;\n>;```\n;    a\n;|;\n|;a\nb ;*a* ;a `b` ".split(";"),
     ],
     "html": [
         *"<a x=\";<;<a;<a x=';<a x='>';='x';<!--;</;<?;&;&#;&nbsp".split(";"),
-        *"<pre>;<svg>;<script>;<b>;\n".split(";"),
+        *"<pre>;<svg>;<script>;<b>;\n;<b>a</b> ;a <code>b</code> <i>".split(";"),
     ],
     "srt": "0:0 --> 0:1\n;a;<;<i>;{\\;{\\an8};- ;- \n;-->;1\n;a\nb ; ".split(";"),
 }

@@ -178,10 +178,9 @@ class _Placer:
                 written = ""
             else:
                 inserted = start == end and mark.opening.name != ""
-                before = (position == start and written) or self._translation[
-                    max(start - 1, 0) : start
-                ]
-                if inserted and _SPACE_BEFORE.match(before[-1:]):
+                last = self._translation[max(start - 1, 0) : start]
+                last = written[-1:] if written and position == start else last
+                if inserted and _SPACE_BEFORE.match(last):
                     yield Token("text", " ")
                 yield mark.opening
                 if inserted and _SPACE_AFTER.match(self._translation, end):
