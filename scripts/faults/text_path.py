@@ -39,10 +39,10 @@ from transformer_mt.text.words import mark_differences, split_pieces
 from transformer_mt.translation.direction import direction_of
 from transformer_mt.translation.documents.spans import has_words, protected_spans
 from transformer_mt.translation.documents.translate import Form, translate_document
-from transformer_mt.translation.glossary import Glossary, Term, do_not_translate
+from transformer_mt.translation.glossary import Glossary, Term
 from transformer_mt.translation.lexical_constraints import ConstraintEncoder
-from transformer_mt.translation.minimum_bayes_risk import most_agreed
 from transformer_mt.translation.output_checks import faults
+from transformer_mt.translation.segment_search import most_agreed
 
 Function = Callable[[str], object]
 
@@ -175,7 +175,6 @@ def _translating() -> Iterator[tuple[str, Function]]:
         yield f"faults {pair} target", partial(find, src)
         yield f"faults {pair} both", _twice(find)
     yield "protected_spans", protected_spans
-    yield "do_not_translate", do_not_translate
     yield "has_words", has_words
     yield "direction", lambda text: direction_of(text, _both_ways(), None)
     glossary = Glossary([Term("the cat", "Katze", 1), Term("哈哈", None, 2), Term("a", "b", 3)])

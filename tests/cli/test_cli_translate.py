@@ -122,16 +122,15 @@ def test_bad_options(run: Run, arguments: list[str], message: str) -> None:
     assert message in str(error)
 
 
-def test_a_document_must_be_utf_8(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "a.html"
-    path.write_bytes(b"<p>caf\xe9</p>")
-    assert "not UTF-8 text (byte 7)" in str(run("-i", path).exception)
-    path = tmp_path / "a.jsonl"
-    path.write_text("{broken\n", "utf-8")
-    assert f"{path}: line 1" in str(run("-i", path).exception)
-
-
-def test_json_is_for_lines(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "a.html"
-    path.write_text(HTML, "utf-8")
-    assert "--json goes with lines of text" in str(run("--json", "-i", path).exception)
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.html", b"<p>caf\xe9</p>", "not UTF-8 text (byte 7)"),
+        ("a.jsonl", b"{broken\n", "a.jsonl: line 1"),
+        ("a.srt", b"", "--json goes with lines of text"),
+    ],
+)
+def test_bad_documents(run: Run, tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    options = ["--json"] if name == "a.srt" else []
+    assert message in str(run("-i", tmp_path / name, *options).exception)

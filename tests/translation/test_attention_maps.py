@@ -7,7 +7,6 @@ from toy_maps import make_maps
 from transformer_mt.errors import ConfigError
 from transformer_mt.translation.attention_maps import (
     KINDS,
-    AttentionMaps,
     Choice,
     Kind,
     parse_choice,
@@ -37,17 +36,11 @@ def test_only_the_upper_triangle_of_the_decoder_is_masked() -> None:
     assert not maps.masked("cross").any()
 
 
-@pytest.mark.parametrize(
-    ("layer", "head", "message"),
-    [
-        (3, 1, "cross attention: layer 3: this model has 1 to 2; or ask for the mean"),
-        (1, 0, "cross attention: head 0: this model has 1 to 3; or ask for the mean"),
-    ],
-)
-def test_a_layer_or_head_that_does_not_exist(layer: int, head: int, message: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        make_maps().pick("cross", layer, head)
-    assert str(error.value) == message
+def test_a_layer_or_head_that_does_not_exist() -> None:
+    with pytest.raises(ConfigError, match="cross attention: layer 3: this model has 1 to 2; or"):
+        make_maps().pick("cross", 3, 1)
+    with pytest.raises(ConfigError, match="cross attention: head 0: this model has 1 to 3; or"):
+        make_maps().pick("cross", 1, 0)
 
 
 def test_options_are_parsed_or_explained() -> None:
@@ -59,12 +52,3 @@ def test_options_are_parsed_or_explained() -> None:
         parse_choice("0", "--head")
     with pytest.raises(ConfigError, match=r"^--kind self: allowed are encoder, decoder, cross$"):
         parse_kind("self")
-
-
-def test_maps_whose_shapes_do_not_fit_the_pieces_are_refused() -> None:
-    maps = make_maps()
-    with pytest.raises(ValueError, match=r"cross weights are \(2, 3, 6, 8\), expected"):
-        AttentionMaps(
-            maps.src_pieces[1:], maps.tgt_in_pieces, maps.tgt_out_pieces,
-            maps.encoder[:, :, 1:, 1:], maps.decoder, maps.cross, maps.top_words, "", "",
-        )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from transformer_mt.errors import DataError
-from transformer_mt.translation.glossary import Glossary, do_not_translate
+from transformer_mt.translation.glossary import Glossary
 
 
 def glossary(tmp_path: Path, *lines: str) -> Glossary:
@@ -61,8 +61,7 @@ def test_terms_in_text_with_spaces(
 @pytest.mark.parametrize(
     ("text", "expected", "why"),
     [
-        ("这个节点池很大。", ["node pool"], "anywhere, longest first"),
-        ("节点节点", ["node"], "once"),
+        ("这个节点池很大，节点节点", ["node pool", "node"], "anywhere, longest first, once"),
         ("容器节点", ["container", "node"], "neighbours"),
         ("在Python里写容器", ["Python", "container"], "Latin words border on Chinese characters"),
         ("Pythonic 容器", ["container"], "but not on letters"),
@@ -98,29 +97,20 @@ def test_mistakes_are_named_with_their_line(tmp_path: Path, lines: list[str], me
     assert str(error.value).startswith(f"{tmp_path}/terms.tsv: {message}")
 
 
-def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(DataError) as error:
-        glossary(tmp_path, "\tb", "a\tb\tc", "ok\tgut")
-    assert len(str(error.value).splitlines()) == 2
-
-
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"terms\.tsv"):
-        Glossary.read(tmp_path / "terms.tsv")
-
-
 def test_the_same_line_twice_is_no_contradiction(tmp_path: Path) -> None:
     terms = glossary(tmp_path, "node\t节点", "Node\t节点", "US\t美国", "us\t我们")
     assert terms.required("node us US") == ["节点", "我们", "美国"]
 
 
-def test_windows_files_are_read(tmp_path: Path) -> None:
+def test_files_of_windows(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
+    with pytest.raises(DataError, match=r"terms\.tsv"):
+        Glossary.read(path)
     path.write_bytes("\ufeffnode\t节点\r\ncat\r\n".encode())
     assert Glossary.read(path).required("A cat, a node") == ["cat", "节点"]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(15))
 def test_a_regular_expression_finds_the_same(tmp_path: Path, seed: int) -> None:
     """One alternation, longest term first: the plain way, quadratic in the number of terms."""
     rng = random.Random(seed)
@@ -146,12 +136,6 @@ def test_thousands_of_terms_take_no_longer_than_few(tmp_path: Path) -> None:
     started = time.process_time()
     assert len(found.required(text)) == 50
     assert time.process_time() - started < 10
-
-
-def test_what_must_stay_as_it_is() -> None:
-    text = "Dear {name}, see https://example.org/a?b=c or write to me@example.org, {name}."
-    assert do_not_translate(text) == ["{name}", "https://example.org/a?b=c", "me@example.org"]
-    assert do_not_translate("Nothing here.") == []
 
 
 def test_terms_that_are_no_terms(tmp_path: Path) -> None:

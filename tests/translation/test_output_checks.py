@@ -55,20 +55,17 @@ def test_faults_into_english(source: str, translation: str, expected: Fault, why
 @pytest.mark.parametrize(
     ("source", "translation", "expected", "why"),
     [
-        ("I love you.", "我爱你爱你爱你爱你", ("loop",), "characters are words"),
-        ("He has a dog.", "他有有有有一条狗。", ("loop",), "one character"),
-        ("The meeting is on Wednesday.", "。", ("empty",), "punctuation only"),
-        ("The meeting takes place next Wednesday on the third floor.", "会议", ("short",), "cut"),
-        ("The meeting is on Wednesday.", "The meeting is on Wednesday.", ("copy",), "all of it"),
-        ("The meeting is on Wednesday.", "The meeting was on Wednesday.", ("copy",), "nearly"),
-        ("The meeting is on Wednesday.", "Das Treffen ist am Mittwoch.", ("script",), "no Han"),
-        ("The meeting is on Wednesday.", "会議は水曜日に開かれます。", ("script",), "Japanese"),
+        ("I love you.", "我爱你爱你爱你爱你", "loop", "characters are words"),
+        ("He has a dog.", "他有有有有一条狗。", "loop", "one character"),
+        ("The meeting is on Wednesday.", "。", "empty", "punctuation only"),
+        ("The meeting takes place next Wednesday on the third floor.", "会议", "short", "cut"),
+        ("The meeting is on Wednesday.", "The meeting was on Wednesday.", "copy", "nearly"),
+        ("The meeting is on Wednesday.", "Das Treffen ist am Mittwoch.", "script", "no Han"),
+        ("The meeting is on Wednesday.", "会議は水曜日に開かれます。", "script", "Japanese"),
     ],
-)  # fmt: skip
-def test_faults_into_chinese(
-    source: str, translation: str, expected: tuple[Fault, ...], why: str
-) -> None:
-    assert faults(source, translation, src="en", tgt="zh") == expected, why
+)
+def test_faults_into_chinese(source: str, translation: str, expected: Fault, why: str) -> None:
+    assert faults(source, translation, src="en", tgt="zh") == (expected,), why
 
 
 @pytest.mark.parametrize(
@@ -100,17 +97,13 @@ def test_no_faults(src: str, tgt: str, source: str, translation: str, why: str) 
     assert faults(source, translation, src=src, tgt=tgt) == (), why
 
 
-def test_reaching_the_limit_is_told_by_the_caller() -> None:
-    source, translation = GOOD[0]
-    assert faults(source, translation, src="zh", tgt="en", complete=False) == ("cut",)
-
-
 def test_several_faults_are_in_a_fixed_order() -> None:
     found = faults(
         "会议将于下周三举行。", "下周下周下周下周下周", src="zh", tgt="en", complete=False
     )
     assert found == tuple(name for name in FAULT_MEANING if name in found)
     assert {"cut", "loop", "script"} <= set(found)
+    assert faults(*GOOD[0], src="zh", tgt="en", complete=False) == ("cut",)
 
 
 NAMES = [
@@ -119,7 +112,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_names_numbers_and_addresses_are_no_fault(seed: int) -> None:
     """Carried over on both sides, in any number and place."""
     rng = random.Random(seed)
@@ -135,7 +128,7 @@ def test_names_numbers_and_addresses_are_no_fault(seed: int) -> None:
 
 
 @pytest.mark.parametrize("size", range(1, 9))
-@pytest.mark.parametrize("times", [4, 7, 50])
+@pytest.mark.parametrize("times", [4, 50])
 def test_a_phrase_of_any_size_is_found_anywhere(size: int, times: int) -> None:
     rng = random.Random(size * times)
     for zh, en in GOOD:
@@ -153,23 +146,17 @@ HOSTILE = {
     "one character": "x" * 100_000,
     "one Chinese character": "的" * 100_000,
     "two characters": "".join(random.Random(1).choices("的了", k=100_000)),
-    "random words": " ".join(
-        "".join(random.Random(i).choices("abcdefgh", k=6)) for i in range(15_000)
-    ),
+    "random words": "".join(random.Random(1).choices("abcdefgh   ", k=100_000)),
     "controls": "\0\x01\x1b\x7f\u200b\u2028\u202e\x85" * 5000,
     "right to left": "שלום עולם مرحبا " * 5000,
     "emoji": "👩‍👩‍👧‍👦🏳️‍🌈👍🏿" * 5000,
     "marks": "a" + "\u0301" * 50_000,
-    "all planes": "".join(
-        chr(code) for code in random.Random(2).choices(range(0x10000, 0x110000), k=100_000)
-    ),
+    "all planes": "".join(map(chr, random.Random(2).choices(range(0x10000, 0x110000), k=100_000))),
     "open quotes": "“" * 100_000,
     "ends": ".)" * 50_000,
     "spaces": " " * 100_000 + "a",
     "three times": "".join(
-        unit * 3 + "|"
-        for i in range(300)
-        for unit in ["".join(random.Random(i).choices("abc", k=100))]
+        3 * "".join(random.Random(i).choices("abc", k=100)) + "|" for i in range(300)
     ),
     "a surrogate": "\ud800" * 10,
 }  # fmt: skip

@@ -48,18 +48,11 @@ Offline = Annotated[
 RunDir = Annotated[Path | None, typer.Option(help="where everything goes; default: runs/<name>")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
-
 Name = TypeVar("Name", bound=str)
 
 
 def one_of(option: str, value: str, allowed: tuple[Name, ...]) -> Name:
-    """The value of an option that takes a few names.
-
-    Args:
-        option: for the message, for example "--engine".
-    Raises:
-        TmtError: the value is not one of them.
-    """
+    """Raises: TmtError: the value of an option, such as `--engine`, is not one of a few names."""
     for name in allowed:
         if value == name:
             return name
@@ -97,17 +90,6 @@ def input_lines(texts: list[str] | None, path: Path | None) -> Iterator[str]:
     from transformer_mt.corpus.readers.pairs import split_lines, split_stream
 
     return split_lines(path) if path else split_stream(sys.stdin.buffer, "standard input")
-
-
-def chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
-    chunk: list[str] = []
-    for line in lines:
-        chunk.append(line)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
 
 
 def write_lines(lines: Iterator[str], path: Path | None) -> None:

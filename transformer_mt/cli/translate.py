@@ -8,8 +8,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -17,7 +17,6 @@ import typer
 
 from transformer_mt.cli.options import (
     Into,
-    chunks,
     find_model_path,
     input_lines,
     one_of,
@@ -27,10 +26,9 @@ from transformer_mt.cli.options import (
 from transformer_mt.errors import DataError, TmtError
 
 if TYPE_CHECKING:
-    from transformer_mt.search.options import Penalty, SearchChanges
+    from transformer_mt.search.options import Penalty
     from transformer_mt.translation.documents.marks import Align
     from transformer_mt.translation.documents.translate import Form
-    from transformer_mt.translation.lexical_constraints import LexicalConstraints
     from transformer_mt.translation.result import Translation
     from transformer_mt.translation.translator import Translator
 
@@ -38,133 +36,81 @@ MOST_BYTES = 256 << 20  # of a document, which is held in memory as a whole
 SHOWN_FAULTS = 5  # flagged translations that are named; the others are counted
 LINES_AT_ONCE = 1000
 
-
 # The options, in the groups of `--help`.
 _option: Any = typer.Option
 _search: Any = partial(typer.Option, rich_help_panel="How to search")
 _choice: Any = partial(typer.Option, rich_help_panel="Instead of the best")
 _words: Any = partial(typer.Option, rich_help_panel="Words")
-
-Texts = Annotated[list[str] | None, typer.Argument(help="texts to translate")]
-InputPath = Annotated[
-    Path | None,
-    _option(
-        "-i", "--input",
-        help="a file, one text per line; .md, .html, .srt and .jsonl keep their structure",
-    ),
-]  # fmt: skip
-OutputPath = Annotated[Path | None, _option("-o", "--output", help="default: standard output")]
-Models = Annotated[
-    list[Path] | None,
-    _option(
-        "-m", "--model",
-        help="model or run directory; default: the newest finished run; several vote",
-    ),
-]  # fmt: skip
-DocumentForm = Annotated[
-    str | None,
-    _option("--format", help="text, markdown, html, srt or jsonl; default: by file name"),
-]
-JsonField = Annotated[str, _option(help="with jsonl: the key of the text")]
-TextsAsJson = Annotated[bool, _option("--json", help="one JSON object per text")]
-EngineName = Annotated[
-    str,
-    _option(help="native; ctranslate2, with what tmt export wrote; auto: the latter where it finds "
-            "the same"),
-]  # fmt: skip
-Retry = Annotated[bool, _option(help="search again where a translation has faults, such as loops")]
-
-Beam = Annotated[int | None, _search(min=1, help="1 is greedy search")]
-PenaltyName = Annotated[str | None, _search(help="gnmt or average")]
-PenaltyExponent = Annotated[float | None, _search(min=0)]
-MaxLengthRatio = Annotated[float | None, _search(help="tokens per source token")]
-MinLength = Annotated[int, _search(min=0, help="tokens")]
-MaxLength = Annotated[int | None, _search(min=1, help="tokens")]
-NoRepeatNgram = Annotated[int, _search(min=0, help="no n tokens in a row twice")]
-RepetitionPenalty = Annotated[float, _search(min=1, help="on tokens written before")]
-
-NBest = Annotated[int, _choice(min=1, help="alternatives per text, with --json")]
-Diverse = Annotated[bool, _choice("--diverse", help="alternatives begin differently")]
-DrawTokens = Annotated[bool, _choice("--sample", help="draw tokens at random")]
-Temperature = Annotated[float, _choice(min=0.01, help="of --sample")]
-TopK = Annotated[int, _choice(min=0, help="of --sample")]
-TopP = Annotated[float, _choice(min=0.001, max=1, help="of --sample")]
-Seed = Annotated[int, _choice(help="of --sample")]
-Mbr = Annotated[int, _choice(min=0, help="draw so many, take the one most like the others")]
-
-Prefix = Annotated[str, _words(help="how translations begin")]
-Ban = Annotated[list[str] | None, _words(help="a word not to use; repeatable")]
-GlossaryPath = Annotated[Path | None, _words(help="a TSV of source and target terms to use")]
-
-
-@dataclass(frozen=True)
-class TranslationRequest:
-    """The command line, as arguments of `Translator.translate`."""
-
-    to: str | None
-    constraints: "LexicalConstraints"
-    retry: bool
-    search: "SearchChanges"
+_INPUT = "a file, one text per line; .md, .html, .srt and .jsonl keep their structure"
+_MODELS = "model or run directory; default: the newest finished run; several vote"
+_FORMAT = "text, markdown, html, srt or jsonl; default: by file name"
+_ENGINE = (
+    "native; ctranslate2, with what tmt export wrote; auto: the latter where it finds the same"
+)
+_RETRY = "search again where a translation has faults, such as loops"
 
 
 def translate(
-    text: Texts = None,
-    input_path: InputPath = None,
-    output_path: OutputPath = None,
-    models: Models = None,
+    text: Annotated[list[str] | None, typer.Argument(help="texts to translate")] = None,
+    input_path: Annotated[Path | None, _option("-i", "--input", help=_INPUT)] = None,
+    output_path: Annotated[
+        Path | None, _option("-o", "--output", help="default: standard output")
+    ] = None,
+    models: Annotated[list[Path] | None, _option("-m", "--model", help=_MODELS)] = None,
     to: Into = None,
-    form: DocumentForm = None,
-    field: JsonField = "text",
-    as_json: TextsAsJson = False,
-    engine: EngineName = "auto",
-    retry: Retry = True,
-    beam: Beam = None,
-    penalty: PenaltyName = None,
-    length_penalty: PenaltyExponent = None,
-    max_length_ratio: MaxLengthRatio = None,
-    min_length: MinLength = 0,
-    max_length: MaxLength = None,
-    no_repeat_ngram: NoRepeatNgram = 0,
-    repetition_penalty: RepetitionPenalty = 1.0,
-    n_best: NBest = 1,
-    diverse: Diverse = False,
-    sample: DrawTokens = False,
-    temperature: Temperature = 1.0,
-    top_k: TopK = 0,
-    top_p: TopP = 1.0,
-    seed: Seed = 1,
-    mbr: Mbr = 0,
-    prefix: Prefix = "",
-    ban: Ban = None,
-    glossary: GlossaryPath = None,
+    form: Annotated[str | None, _option("--format", help=_FORMAT)] = None,
+    field: Annotated[str, _option(help="with jsonl: the key of the text")] = "text",
+    as_json: Annotated[bool, _option("--json", help="one JSON object per text")] = False,
+    engine: Annotated[str, _option(help=_ENGINE)] = "auto",
+    retry: Annotated[bool, _option(help=_RETRY)] = True,
+    beam: Annotated[int | None, _search(min=1, help="1 is greedy search")] = None,
+    penalty: Annotated[str | None, _search(help="gnmt or average")] = None,
+    length_penalty: Annotated[float | None, _search(min=0)] = None,
+    max_length_ratio: Annotated[float | None, _search(help="tokens per source token")] = None,
+    min_length: Annotated[int, _search(min=0, help="tokens")] = 0,
+    max_length: Annotated[int | None, _search(min=1, help="tokens")] = None,
+    no_repeat_ngram: Annotated[int, _search(min=0, help="no n tokens in a row twice")] = 0,
+    repetition_penalty: Annotated[float, _search(min=1, help="on tokens written before")] = 1.0,
+    n_best: Annotated[int, _choice(min=1, help="alternatives per text, with --json")] = 1,
+    diverse: Annotated[bool, _choice("--diverse", help="alternatives begin differently")] = False,
+    sample: Annotated[bool, _choice("--sample", help="draw tokens at random")] = False,
+    temperature: Annotated[float, _choice(min=0.01, help="of --sample")] = 1.0,
+    top_k: Annotated[int, _choice(min=0, help="of --sample")] = 0,
+    top_p: Annotated[float, _choice(min=0.001, max=1, help="of --sample")] = 1.0,
+    seed: Annotated[int, _choice(help="of --sample")] = 1,
+    mbr: Annotated[int, _choice(min=0, help="draw so many, take the one most like the others")] = 0,
+    prefix: Annotated[str, _words(help="how translations begin")] = "",
+    ban: Annotated[list[str] | None, _words(help="a word not to use; repeatable")] = None,
+    glossary: Annotated[Path | None, _words(help="a TSV of source and target terms to use")] = None,
 ) -> None:
     """Translate arguments, a file, or standard input, line by line and in order."""
-    from transformer_mt.search.options import SearchChanges
     from transformer_mt.search.sampling import SamplingOptions
     from transformer_mt.translation.alignment import AttentionAligner
     from transformer_mt.translation.glossary import Glossary
     from transformer_mt.translation.lexical_constraints import LexicalConstraints
 
     terms = None if glossary is None else Glossary.read(glossary)
-    sampling = SamplingOptions(temperature, top_k, top_p, seed) if sample else None
-    search = SearchChanges(
+    request: dict[str, Any] = dict(
+        to=to, constraints=LexicalConstraints(prefix, ban or (), terms), retry=retry,
         beam=beam, penalty=_penalty(penalty, engine), length_penalty=length_penalty,
         max_length_ratio=max_length_ratio, min_length=min_length, max_length=max_length,
-        no_repeat_ngram=no_repeat_ngram, repetition_penalty=repetition_penalty,
-        n_best=n_best, diverse=diverse, sampling=sampling, mbr=mbr,
+        no_repeat_ngram=no_repeat_ngram, repetition_penalty=repetition_penalty, n_best=n_best,
+        diverse=diverse, mbr=mbr,
+        sampling=SamplingOptions(temperature, top_k, top_p, seed) if sample else None,
     )  # fmt: skip
-    request = TranslationRequest(to, LexicalConstraints(prefix, ban or (), terms), retry, search)
-    if (document_form := _form(form, input_path, text, as_json)) == "text":
-        lines = input_lines(text, input_path)
+    document_form = _form(form, input_path, text, as_json)
+    lines = input_lines(text, input_path) if document_form == "text" else None
+    translator = _load(models, engine)
+    checked = CheckedTranslator(partial(translator.translate, **request))
+    if lines is not None:
         interactive = not text and not input_path and sys.stdin.isatty()
-        translator = CheckedTranslator(_load(models, engine), request)
-        batches = chunks(lines, 1 if interactive else LINES_AT_ONCE)
-        write_lines(translator.lines(batches, as_json), output_path)
+        size = 1 if interactive else LINES_AT_ONCE
+        batches = iter(lambda: list(islice(lines, size)), [])
+        write_lines(checked.lines(batches, as_json), output_path)
     else:
-        translator = CheckedTranslator(_load(models, engine), request)
-        align = AttentionAligner(translator.translator, to=to)
-        _write_document(input_path, output_path, document_form, field, translator.texts, align)
-    translator.tell_of_faults()
+        align = AttentionAligner(translator, to=to)
+        _write_document(input_path, output_path, document_form, field, checked.texts, align)
+    checked.tell_of_faults()
 
 
 def _penalty(name: str | None, engine: str) -> "Penalty | None":
@@ -195,36 +141,25 @@ def _load(models: Sequence[Path] | None, engine: str) -> "Translator":
     return translator.with_engine(load(translator, paths[0]))
 
 
-def _json(translation: "Translation") -> str:
-    return json.dumps(translation.to_json(), ensure_ascii=False)
-
-
 class CheckedTranslator:
-    """Translates as requested, and tells of translations with faults."""
+    """Translates, and tells of translations with faults."""
 
-    def __init__(self, translator: "Translator", request: TranslationRequest) -> None:
-        self.translator, self._request = translator, request
+    def __init__(self, translate: "Callable[[list[str]], list[Translation]]") -> None:
+        self._translate = translate
         self._n_texts = self._n_flagged = 0
         self._faults: Counter[str] = Counter()
 
     def lines(self, batches: Iterator[list[str]], as_json: bool) -> Iterator[str]:
         """A line for each text."""
         for batch in batches:
-            for found in self._translate(batch):
-                yield _json(found) if as_json else found.text
+            for found in self._checked(batch):
+                yield json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.text
 
     def texts(self, texts: list[str]) -> list[str]:
-        return [found.text for found in self._translate(texts)]
+        return [found.text for found in self._checked(texts)]
 
-    def _translate(self, texts: list[str]) -> list["Translation"]:
-        request = self._request
-        translations = self.translator.translate(
-            texts,
-            to=request.to,
-            constraints=request.constraints,
-            retry=request.retry,
-            **request.search,
-        )
+    def _checked(self, texts: list[str]) -> list["Translation"]:
+        translations = self._translate(texts)
         self._n_texts += len(translations)
         for translation in translations:
             if translation.faults:
@@ -245,13 +180,11 @@ def _form(
     name: str | None, path: Path | None, texts: Sequence[str] | None, as_json: bool
 ) -> "Form":
     """The form of the input, by its option or by the name of the file."""
-    from transformer_mt.translation.documents.translate import Form, form_of
+    from transformer_mt.translation.documents.translate import FORMS, Form, form_of
 
-    forms: tuple[Form, ...] = get_args(Form)
+    form: Form = "text" if path is None else form_of(path)
     if name is not None:
-        form = one_of("--format", name, forms)
-    else:
-        form = "text" if path is None else form_of(path)
+        form = one_of("--format", name, FORMS)
     if form != "text" and texts:
         raise TmtError(f"--format {form} is for files and standard input")
     if form != "text" and as_json:
@@ -283,11 +216,7 @@ def _write_document(
 
 
 def _read_document(path: Path | None) -> str:
-    """A whole file or standard input, line ends as they are.
-
-    Raises:
-        TmtError: it cannot be read, is too large, or is not UTF-8.
-    """
+    """A whole file or standard input, line ends as they are."""
     where = "standard input" if path is None else str(path)
     try:
         with nullcontext(sys.stdin.buffer) if path is None else path.open("rb") as file:

@@ -1,7 +1,6 @@
 """Letters of a pair, counted by script → the share in scripts that its languages do not use.
 
-Comes in: normalised texts and the counts of their letters. Goes out: shares, 0 to 1. This file does
-not know thresholds, and cannot tell languages of one script from each other.
+This file does not know thresholds, and cannot tell languages of one script from each other.
 """
 
 import re
@@ -21,12 +20,14 @@ _OWN_SCRIPTS = {
         "ar be bg bn el fa gu he hi hy ka km kn lo mk ml mr my ne pa ru si ta te th uk ur".split(),
         "other"),
 }  # fmt: skip
-_WEIGHTS = Letters(han=3, kana=3, hangul=3, latin=1, other=1)  # one says as much as n Latin ones
+SCRIPT_WEIGHTS = Letters(
+    han=3, kana=3, hangul=3, latin=1, other=1
+)  # one says as much as n Latin ones
 _SMOOTHING = 10  # Latin letters of neither kind, since a share of few letters says little
 _LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{2,}")
 
 
-def weigh(letters: Letters, weights: Letters = _WEIGHTS) -> int:
+def weigh(letters: Letters, weights: Letters = SCRIPT_WEIGHTS) -> int:
     """The amount of text, in Latin letters."""
     han, kana, hangul, latin, other = letters
     w_han, w_kana, w_hangul, w_latin, w_other = weights
@@ -40,7 +41,7 @@ class SideScripts:
         own = _OWN_SCRIPTS.get(language, "").split()
         foreign = _only(field for field in Letters._fields if own and field not in own)
         if is_chinese(language):  # Japanese writes Han, too: only the kana tell it from Chinese
-            foreign = foreign._replace(kana=2 * _WEIGHTS.kana)
+            foreign = foreign._replace(kana=2 * SCRIPT_WEIGHTS.kana)
         self.own = _only(own)
         self._foreign = foreign._replace(latin=0)
         self._latin_is_foreign = bool(foreign.latin)
@@ -83,4 +84,6 @@ def swapped(
 
 def _only(fields: Iterable[str]) -> Letters:
     """The weights of some scripts, and 0 for all others."""
-    return Letters(0, 0, 0, 0, 0)._replace(**{field: getattr(_WEIGHTS, field) for field in fields})
+    return Letters(0, 0, 0, 0, 0)._replace(
+        **{field: getattr(SCRIPT_WEIGHTS, field) for field in fields}
+    )

@@ -1,8 +1,7 @@
 """Language codes: every spelling that people use goes in, one canonical code comes out.
 
 Canonical codes are ISO 639-1 where one exists, else ISO 639-3; Chinese is `zh` (simplified script)
-or `zh-Hant`. This file knows nothing of corpora or tokenizers; it only answers questions about a
-code.
+or `zh-Hant`.
 """
 
 import difflib
@@ -57,10 +56,7 @@ def canonical_code(code: str) -> str:
 
 
 def _standard_code(code: str) -> str | None:
-    """The canonical code for one of ISO 639-2 or 639-3; None: it is none of these.
-
-    The standard form of a language stands for all of it: arb is ar, but arz (of Egypt) stays.
-    """
+    """The canonical code for one of ISO 639-2 or 639-3, or None; arb is ar, but arz stays."""
     if not re.fullmatch("[a-z]{3}", code) or _NO_LANGUAGE.fullmatch(code):
         return None
     import langcodes

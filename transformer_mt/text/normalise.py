@@ -1,13 +1,12 @@
 """Text of one language → one line of visible text, in the one form that models are trained on.
 
-Comes in: any text. Goes out: the form of all text that models are trained on and translate;
-normalising twice changes nothing. This file does not know corpora, pairs or rules.
+Normalising twice changes nothing.
 """
 
 import re
 import unicodedata
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from html import unescape
 from typing import Literal
 
@@ -105,10 +104,7 @@ def _defused(entity: re.Match[str]) -> str:
 
 
 def well_formed(text: str) -> str:
-    """The text with U+FFFD for halves of surrogate pairs, which UTF-8 cannot hold.
-
-    They come from arguments that are not UTF-8, and from broken JSON.
-    """
+    """The text with U+FFFD for halves of surrogate pairs, which UTF-8 cannot hold."""
     return text if text.isascii() else _HALF_PAIR.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -118,10 +114,7 @@ def compose(text: str) -> str:
 
 
 def sort_marks(text: str) -> str:
-    """An equivalent text whose combining marks are in canonical order.
-
-    To sort them, `unicodedata.normalize` takes up to the square of their number.
-    """
+    """Combining marks in canonical order; `unicodedata` takes up to the square of their number."""
     return _mark_runs().sub(_sorted_marks, text)
 
 
@@ -154,21 +147,19 @@ def _converter(script: ChineseScript) -> Callable[[str], str]:
             "installed; run pip install 'transformer-mt[zh]', or set it to null"
         ) from error
     to_simplified: Callable[[str], str] = OpenCC("t2s").convert
+
+    def simplified(text: str) -> str:
+        converted = to_simplified(text)
+        # Twice, since a few rare characters take two steps: 薴 → 苧 → 苎.
+        return text if converted == text else to_simplified(converted)
+
     if script == "simplified":
-        return partial(_simplified, to_simplified)
-    return partial(_traditional, to_simplified, OpenCC("s2t").convert)
+        return simplified
+    to_traditional: Callable[[str], str] = OpenCC("s2t").convert
 
+    def traditional(text: str) -> str:
+        # Conversion to Traditional guesses, so text that is Traditional already is left alone.
+        guess = SIMPLIFIED.search(text) or to_simplified(text) == text
+        return to_traditional(text) if guess else text
 
-def _simplified(to_simplified: Callable[[str], str], text: str) -> str:
-    converted = to_simplified(text)
-    # Twice, since a few rare characters take two steps: 薴 → 苧 → 苎.
-    return text if converted == text else to_simplified(converted)
-
-
-def _traditional(
-    to_simplified: Callable[[str], str], to_traditional: Callable[[str], str], text: str
-) -> str:
-    """Conversion to Traditional guesses, so text that is Traditional already is left alone."""
-    if SIMPLIFIED.search(text) or to_simplified(text) == text:
-        return to_traditional(text)
-    return text
+    return traditional

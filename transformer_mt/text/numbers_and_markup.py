@@ -1,7 +1,6 @@
 """Tags, addresses and numbers, which translations carry over → how many of them differ.
 
-Comes in: the two normalised texts of a pair. Goes out: counts of those that one side has and the
-other has not. This file does not know thresholds; of languages it knows the number words of two.
+This file does not know thresholds; of languages it knows the number words of two.
 """
 
 import re
@@ -66,10 +65,7 @@ def markup_apart(src: str, tgt: str) -> int:
 
 
 def urls_apart(src: str, tgt: str) -> int:
-    """Web and e-mail addresses that one side has more of than the other.
-
-    Which ones is not compared: translated pages have addresses of their own.
-    """
+    """Web and e-mail addresses that one side has more of, whichever: pages have their own."""
     both = f"{src} {tgt}"
     if "://" not in both and "www." not in both and "@" not in both:
         return 0

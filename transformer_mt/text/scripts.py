@@ -1,7 +1,6 @@
 """Chinese text told apart from others, and its two scripts from each other, without a dictionary.
 
-Comes in: text. Goes out: the numbers of its letters by script, and which of the two Chinese scripts
-it is written in. This file does not know languages: Japanese also writes Han characters.
+This file does not know languages: Japanese also writes Han characters.
 """
 
 import re

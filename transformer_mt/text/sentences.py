@@ -1,16 +1,16 @@
 """Sentences: where they end, long texts in pieces that fit, and pieces put together again.
 
-Knows characters only. A text within the limit is never touched, and nothing is ever left out:
-joined without a separator, what comes out is what came in. Every rule looks at a bounded part of
+Joined without a separator, what comes out is what came in. Every rule looks at a bounded part of
 the text, so that time is linear whatever the text is.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
-from transformer_mt.text.abbreviations import Abbreviations, abbreviations_of
+from transformer_mt.text.abbreviations import abbreviations_of
 from transformer_mt.text.languages import is_unspaced
 from transformer_mt.text.scripts import HAN
 
@@ -59,16 +59,11 @@ class _Stop(NamedTuple):
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-    """Cut `text` where sentences end.
+    """Cut `text` where sentences end: joined without separator, they are `text`.
 
     A quotation or bracket of up to `LONGEST_ASIDE` characters is not cut inside. White space stays
-    with the sentence before it; a blank line always ends one, a single line end never.
-
-    Args:
-        language: canonical code; decides which abbreviations there are. What is a full-width mark
-            and where spaces are needed is seen from the text, which may be mixed.
-    Returns:
-        Sentences that joined without separator are `text`; none if it is empty.
+    with the sentence before it; a blank line always ends one, a single line end never. The language
+    decides which abbreviations there are; the rest is seen from the text, which may be mixed.
     """
     ends = [*_sentence_ends(text, language), len(text)]
     return [text[start:end] for start, end in zip([0, *ends], ends, strict=False) if start < end]
@@ -76,7 +71,6 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 def _sentence_ends(text: str, language: str) -> Iterator[int]:
     """Positions at which sentences begin, but for the first, in rising order."""
-    rules = abbreviations_of(language)
     cased = any(map(str.isupper, text))  # where nothing is capital, small letters tell nothing
     asides = _asides(text)
     opened = {close: open_ for open_, close in asides}
@@ -90,7 +84,7 @@ def _sentence_ends(text: str, language: str) -> Iterator[int]:
             continue
         if stop.marks[0] == "\n" or (
             _may_end(text, start, stop, opened.get(stop.end - 1), cased=cased)
-            and not (stop.marks == "." and _abbreviated(text, start, stop, rules))
+            and not (stop.marks == "." and _abbreviated(text, start, stop, language))
         ):
             yield stop.after
             start = stop.after
@@ -137,11 +131,7 @@ def _may_open(text: str, position: int) -> bool:
 
 
 def _may_end(text: str, start: int, stop: _Stop, opened: int | None, *, cased: bool) -> bool:
-    """Whether a sentence that began at `start` ends here, abbreviations left aside.
-
-    Args:
-        opened: where the quotation or bracket that closes here began, if one does.
-    """
+    """Whether a sentence ends here, abbreviations aside; `opened`: where what closes here began."""
     if text[stop.end] in _GOES_ON:
         return False
     hard = stop.marks[-1] in _HARD
@@ -172,16 +162,17 @@ def _aside_ends(text: str, start: int, opened: int, end: int) -> bool:
     return text[opened - 1] in "：，:,"  # 他说：“好。” but not 他问的“为什么？”很难回答。
 
 
-def _abbreviated(text: str, start: int, stop: _Stop, rules: Abbreviations) -> bool:
+def _abbreviated(text: str, start: int, stop: _Stop, language: str) -> bool:
     """Whether the full stop belongs to the word before it and ends nothing."""
+    rules = abbreviations_of(language)
     before = _WORD_BEFORE.search(text[max(start, stop.start - _LONGEST_ABBREVIATION) : stop.start])
     word = before[0] if before else ""
     lower = word.lower()
     if lower in rules.inside or (lower in rules.numbered and text[stop.after].isdigit()):
         return True
-    if word.isdigit():  # 1. of a list; 3. Oktober
+    if word.isdigit():  # 1. of a list
         leads = stop.start - len(word) == start
-        return (leads and len(word) <= 3) or (rules.ordinals and len(word) <= 2)
+        return (leads and len(word) <= 3) or (language == "de" and len(word) <= 2)  # 3. Oktober
     initial = len(word) == 1 and word.isupper()
     if initial or lower in rules.anywhere or _LETTERS_WITH_STOPS.fullmatch(word):
         following = _NEXT_WORD.match(text, stop.after)
@@ -192,24 +183,17 @@ def _abbreviated(text: str, start: int, stop: _Stop, rules: Abbreviations) -> bo
 def split_text(text: str, fits: Callable[[str], bool], language: str = "en") -> list[str]:
     """Cut `text` into pieces that fit: at sentence ends, else at clauses, words, anywhere.
 
-    Neighbours that fit together share a piece, so that context is kept and pieces are few. For each
-    piece `fits` is asked a few times, with about as much text as fits: linear time in all.
-
-    Args:
-        fits: whether a piece is short enough for the model; a part of what fits should fit. What
-            is `HOPELESS` times as long as something that did not fit is not asked about.
-        language: whose abbreviations to know.
-    Returns:
-        At least one piece; joined without separator they are `text`.
+    Neighbours that fit together share a piece. For each piece `fits` is asked a few times, about as
+    much text as fits: linear time in all; what is `HOPELESS` times as long as something that did
+    not fit is not asked about. Joined without separator, the pieces are `text`.
     """
     return [text] if fits(text) else list(_Splitter(text, fits, language).pieces())
 
 
 class _Splitter:
-    """Packs the units of a text into pieces that fit.
+    """Packs units into pieces that fit: sentences, and parts of those that do not fit themselves.
 
-    Units are sentences; one that does not fit itself is divided into units of the next level:
-    clauses, words, and then sixteenths until single characters are left.
+    The levels are clauses, words, and then sixteenths until single characters are left.
     """
 
     def __init__(self, text: str, fits: Callable[[str], bool], language: str) -> None:
@@ -232,25 +216,16 @@ class _Splitter:
             start, known, guess = end, 0, n
 
     def _n_fitting(self, start: int, known: int, guess: int) -> int:
-        """How many of the next units fit together: from a guess in growing steps, then by halves.
+        """How many of the next units fit, beyond `known`: in doubling steps, then by halves."""
 
-        Args:
-            known: so many are known to fit.
-        """
-        n_units = len(self._units)
-        low, high, step = known, n_units + 1, 1
-        n = min(max(guess, known + 1), n_units)
-        while high - low > 1:
-            if self._span_fits(start, self._units[-n][0]):
-                low = n
-            else:
-                high = n
-            if low and high <= n_units:
-                n = (low + high) // 2
-            else:
-                n = min(low + step, n_units) if low else max(high - step, 1)
-                step *= 2
-        return low
+        def too_long(n: int) -> bool:
+            return not self._span_fits(start, self._units[-n][0])
+
+        low, high, n_units = known, guess, len(self._units)
+        while high <= n_units and not too_long(high):
+            low, high = high, 2 * high - low + 1
+        between = range(low + 1, min(high, n_units + 1))
+        return low + bisect_left(between, True, key=too_long)
 
     def _divided_next(self, start: int, n_fitting: int) -> bool:
         """Divide the unit after those that fit, if it is too long itself; whether that was so."""

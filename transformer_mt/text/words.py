@@ -1,8 +1,6 @@
 """Text → words, marks and spaces, and the differences of two texts.
 
-Comes in: text and its language. Goes out: words, numbers, marks; single characters where a script
-is written without spaces. Nothing is lost: the pieces joined are the text. This file does not know
-sub-words, models or errors.
+Where a script is written without spaces, single characters are words.
 """
 
 import re
@@ -34,11 +32,9 @@ def words(text: str, language: str) -> list[str]:
 
 
 def mark_differences(first: str, second: str, language: str) -> tuple[list[str], list[str]]:
-    """Cut two texts into stretches that they share and stretches that they do not.
+    """Cut two texts into stretches, by turns shared (also if empty) and not shared.
 
-    Returns:
-        For each text its stretches, by turns shared (also if empty) and not shared; joined they are
-        the text.
+    Joined, the stretches of a text are the text.
     """
     pieces = split_pieces(first, language), split_pieces(second, language)
     marks = [False] * len(pieces[0]), [False] * len(pieces[1])

@@ -1,15 +1,12 @@
 """Which word of a text each word of its translation comes from, by a model's cross-attention.
 
-Comes in: a Translator, then texts with translations. Goes out: for each character of a translation
-the character of the text that its step of the decoder looked at most. This file does not know what
-the alignment is for.
-
 Source of the idea: Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer
 Models", section 3.1: the attention of the upper layers, averaged over heads, is an alignment.
 """
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import accumulate
 
 from transformer_mt.encoding.tokenizer import EOS
@@ -35,11 +32,9 @@ class AttentionAligner:
         A text that is too long for one pass is aligned sentence by sentence, if the translation has
         as many. None: it has not, or is too long for a pass.
         """
-        try:
+        with suppress(TmtError):
             return self._aligned(text, translation)
-        except TmtError:
-            pass
-        try:
+        with suppress(TmtError):
             direction = direction_of(text, self._translator.cfg.languages, self._to)
             sources = split_sentences(text, direction.src)
             targets = split_sentences(translation, direction.tgt)
@@ -51,8 +46,7 @@ class AttentionAligner:
                 for source, target, start in zip(sources, targets, starts, strict=False)
                 for origin in self._aligned(source, target)
             ]
-        except TmtError:
-            return None
+        return None
 
     def _aligned(self, text: str, translation: str) -> list[int]:
         maps = self._translator.attention(text, translation, to=self._to, top_k=1)
@@ -63,13 +57,11 @@ class AttentionAligner:
 def character_alignment(
     maps: AttentionMaps, text: str, translation: str, tags: Iterable[str] = ()
 ) -> list[int]:
-    """Read the weights of one pass.
+    """For each character of the translation an index in the text; -1: white space.
 
     Args:
         maps: of one pass, in which the encoder reads the text and the decoder the translation.
         tags: pieces that stand for no text.
-    Returns:
-        For each character of the translation an index in the text; -1: white space.
     """
     tags = [*tags]
     layers = maps.cross[len(maps.cross) // 2 :]  # (L / 2, H, T, S)
@@ -90,10 +82,7 @@ def character_alignment(
 
 
 def _pieces_of(text: str, pieces: Sequence[str], tags: Sequence[str]) -> list[int]:
-    """For each character of a text the index of its piece; -1: white space.
-
-    Where normalisation has changed the number of characters, in proportion.
-    """
+    """The piece of each character, -1: white space; in proportion if numbers differ."""
     counts = [0 if piece in (*tags, EOS) else _n_characters(piece) for piece in pieces]
     owners = [i for i, count in enumerate(counts) for _ in range(count)]
     n_visible = sum(not character.isspace() for character in text)

@@ -1,8 +1,7 @@
 """Attention weights of one translation, of every layer and head, with labels.
 
-Comes in: arrays and pieces of one sentence. Goes out: the map of a layer and head, with the labels
-of its rows and columns. This file does not know where weights come from or how they are drawn.
-Layers and heads are numbered from 1 here, as in the paper and on every picture.
+Layers and heads are numbered from 1 here, as in the paper and on every picture. This file does not
+know where weights come from or how they are drawn.
 """
 
 from dataclasses import dataclass
@@ -46,33 +45,14 @@ class AttentionMaps:
     translation: str
     source: str
 
-    def __post_init__(self) -> None:
-        n_src, n_tgt = len(self.src_pieces), len(self.tgt_in_pieces)
-        sides = {"encoder": (n_src, n_src), "decoder": (n_tgt, n_tgt), "cross": (n_tgt, n_src)}
-        for kind, shape in sides.items():
-            found = getattr(self, kind).shape
-            if len(found) != 4 or found[2:] != shape:
-                raise ValueError(f"{kind} weights are {found}, expected (L, H, *{shape})")
-        if len(self.tgt_out_pieces) != n_tgt or len(self.top_words) != n_tgt:
-            raise ValueError(
-                f"{n_tgt} steps read a piece, {len(self.tgt_out_pieces)} write one and "
-                f"{len(self.top_words)} have best pieces"
-            )
-
     def weights(self, kind: Kind) -> NDArray[np.float32]:
         """All weights of a kind, (L, H, rows, columns)."""
-        return {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[kind]
+        found: NDArray[np.float32] = getattr(self, kind)
+        return found
 
     def pick(self, kind: Kind, layer: Choice, head: Choice) -> NDArray[np.float32]:
-        """One map, or the mean of several.
-
-        Returns:
-            (rows, columns); every row sums to 1.
-        Raises:
-            ConfigError: there is no such layer or head.
-        """
-        weights = self.weights(kind)
-        weights = _pick_axis(weights, layer, f"{kind} attention: layer")
+        """One map, or the mean of several: (rows, columns), in which every row sums to 1."""
+        weights = _pick_axis(self.weights(kind), layer, f"{kind} attention: layer")
         return _pick_axis(weights, head, f"{kind} attention: head")
 
     def masked(self, kind: Kind) -> NDArray[np.bool_]:
@@ -108,13 +88,7 @@ def check_choice(choice: int, n_choices: int, what: str) -> None:
 
 
 def parse_choice(text: str, option: str) -> Choice:
-    """Read a layer or head from the command line.
-
-    Args:
-        text: a number from 1, or "mean". option: for the message, for example "--layer".
-    Raises:
-        ConfigError: neither of them.
-    """
+    """Raises: ConfigError: `text` is neither a number from 1 nor "mean"; names the option."""
     if text == "mean":
         return "mean"
     if not (text.isascii() and text.isdigit()) or int(text) == 0:

@@ -1,18 +1,18 @@
 """Text of one language → a synthetic parallel corpus, by a model.
 
-Comes in: a model directory and a file of sentences. Goes out: `PREFIX.<src>` and `PREFIX.<tgt>`,
-line by line, the text and its translation, each under the code of its language. Which of the two
-the next experiment reads as its source makes the difference between back-translation and
-distillation; this file does not know that experiment. Work that was killed goes on.
+`PREFIX.<src>` and `PREFIX.<tgt>` have, line by line, the text and its translation, each under the
+code of its language. Which of the two the next experiment reads as its source makes the difference
+between back-translation and distillation. Work that was killed goes on.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.config.data import Languages
 from transformer_mt.corpus.readers.pairs import split_lines
 from transformer_mt.errors import DataError
 from transformer_mt.system.output import remove, write_json, writing
@@ -60,7 +60,6 @@ def translate_corpus(
 
     Args:
         to: as for `Translator.translate`; a model of both directions needs it.
-        say: told how far it is.
     Raises:
         DataError: the text cannot be read or nothing of it can be translated, or the files exist
             and were not written here.
@@ -72,7 +71,8 @@ def translate_corpus(
     made_from = fingerprint(model, sha256(mono_path), direction.pair, beam)
     report_path = prefix.with_name(f"{prefix.name}.json")
     shards_dir = prefix.with_name(f"{prefix.name}.shards") / made_from
-    done = _finished(report_path, _sides(prefix, direction), shards_dir)
+    sides = [prefix.with_name(f"{prefix.name}.{code}") for code in (direction.src, direction.tgt)]
+    done = _finished(report_path, sides, shards_dir)
     if done is not None and done.made_from == made_from:
         say(f"{prefix}: up to date")
         return done
@@ -82,66 +82,34 @@ def translate_corpus(
         rows = [(line, t.text, t.complete) for line, t in zip(lines, found, strict=True)]
         path.write_text(json.dumps(rows), encoding="utf-8")
 
-    jobs = ((shards_dir / f"{i:08d}.json", lines) for i, lines in enumerate(_cut(mono_path)))
+    text = split_lines(mono_path)
+    chunks = iter(lambda: list(islice(text, CHUNK_LINES)), [])
+    jobs = ((shards_dir / f"{i:08d}.json", lines) for i, lines in enumerate(chunks))
     paths = []
     for path in run_shards(jobs, translate, workers=1):
         paths.append(path)
         if len(paths) % 10 == 0:
             say(f"{mono_path}: {len(paths) * CHUNK_LINES:,} lines")
-    corpus = _join(paths, prefix, direction, made_from)
+    corpus = SyntheticCorpus(str(prefix), direction.pair, *_join(paths, *sides), made_from)
     write_json(report_path, corpus.to_json())
     remove(shards_dir.parent)
     return corpus
 
 
-def _finished(report_path: Path, sides: tuple[Path, Path], shards: Path) -> SyntheticCorpus | None:
-    """The report of an earlier call, if its files are there.
-
-    Raises:
-        DataError: files are there that no call has written.
-    """
+def _finished(report_path: Path, sides: list[Path], shards: Path) -> SyntheticCorpus | None:
+    """The report of an earlier call, if its files are there."""
     existing = [path for path in sides if path.exists()]
-    if report_path.exists():
-        report = _read_report(report_path)
-        if report is not None:
-            return report if len(existing) == 2 else None
+    with suppress(Damaged, TypeError):  # a file that is damaged, or not a report
+        report = SyntheticCorpus(**(read_json(report_path) or {}))
+        return report if len(existing) == 2 else None
     if existing and not shards.exists():  # else the process was killed at the very end
         raise DataError(f"{existing[0]}: exists and was not written by tmt; name another prefix")
     return None
 
 
-def _read_report(path: Path) -> "SyntheticCorpus | None":
-    """None: damaged, or not a report."""
-    try:
-        return SyntheticCorpus(**(read_json(path) or {}))
-    except (Damaged, TypeError):
-        return None
-
-
-def _sides(prefix: Path, direction: Languages) -> tuple[Path, Path]:
-    """Files of the text and of its translation."""
-    src, tgt = (
-        prefix.with_name(f"{prefix.name}.{code}") for code in (direction.src, direction.tgt)
-    )
-    return src, tgt
-
-
-def _cut(path: Path) -> Iterator[list[str]]:
-    lines: list[str] = []
-    for line in split_lines(path):
-        lines.append(line)
-        if len(lines) == CHUNK_LINES:
-            yield lines
-            lines = []
-    if lines:
-        yield lines
-
-
-def _join(
-    shards: list[Path], prefix: Path, direction: Languages, made_from: str
-) -> SyntheticCorpus:
+def _join(shards: list[Path], src_path: Path, tgt_path: Path) -> tuple[int, int, int]:
+    """Write the pairs of all shards; the numbers of pairs, and of lines left out, empty and cut."""
     pairs = empty = cut = 0
-    src_path, tgt_path = _sides(prefix, direction)
     with (
         writing(src_path) as src_temporary,
         writing(tgt_path) as tgt_temporary,
@@ -163,4 +131,4 @@ def _join(
                 f"nothing to learn from: of {empty + cut} lines {empty} are empty and {cut} "
                 "reached the length limit"
             )
-    return SyntheticCorpus(str(prefix), direction.pair, pairs, empty, cut, made_from)
+    return pairs, empty, cut

@@ -1,8 +1,7 @@
 """The direction of a translation: the language to read and the language to write.
 
-Comes in: a text, the languages of a model, and what the user asked for. Goes out: the language to
-read and the language to write. A model of one direction has one answer; one of both directions
-needs to be told, unless one of its languages is Chinese and the script of the text tells.
+A model of one direction has one answer; one of both directions needs to be told, unless one of its
+languages is Chinese and the script of the text tells.
 """
 
 import re
@@ -40,11 +39,7 @@ def direction_of(text: str, languages: Languages, to: str | None) -> Languages:
 
 
 def direction_of_file(path: Path, languages: Languages, to: str | None) -> Languages:
-    """The one direction of all lines of a file.
-
-    Raises:
-        TmtError: the model has two and `to` does not say which, or the model does not write `to`.
-    """
+    """The one direction of all lines of a file; raises `TmtError` as `direction_of`."""
     if languages.bidirectional and to is None:
         raise TmtError(f"{path}: {_say_which(languages)}")
     return direction_of("", languages, to)

@@ -1,14 +1,11 @@
 """Terms and their translations, which a translation must contain letter by letter.
 
-Comes in: a TSV file of source term and target term; texts. Goes out: the strings that a translation
-must contain. This file knows neither models nor search, and inflects nothing: a target term is
-required as it is written in the file.
+Nothing is inflected: a target term is required as it is written in the file.
 """
 
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +19,7 @@ _IN_SPACED_WORD = re.compile(f"[^\\W\u0e00-\u109f\u1780-\u17ff\u3041-\u30ff\u31f
 
 
 _MOST_PROBLEMS = 100  # that are told one by one
-_LONGEST_TERM = 1000  # characters; each takes a node of the trie
+_LONGEST_TERM = 1000  # characters
 
 
 class Term(NamedTuple):
@@ -36,38 +33,27 @@ class Term(NamedTuple):
         return any(map(str.isupper, self.source[1:])) or self.source.isupper()
 
 
-@dataclass
-class _Node:
-    """Of a trie over folded characters."""
-
-    after: dict[str, "_Node"] = field(default_factory=dict)
-    ends: dict[str, Term] = field(default_factory=dict)  # by the exact term; "": in any case
-
-
 class Glossary:
     """Terms, found in texts: longest first, from left to right, never overlapping."""
 
     def __init__(self, terms: Iterable[Term], *, name: str = "glossary") -> None:
-        """Args: name: of where the terms are from, for errors.
-
-        Raises:
-            DataError: a term has two targets, or is too long.
-        """
-        self._root = _Node()
+        """Raises: DataError: a term has two targets, or is too long; begins with `name`."""
         self.targets: dict[str, None] = {}  # what terms are to become, each once
+        # Folded characters → the terms that they are, by the exact term; "": in any case.
+        self._terms: dict[str, dict[str, Term]] = {}
         problems = [problem for term in terms if (problem := self._add(term))]
         if problems:
             raise DataError(_all_of(problems, name))
+        lengths: dict[str, set[int]] = {}  # of the terms that begin with a character
+        for folded in self._terms:
+            lengths.setdefault(folded[0], set()).add(len(folded))
+        self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
 
     @classmethod
     def read(cls, path: Path) -> "Glossary":
-        """Read lines of `source term<TAB>target term`.
+        """Read lines of `source term<TAB>target term`; without the latter, a term stays as it is.
 
-        Without a second column, or with an empty one, a term stays as it stands in the text. Empty
-        lines and lines that start with `#` are left out.
-
-        Raises:
-            DataError: the file cannot be read; or lines that make no sense, all of them.
+        Empty lines and lines that start with `#` are left out; `DataError` tells of all bad lines.
         """
         terms, problems = [], []
         for number, line in enumerate(split_lines(path), start=1):
@@ -92,10 +78,8 @@ class Glossary:
         """Enter a term; what is wrong with it, if anything is."""
         if problem := _too_long([term.source], term.line):
             return problem
-        node = self._root
-        for character in map(_fold, term.source):
-            node = node.after.setdefault(character, _Node())
-        known = node.ends.setdefault(term.source if term.exact else "", term)
+        forms = self._terms.setdefault(_folded(term.source), {})
+        known = forms.setdefault(term.source if term.exact else "", term)
         self.targets |= {term.target: None} if term.target else {}
         if known.target == term.target:
             return None
@@ -106,9 +90,9 @@ class Glossary:
         )
 
     def required(self, text: str) -> list[str]:
-        """What a translation of the text must contain: each string once, in order of appearance.
+        """What a translation must contain: each string once, in order of appearance.
 
-        Terms within addresses and placeholders do not count: see `do_not_translate`.
+        Terms within addresses and placeholders do not count.
         """
         found = {term.target or text[start:end]: None for start, end, term in self._find(text)}
         return list(found)
@@ -117,7 +101,7 @@ class Glossary:
         """(start, end, term) of each term of a text."""
         protected = iter([*protected_spans(text), (len(text), len(text))])
         kept_start, kept_end = next(protected)
-        folded = list(map(_fold, text))
+        folded = _folded(text)
         start = 0
         while start < len(text):
             if start >= kept_end and kept_end < len(text):
@@ -130,22 +114,16 @@ class Glossary:
             else:
                 start += 1
 
-    def _longest(
-        self, text: str, folded: list[str], start: int, stop: int
-    ) -> tuple[int, Term] | None:
+    def _longest(self, text: str, folded: str, start: int, stop: int) -> tuple[int, Term] | None:
         """End of the longest term that begins at `start` and ends by `stop`, and the term."""
-        best = None
         if start and _same_word(text[start - 1], text[start]):
-            return best
-        node: _Node | None = self._root
-        for end in range(start, stop):
-            node = node.after.get(folded[end]) if node else None
-            if node is None:
-                break
-            if node.ends and not (end + 1 < len(text) and _same_word(text[end], text[end + 1])):
-                term = node.ends.get(text[start : end + 1]) or node.ends.get("")
-                best = (end + 1, term) if term else best
-        return best
+            return None
+        for end in (start + length for length in self._lengths.get(folded[start], ())):
+            forms = self._terms.get(folded[start:end], {}) if end <= stop else {}
+            term = forms.get(text[start:end]) or forms.get("")
+            if term and not (end < len(text) and _same_word(text[end - 1], text[end])):
+                return end, term
+        return None
 
 
 def _all_of(problems: list[str], name: str) -> str:
@@ -161,11 +139,6 @@ def _too_long(terms: Iterable[str], line: int) -> str | None:
     return f"line {line}: a term of more than {_LONGEST_TERM} characters; is the file a glossary?"
 
 
-def do_not_translate(text: str) -> list[str]:
-    """Addresses, placeholders and the like, which a translation must contain as they are."""
-    return list(dict.fromkeys(text[start:end] for start, end in protected_spans(text)))
-
-
 def _same_word(left: str, right: str) -> bool:
     """Whether no word can end between two characters."""
     if unicodedata.category(right)[0] == "M":  # a vowel sign, an accent
@@ -173,9 +146,7 @@ def _same_word(left: str, right: str) -> bool:
     return bool(_IN_SPACED_WORD.match(left) and _IN_SPACED_WORD.match(right))
 
 
-def _fold(character: str) -> str:
-    """One character in lower case, white space as a space."""
-    if character.isspace():
-        return " "
-    lower = character.lower()
-    return lower if len(lower) == 1 else character
+def _folded(text: str) -> str:
+    """As many characters, in lower case, white space as spaces."""
+    lower = (" " if character.isspace() else character.lower() for character in text)
+    return "".join(new if len(new) == 1 else old for old, new in zip(text, lower, strict=True))

@@ -1,8 +1,4 @@
-"""Words that a translation begins with, contains or lacks, as strings and as sequences of ids.
-
-Comes in: strings in the target language. Goes out: ids. This file knows one tokenizer, no model and
-no search.
-"""
+"""Words that a translation begins with, contains or lacks, as strings and as sequences of ids."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,16 +14,9 @@ _BEFORE = ("。", "，", "(", "-", "/")
 
 @dataclass(frozen=True)
 class LexicalConstraints:
-    """
-    Attributes:
-        prefix: the translation begins with it; of a long text, its first segment.
-        banned: words that do not occur.
-        glossary: source terms with their translations.
-    """
-
-    prefix: str = ""
-    banned: Sequence[str] = ()
-    glossary: Glossary | None = None
+    prefix: str = ""  # the translation begins with it; of a long text, its first segment
+    banned: Sequence[str] = ()  # words that do not occur
+    glossary: Glossary | None = None  # source terms with their translations
 
     def required(self, text: str) -> list[str]:
         """Words that the translation of a source text contains."""
@@ -54,11 +43,7 @@ class ConstraintEncoder:
         return spaced if self._spaced else self._inner(word) or spaced
 
     def banned(self, words: Iterable[str]) -> list[list[int]]:
-        """The usual spellings of words: with a space before them and without, and capitalised.
-
-        A model can still put a word together from smaller pieces; `find_faults` sees that in the
-        translation.
-        """
+        """Usual spellings of words: after a space and without, capitalised; not all that exist."""
         spellings = []
         for word in words:
             for form in {word: None, word.lower(): None, word[:1].upper() + word[1:]: None}:
@@ -66,12 +51,7 @@ class ConstraintEncoder:
         return [list(ids) for ids in dict.fromkeys(map(tuple, spellings)) if ids]
 
     def check_lengths(self, constraints: LexicalConstraints, limit: int) -> None:
-        """
-        Args:
-            limit: tokens of the longest translations that the model has learned from.
-        Raises:
-            TmtError: the prefix or a target term of the glossary has more.
-        """
+        """Raises: TmtError: the prefix or a term has more tokens than translations can have."""
         terms = () if constraints.glossary is None else constraints.glossary.targets
         named = [("prefix", constraints.prefix), *(("glossary's term", term) for term in terms)]
         for name, text in named:

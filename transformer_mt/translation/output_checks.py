@@ -1,8 +1,7 @@
 """Faults of a translation that show without a reference: loops, copies, the wrong script.
 
-Comes in: a text, its translation, their languages. Goes out: names of faults, none for nearly every
-good translation. This file knows no model and no search, and cannot tell apart languages of one
-script. The thresholds are measured: `scripts/bench/calibrate_checks.py`.
+Languages of one script cannot be told apart. The thresholds are measured:
+`scripts/bench/calibrate_checks.py`.
 """
 
 import re
@@ -10,7 +9,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from transformer_mt.text.foreign_script import SideScripts, weigh
+from transformer_mt.text.foreign_script import SCRIPT_WEIGHTS, SideScripts, weigh
 from transformer_mt.text.languages import is_chinese
 from transformer_mt.text.scripts import HAN, Letters, script_of
 
@@ -55,7 +54,6 @@ _QUOTED = re.compile(
     r"“[^“”]{,30}”|\"[^\"]{,30}\"|‘[^‘’]{,30}’|「[^「」]{,30}」|『[^『』]{,30}』|《[^《》]{,30}》"
     r"|\([^()]{,30}\)|（[^（）]{,30}）"
 )
-_ALL_SCRIPTS = Letters(han=3, kana=3, hangul=3, latin=1, other=1)  # as many Latin letters each
 
 
 class Repeats(NamedTuple):
@@ -179,10 +177,10 @@ def is_foreign(
     if not weigh(own):
         return False
     src_letters, tgt_letters = letters
-    foreign = _without(_ALL_SCRIPTS, own)._replace(latin=0)
+    foreign = _without(SCRIPT_WEIGHTS, own)._replace(latin=0)
     # Letters foreign to the source, too, were carried over: a Greek name, a Japanese word.
     carried = weigh(src_letters, _without(foreign, _own_scripts(src)))
-    outside = _unquoted(translation)
+    outside = script_of(_QUOTED.sub(" ", translation))
     left_over = weigh(outside, foreign) - carried
     if left_over > max(_ONE_CHARACTER, _LEFT_OVER * weigh(outside)):
         return True
@@ -190,10 +188,6 @@ def is_foreign(
         return True
     hardly_any = weigh(tgt_letters, own) <= _HARDLY_ANY * weigh(tgt_letters)
     return hardly_any and _is_prose(source, src, tgt)
-
-
-def _unquoted(text: str) -> Letters:
-    return script_of(_QUOTED.sub(" ", text))
 
 
 @lru_cache
@@ -209,7 +203,7 @@ def _without(weights: Letters, others: Letters) -> Letters:
 
 def _is_prose(source: str, src: str, tgt: str) -> bool:
     """Whether a source has plain text of its language, not only names, numbers and code."""
-    own = _own_scripts(src) if weigh(_own_scripts(src)) else _ALL_SCRIPTS
+    own = _own_scripts(src) if weigh(_own_scripts(src)) else SCRIPT_WEIGHTS
     unspaced = weigh(script_of(source)._replace(latin=0, other=0), own)
     lower = [word for word in _LOWER_WORD.findall(source) if word == word.lower()]
     spaced = weigh(script_of(" ".join(lower))._replace(han=0, kana=0, hangul=0), own)

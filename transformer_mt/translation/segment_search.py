@@ -1,9 +1,6 @@
-"""Segments → translations of them: ids to search for, texts, and the faults of these.
+"""Segments → translations of them: ids to search for, texts, faults, and searches once more."""
 
-Comes in: segments. Goes out: their hypotheses as texts, in the same order. This file does not know
-how texts are divided.
-"""
-
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,9 +14,8 @@ from transformer_mt.search.sampling import SamplingOptions
 from transformer_mt.text.normalise import Normaliser
 from transformer_mt.text.sentences import join_translations
 from transformer_mt.translation.lexical_constraints import ConstraintEncoder
-from transformer_mt.translation.minimum_bayes_risk import most_agreed
 from transformer_mt.translation.output_checks import faults
-from transformer_mt.translation.segments import SourceSegment
+from transformer_mt.translation.segments import Segmenter, SourceSegment
 
 
 @dataclass(frozen=True)
@@ -52,6 +48,9 @@ def find_faults(segment: SourceSegment, text: str, complete: bool) -> tuple[str,
 def joined_text(found: Sequence[SegmentTranslation], language: str) -> str:
     """The best translations of neighbouring segments as one text in that language."""
     return join_translations([translation.texts[0] for translation in found], language)
+
+
+CAREFUL_BEAM = 8
 
 
 class SegmentSearch:
@@ -116,3 +115,87 @@ def _request(segment: SourceSegment, encoder: ConstraintEncoder, limit: int) -> 
     prefix = encoder.prefix(segment.constraints.prefix)
     # Tuples, so that equal ones are found.
     return Request(tuple(segment.src), tuple(prefix), tuple(phrases))
+
+
+def translate_with_retry(
+    segments: Sequence[SourceSegment],
+    options: SearchOptions,
+    *,
+    search: SegmentSearch,
+    segmenter: Segmenter,
+) -> list[SegmentTranslation]:
+    """Translate segments, ending loops when they are seen.
+
+    A segment whose translation has faults is searched again with `careful` options, then sentence
+    by sentence, and the translation with the fewest faults is kept. A segment in characters that
+    are not in the vocabulary is not searched again: that would be of no use.
+    """
+    found = search.search(segments, replace(options, end_loops=True))
+    flagged = [i for i, t in enumerate(found) if t.faults and segmenter.is_readable(segments[i])]
+    if not flagged:
+        return found
+    seconds = search.search([segments[i] for i in flagged], careful(options))
+    for i, second in zip(flagged, seconds, strict=True):
+        found[i] = _better(found[i], second, options.n_best)
+    sentences = {i: segmenter.sentences(segments[i]) for i in flagged if found[i].faults}
+    parts = iter(search.search([s for own in sentences.values() for s in own], careful(options)))
+    for i, own in sentences.items():
+        if own:
+            joined = _joined(segments[i], [next(parts) for _ in own])
+            found[i] = _better(found[i], joined, options.n_best)
+    return found
+
+
+def careful(options: SearchOptions) -> SearchOptions:
+    """A wide beam that must not repeat itself."""
+    beam = max(CAREFUL_BEAM, options.beam, options.n_best)  # more may have been drawn
+    return replace(options, beam=beam, no_repeat_ngram=3, sampling=None, mbr=0, diverse=False)
+
+
+def _better(
+    first: SegmentTranslation, second: SegmentTranslation, n_best: int
+) -> SegmentTranslation:
+    """The first, or of the second's hypotheses one with fewer faults, before the rest."""
+    texts, hypotheses = second.texts, second.hypotheses
+    n_faults = [
+        len(find_faults(second.segment, text, hypothesis.complete))
+        for text, hypothesis in zip(texts, hypotheses, strict=True)
+    ]
+    best = n_faults.index(min(n_faults))
+    if n_faults[best] >= len(first.faults):
+        return first
+    order = [best, *(i for i in range(len(texts)) if i != best)][:n_best]
+    return SegmentTranslation(
+        second.segment, [texts[i] for i in order], [hypotheses[i] for i in order], True
+    )
+
+
+def _joined(segment: SourceSegment, parts: list[SegmentTranslation]) -> SegmentTranslation:
+    """Translations of the sentences of a segment as one."""
+    best = [part.hypotheses[0] for part in parts]
+    hypothesis = Hypothesis(
+        [id_ for hypothesis in best for id_ in hypothesis.ids],
+        sum(hypothesis.log_prob for hypothesis in best),
+        sum(hypothesis.score for hypothesis in best),
+        all(hypothesis.complete for hypothesis in best),
+    )
+    return SegmentTranslation(segment, [joined_text(parts, segment.direction.tgt)], [hypothesis])
+
+
+def most_agreed(drawn: Sequence[str]) -> int:
+    """Minimum Bayes risk: the text with the highest mean chrF against the others, equal ones too.
+
+    Source: Eikema and Aziz 2020, section 5, with chrF as the utility.
+    """
+    from sacrebleu.metrics import CHRF
+
+    chrf = CHRF()
+    counts = Counter(drawn)
+
+    def agreement(hyp: str) -> float:
+        return sum(
+            n * (100.0 if hyp == ref else chrf.sentence_score(hyp, [ref]).score)
+            for ref, n in counts.items()
+        )
+
+    return drawn.index(max(counts, key=agreement))

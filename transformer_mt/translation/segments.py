@@ -1,8 +1,4 @@
-"""Texts → segments: parts that the model takes at once, with their ids.
-
-Comes in: texts, each with its direction. Goes out: segments in the order of the text. This file
-knows the tokenizer of the source side, no model and no search.
-"""
+"""Texts → segments: parts that the model takes at once, with their ids."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,19 +1,18 @@
 """A loaded model as Python programs use it: translate, score, attention, from any thread.
 
-Comes in: model directories. Goes out: translations, scores, attention maps. This file adds the lock
-and the end of the worker processes to `Translator`, and nothing else.
+This file adds the lock and the end of the worker processes to `Translator`, and nothing else.
 """
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Unpack
 
 import torch
 
 from transformer_mt.errors import TmtError
+from transformer_mt.search.options import SearchChanges
 from transformer_mt.translation.attention_maps import AttentionMaps
 from transformer_mt.translation.glossary import Glossary
 from transformer_mt.translation.lexical_constraints import LexicalConstraints
@@ -21,7 +20,7 @@ from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import PairScore, Translator
 
 
-class TranslationModel:
+class TranslationModel(AbstractContextManager["TranslationModel"]):
     """One model, or several that vote, until `close`, the end of a `with` block or of the object.
 
     Threads may share it: their calls take turns, since one call uses all cores. Many texts in one
@@ -29,14 +28,7 @@ class TranslationModel:
     """
 
     def __init__(self, *model_dirs: Path, precision: str = "auto") -> None:
-        """
-        Args:
-            model_dirs: at least one; several need the same languages and vocabularies.
-            precision: auto, fp32, bf16 or fp16.
-        Raises:
-            ModelDirError: see `load_model_dir`.
-            TmtError: models that do not go together.
-        """
+        """Args: model_dirs: see `Translator.load`. precision: auto, fp32, bf16 or fp16."""
         self._translator: Translator | None = Translator.load(*model_dirs, precision=precision)
         self.config = self._translator.cfg
         self._lock = threading.Lock()
@@ -47,29 +39,22 @@ class TranslationModel:
         texts: Sequence[str],
         *,
         to: str | None = None,
-        beam: int | None = None,
-        length_penalty: float | None = None,
-        min_length: int | None = None,
-        max_length: int | None = None,
-        n_best: int | None = None,
-        diverse: bool = False,
         prefix: str = "",
         banned: Sequence[str] = (),
         glossary: Glossary | None = None,
         retry: bool = True,
+        **changes: Unpack[SearchChanges],
     ) -> list[Translation]:
         """Translate each text; long ones are split, and joined again.
 
         Args:
             to: the language to translate into, for a model of both directions.
-            beam, length_penalty: None: what the model's configuration says; a beam of 1 is greedy.
-            min_length, max_length: tokens of a translation.
-            n_best: alternatives of each text, at most `beam`.
-            diverse: the alternatives begin differently.
             prefix: how the translations begin.
             banned: words that they do not contain.
             glossary: terms and their translations.
             retry: search again, more carefully, where a translation has faults.
+            changes: beam, length_penalty, min_length, max_length, n_best, diverse and the like;
+                None: what the model's configuration says.
         Raises:
             ConfigError: options that do not go together.
             TmtError: the direction is not known, or the model is closed.
@@ -79,34 +64,19 @@ class TranslationModel:
         constraints = LexicalConstraints(prefix, banned, glossary)
         with self._turn() as translator:
             return translator.translate(
-                texts,
-                to=to,
-                constraints=constraints,
-                retry=retry,
-                beam=beam,
-                length_penalty=length_penalty,
-                min_length=min_length,
-                max_length=max_length,
-                n_best=n_best,
-                diverse=diverse,
+                texts, to=to, constraints=constraints, retry=retry, **changes
             )
 
     def score(self, pairs: Iterable[tuple[str, str]], *, to: str | None = None) -> list[PairScore]:
         """The log-probability of the target of each (source, target), in nats, and its tokens."""
-        srcs, tgts = zip(*found, strict=True) if (found := list(pairs)) else ((), ())
+        found = list(pairs)
         with self._turn() as translator:
-            return translator.score_pairs(srcs, tgts, to=to)
+            return translator.score_pairs([s for s, _ in found], [t for _, t in found], to=to)
 
     def attention(
         self, text: str, target: str | None = None, *, to: str | None = None
     ) -> AttentionMaps:
-        """The attention weights of every layer and head for one sentence.
-
-        Args:
-            target: a translation for the decoder to read; None: the model's own.
-        Raises:
-            TmtError: the text is empty, or too long for one piece.
-        """
+        """The attention weights of one sentence: see `Translator.attention`."""
         with self._turn() as translator:
             return translator.attention(text, target, to=to)
 
@@ -125,13 +95,5 @@ class TranslationModel:
             torch.set_num_threads(self._n_threads)
             yield self._translator
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -1,8 +1,4 @@
-"""Text in, text out: segments, search, retries; and the attention and scores of a forced pass.
-
-Comes in: a model with its tokenizers. Goes out: translations in the order of the texts. This file
-knows nothing of the command line, of metrics or of how a model was trained.
-"""
+"""Text in, text out: segments, search, retries; and the attention and scores of a forced pass."""
 
 import logging
 import math
@@ -15,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError
@@ -40,12 +35,7 @@ from transformer_mt.translation.lexical_constraints import (
     LexicalConstraints,
 )
 from transformer_mt.translation.result import Translation, joined_translation
-from transformer_mt.translation.retry import translate_with_retry
-from transformer_mt.translation.segment_search import (
-    SegmentSearch,
-    SegmentTranslation,
-    joined_text,
-)
+from transformer_mt.translation.segment_search import SegmentSearch, translate_with_retry
 from transformer_mt.translation.segments import Segmenter
 
 MOST_SCORED = 4096  # tokens of a side, many times as many as a sentence has
@@ -136,34 +126,6 @@ class Translator:
         """
         options = SearchOptions.resolve(self.cfg.decode, **changes)
         directions = [direction_of(text, self.cfg.languages, to) for text in texts]
-        found = self._segments(texts, directions, constraints, options, retry=retry)
-        return [
-            joined_translation(text, direction.tgt, segments)
-            for text, direction, segments in zip(texts, directions, found, strict=True)
-        ]
-
-    def translate_texts(
-        self, texts: Sequence[str], *, to: str | None = None, **changes: Unpack[SearchChanges]
-    ) -> list[str]:
-        """Only the texts of `translate`, which are not looked at for faults."""
-        options = SearchOptions.resolve(self.cfg.decode, **changes)
-        directions = [direction_of(text, self.cfg.languages, to) for text in texts]
-        found = self._segments(texts, directions, NO_CONSTRAINTS, options, retry=False)
-        return [
-            joined_text(segments, direction.tgt)
-            for segments, direction in zip(found, directions, strict=True)
-        ]
-
-    def _segments(
-        self,
-        texts: Sequence[str],
-        directions: Sequence[Languages],
-        constraints: LexicalConstraints,
-        options: SearchOptions,
-        *,
-        retry: bool,
-    ) -> list[list[SegmentTranslation]]:
-        """The translated segments of each text."""
         for language in {direction.tgt for direction in directions}:
             encoder = ConstraintEncoder(self.tgt_tokenizer, language)
             encoder.check_lengths(constraints, self.cfg.data.max_length)
@@ -179,7 +141,15 @@ class Translator:
         else:
             translated = self._search.search(flat, options)
         found = iter(translated)
-        return [[next(found) for _ in segments] for segments in segments_of]
+        return [
+            joined_translation(text, direction.tgt, [next(found) for _ in segments])
+            for text, direction, segments in zip(texts, directions, segments_of, strict=True)
+        ]
+
+    def translate_texts(
+        self, texts: Sequence[str], *, to: str | None = None, **changes: Unpack[SearchChanges]
+    ) -> list[str]:
+        return [translation.text for translation in self.translate(texts, to=to, **changes)]
 
     @torch.inference_mode()
     def score_pairs(
@@ -251,15 +221,7 @@ class Translator:
     def forced_ids(
         self, text: str, target: str | None, *, to: str | None = None
     ) -> tuple[list[int], list[int]]:
-        """Ids of one sentence and of what the decoder is to read.
-
-        Args:
-            target: None: the model's own translation.
-        Returns:
-            Source ids with tags and EOS; target ids without BOS and EOS.
-        Raises:
-            TmtError: the text is empty, or one of the texts is too long for one piece.
-        """
+        """Source ids, with tags and EOS, and target ids, without BOS and EOS, as `attention`."""
         direction = direction_of(text, self.cfg.languages, to)
         segments = self._segmenter.segments(text, direction, NO_CONSTRAINTS)
         if len(segments) != 1:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from transformer_mt.translation.documents.html import read_html
 from transformer_mt.translation.documents.markdown import read_markdown
-from transformer_mt.translation.documents.marks import Mark, place
+from transformer_mt.translation.documents.marks import Mark, Token, place
 from transformer_mt.translation.documents.spans import has_words
 
 WORDS = ["one", "two", "three", "don't", "字", "多，", "(a)", "it.", "—", "x_y", "3"]
@@ -27,17 +27,16 @@ TRANSLATORS: dict[str, Callable[[str], str]] = {
 }
 
 
+def joined(words: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.lists(words, min_size=1, max_size=3).map(" ".join)
+
+
 def words_with(
     mark: Callable[[st.SearchStrategy[str]], st.SearchStrategy[str]],
 ) -> st.SearchStrategy[str]:
     """Texts in which marks stand side by side and within each other."""
-    some = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
-    nested = st.recursive(
-        some,
-        lambda inner: mark(st.lists(inner, min_size=1, max_size=3).map(" ".join)),
-        max_leaves=8,
-    )
-    return st.lists(nested, min_size=1, max_size=3).map(" ".join)
+    some = joined(st.sampled_from(WORDS))
+    return joined(st.recursive(some, lambda inner: mark(joined(inner)), max_leaves=8))
 
 
 def html_mark(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -46,17 +45,7 @@ def html_mark(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 def markdown_mark(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    forms = (
-        "**{}**",
-        "*{}*",
-        "_{}_",
-        "~~{}~~",
-        "[{}](u)",
-        "![{}](v)",
-        "<b>{}</b>",
-        "{} `c`",
-        "[](w)\n{}",
-    )
+    forms = "**{}**;*{}*;_{}_;~~{}~~;[{}](u);![{}](v);<b>{}</b>;{} `c`;[](w)\n{}".split(";")
     return st.builds(str.format, st.sampled_from(forms), inner)
 
 
@@ -136,7 +125,7 @@ def test_markdown_stays_well_formed(page: str, name: str) -> None:
     ("page", "translation", "written", "why"),
     [
         ("x **“ab”** c", "因为“ab”他说", "因为<strong>“ab”</strong>他说", "no ** next to a letter"),
-        ("a _b_ c", "这是b的", "这是*b*的", "no _ within a word"),
+        ("a _b_ c", "这是b的", "这是<em>b</em>的", "no _ within a word"),
         ("*a* b *c*", "x", "<em>x</em><em></em>", "fewer words than marks"),
         ("**a** b", "", "**a** b", "nothing to mark"),
         ("a **b.** c", "c b. a", "c **b.** a", "a stop that belongs to the mark"),
@@ -165,5 +154,6 @@ def word_by_word(text: str, translation: str) -> list[int]:
 def test_alignment_chooses_the_words() -> None:
     text, translation = "因为它太累了", "because it was too tired"
     origins = [0] * 8 + [2] * 7 + [3] * 3 + [-1] + [4] * 5
-    _, (mark,) = place(text, [Mark(3, 6, "<b>", "</b>")], translation, origins)
-    assert translation[mark.start : mark.end] == "too tired"
+    bold = Mark(3, 6, Token("open", "<b>"), Token("close", "</b>"))
+    placed = place(text, [bold], translation, origins)
+    assert "".join(token.raw for token in placed) == "because it was <b>too tired</b>"

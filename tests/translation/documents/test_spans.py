@@ -38,27 +38,24 @@ def test_addresses_without_placeholders() -> None:
     assert [text[start:end] for start, end in url_spans(text)] == ["http://b.c", "d@e.fr"]
 
 
-@pytest.mark.parametrize("text", ["a", "字", "é", "1a", "%s a", "مرحبا", "Visit http://a.b now"])
-def test_words(text: str) -> None:
-    assert has_words(text)
-
-
 @pytest.mark.parametrize(
-    "text",
-    ["", " ", "1,234.5 %", "http://a.b/c", "{name}: %s", "a@b.org", "😀 – …", "<br/>", "。！"],
+    ("texts", "expected"),
+    [
+        ("a;字;é;1a;%s a;مرحبا;Visit http://a.b now", True),
+        (";1,234.5 %;http://a.b/c;{name}: %s;a@b.org;😀 – …;<br/>;。！", False),
+    ],
 )
-def test_no_words(text: str) -> None:
-    assert not has_words(text)
+def test_words(texts: str, expected: bool) -> None:
+    assert {has_words(text) for text in texts.split(";")} == {expected}
 
 
-UNITS = ["a", "a.", "a@", "a@b.", "@", "%", "%0", "%(", "$", "{", "{{", "{a", "<", "<a", "http://"]
-UNITS += ["www.", "http://(", ")", "(", ".", "字", " ", "+"]
+UNITS = "a;a.;a@;a@b.;@;%;%0;%(;$;{;{{;{a;<;<a;http://;www.;http://(;);(;.;字; ;+".split(";")
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_time_is_linear(unit: str) -> None:
     """Quadratic time would take minutes here."""
     before = time.process_time()
-    has_words(unit * (100_000 // len(unit)))
-    has_words("http://" + unit * (100_000 // len(unit)))
+    for first in ("", "http://"):
+        has_words(first + unit * (100_000 // len(unit)))
     assert time.process_time() - before < 5

@@ -1,16 +1,16 @@
 """HTML: text is translated, block by block, with its inline tags; all else stays byte for byte.
 
-Comes in: a page, well-formed or not. Goes out: a segment for each run of text between the tags of
-blocks. Inline tags are placed in the translation; code, formulas and addresses are kept within the
-sentence. This file does not mend pages.
+A page may be well-formed or not, and is not mended. Code, formulas and addresses are kept within
+the sentence.
 """
 
 import re
 from collections.abc import Iterator
 from html import unescape
 
-from transformer_mt.translation.documents.document import Document
-from transformer_mt.translation.documents.inline import Syntax, Token, run_parts, text_tokens
+from transformer_mt.translation.documents.inline import Document, Syntax, run_parts, text_tokens
+from transformer_mt.translation.documents.marks import Token
+from transformer_mt.translation.documents.spans import parted
 from transformer_mt.translation.documents.tags import markup_spans, tag_name
 
 _ENTITY = re.compile(
@@ -34,12 +34,8 @@ def read_html(text: str) -> Document:
 
 def html_tokens(text: str) -> Iterator[Token]:
     """Text and markup of a page; tags of blocks divide it."""
-    position = 0
-    for start, end in markup_spans(text):
-        yield from text_tokens(text[position:start], decode_html)
-        yield markup_token(text[start:end])
-        position = end
-    yield from text_tokens(text[position:], decode_html)
+    for piece, is_markup in parted(text, markup_spans(text)):
+        yield from [markup_token(piece)] if is_markup else text_tokens(piece, decode_html)
 
 
 def markup_token(raw: str) -> Token:
@@ -60,8 +56,8 @@ def _content(raw: str) -> str | None:
     spans = list(markup_spans(raw, keep=False))
     if len(spans) < 2:
         return None
-    ends = zip((end for _, end in spans), (start for start, _ in spans[1:]), strict=False)
-    return decode_html("".join(raw[end:start] for end, start in ends)).strip()
+    text = "".join(piece for piece, is_markup in parted(raw, spans) if not is_markup)
+    return decode_html(text).strip()
 
 
 def decode_html(raw: str) -> str:

@@ -1,51 +1,33 @@
-"""A run of text and markup on one or several lines → segments; and a translation → the run again.
+"""A document as parts: segments of text to translate, and the rest, which stays as it is.
 
-Comes in: the tokens of one paragraph, heading, cell or the like, from the reader of a format. Goes
-out: parts of a document. Markup within a sentence does not divide it: the segment is the whole
-text, and its marks are placed in the translation. This file does not know formats.
+Comes in: the tokens of one paragraph, heading, cell or the like, from the reader of a format; then
+translations. Goes out: segments, and the document again. Markup within a sentence does not divide
+it: the segment is the whole text, and its marks are placed in the translation. This file knows
+neither formats nor models.
 """
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from itertools import groupby, zip_longest
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from itertools import accumulate, groupby, zip_longest
+from typing import NamedTuple
 
-from transformer_mt.translation.documents.document import LINE_BREAKS, Segment
-from transformer_mt.translation.documents.layout import joint_of, wrap
-from transformer_mt.translation.documents.marks import Mark, place
-from transformer_mt.translation.documents.spans import has_words, protected_spans
+from transformer_mt.text.scripts import HAN
+from transformer_mt.translation.documents.marks import Align, Mark, Token, place
+from transformer_mt.translation.documents.spans import has_words, parted, protected_spans
 
+_LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _LINE_END = re.compile(r"((?<!\s)\s*\n\s*)")  # tried once for each stretch of white space
-_SPACES = re.compile("[ \t]+")
 _DEEPEST = 20  # marks within marks; where there are more, marks divide the text
-
-
-TokenKind = Literal["text", "joint", "open", "close", "kept", "break"]
-Piece = tuple[str, TokenKind]
-
-
-class Token(NamedTuple):
-    """A piece of a run.
-
-    text: to be translated. joint: a line end with the quote mark or indent after it. open,
-    close: markup around text. kept: stays as it is, within a sentence. break: divides sentences.
-    """
-
-    kind: TokenKind
-    raw: str
-    name: str = ""  # of open and close: they pair by it; of kept: its characters in the sentence
-
-
-class Sentence(NamedTuple):
-    """The text of a run, its marks, the line ends in it, and white space spelled as entities."""
-
-    text: str
-    marks: tuple[Mark, ...]
-    joints: list[str]
-    lead: str = ""
-    trail: str = ""
+# Chinese and Japanese: no space where lines meet; a line may end between any two characters, but
+# not before closing marks or after opening ones.
+_LETTER = rf"{HAN}\u3041-\u30ff\uff66-\uff9d"
+_CLOSING = "，。！？；：、”’」』）》】…"
+_OPENING = "“‘「『（《【"
+_MEETS_UNSPACED = re.compile(f"[{_LETTER}{_CLOSING}][{_LETTER}{_OPENING}]")
+_LINE_MAY_END = re.compile(rf"\s+|(?<=[{_LETTER}{_CLOSING}])(?=[{_LETTER}{_OPENING}])")
 
 
 class Syntax:
@@ -63,26 +45,82 @@ class Syntax:
         """Applied to each line that begins with text, after `encode`."""
         return line
 
-    def write(self, sentence: Sentence, raw: str) -> str:
-        """Raw text for a translated sentence, in the place of `raw`."""
-        return lay_out(sentence, self)
+    def write(self, tokens: Sequence[Token], joints: Sequence[str], raw: str) -> str:
+        """Raw text for a translation, as tokens with characters, on as many lines as `joints` end.
+
+        `raw` stands in the document.
+        """
+        return lay_out(tokens, joints, self)
+
+
+@dataclass(frozen=True)
+class Segment:
+    raw: str  # as it stands in the document
+    source: str  # its characters, on one line
+    marks: tuple[Mark, ...]
+    joints: list[str]
+    syntax: Syntax
+
+    @property
+    def text(self) -> str:
+        """To be translated: one line, without white space around it."""
+        return self.source.strip()
+
+    def write(self, translation: str, align: Align | None) -> str:
+        """The translation for the place of `raw`; line ends in it become spaces."""
+        text = self.text
+        if translation == text:
+            return self.raw
+        translation = _LINE_BREAKS.sub(" ", translation).strip()
+        before, after = self.source.split(text, 1)  # white space that is spelled as entities
+        tokens = [Token("text", f"{before}{translation}{after}")]
+        if self.marks:
+            origins = align(text, translation) if align and translation else None
+            shifted = None
+            if origins is not None:
+                inner = [origin + len(before) if origin >= 0 else -1 for origin in origins]
+                shifted = [*[-1] * len(before), *inner, *[-1] * len(after)]
+            tokens = place(self.source, self.marks, tokens[0].raw, shifted)
+        return self.syntax.write(tokens, self.joints, self.raw)
+
+
+@dataclass(frozen=True)
+class Document:
+    parts: list[str | Segment]  # strings stay as they are
+
+    @property
+    def segments(self) -> list[str]:
+        """The texts to translate, in order."""
+        return [part.text for part in self.parts if isinstance(part, Segment)]
+
+    def rebuild(self, translations: Sequence[str], align: Align | None = None) -> str:
+        """The document with a translation in the place of each segment; ValueError: another number.
+
+        A translation that equals its segment leaves the bytes of the document as they are. `align`
+        tells which words get the marks of a segment; None: a guess by position and by equal words.
+        """
+        if len(translations) != len(self.segments):
+            raise ValueError(f"{len(translations)} translations for {len(self.segments)} segments")
+        left = iter(translations)
+        return "".join(
+            part if isinstance(part, str) else part.write(next(left), align) for part in self.parts
+        )
 
 
 def text_tokens(raw: str, decode: Callable[[str], str] | None = None) -> Iterator[Token]:
     """Text on one or several lines; with `decode`, addresses and placeholders in it are kept."""
-    position = 0
     spans = [
         (start, end)
         for start, end in (protected_spans(raw) if decode else [])
         if raw[start] != "<" and raw[start - 1 : start] != "\\"
     ]
-    for start, end in [*spans, (len(raw), len(raw))]:
-        for i, piece in enumerate(_LINE_END.split(raw[position:start])):
+    for text, protected in parted(raw, spans):
+        if decode and protected:
+            yield Token("kept", text, decode(text))
+            continue
+        for i, piece in enumerate(_LINE_END.split(text)):
             if piece:
                 yield Token("joint" if i % 2 else "text", piece)
-        if decode and start < end:
-            yield Token("kept", raw[start:end], decode(raw[start:end]))
-        position = end
 
 
 def text_parts(raw: str, syntax: Syntax) -> list[str | Segment]:
@@ -95,7 +133,20 @@ def run_parts(tokens: Sequence[Token], syntax: Syntax) -> list[str | Segment]:
     parts: list[str | Segment] = []
     for breaks, group in groupby(tokens, lambda token: token.kind == "break"):
         members = list(group)
-        parts += [_raw(members)] if breaks else _sentence_parts(members, syntax)
+        words = " ".join(syntax.decode(token.raw) for token in members if token.kind == "text")
+        if breaks or not has_words(words):
+            parts.append(_raw(members))
+            continue
+        nested = _nested(members)
+        changes = ((token.kind == "open") - (token.kind == "close") for token in nested)
+        if max(accumulate(changes)) > _DEEPEST:
+            plain = ("text", "joint")
+            divided = [t if t.kind in plain else t._replace(kind="break") for t in members]
+            parts += run_parts(divided, syntax)
+        else:
+            before, inside, after = _without_edges(nested)
+            segment = _segment(inside, syntax)
+            parts += [before, segment if has_words(segment.text) else segment.raw, after]
     return [part for part in parts if part != ""]
 
 
@@ -103,39 +154,16 @@ def _raw(tokens: Sequence[Token]) -> str:
     return "".join(token.raw for token in tokens)
 
 
-def _sentence_parts(tokens: list[Token], syntax: Syntax) -> list[str | Segment]:
-    words = " ".join(syntax.decode(token.raw) for token in tokens if token.kind == "text")
-    if not has_words(words):
-        return [_raw(tokens)]
-    tokens, partners, depth = _paired(tokens)
-    if depth > _DEEPEST:
-        plain = ("text", "joint")
-        return run_parts([t if t.kind in plain else Token("break", t.raw) for t in tokens], syntax)
-    before, inside, after = _without_edges(tokens, partners)
-    sentence = _Reader(syntax.decode).read(inside)
-    if not has_words(sentence.text):
-        return [_raw(tokens)]
-    raw = _raw(inside)
+def _nested(tokens: Sequence[Token]) -> list[Token]:
+    """Tokens whose markup is nested properly.
 
-    def write(translation: str, origins: Sequence[int] | None) -> str:
-        text, marks = translation, sentence.marks
-        if marks:
-            text, marks = place(sentence.text, marks, _SPACES.sub(" ", translation), origins)
-        return syntax.write(sentence._replace(text=text, marks=marks), raw)
-
-    return [before, Segment(sentence.text, raw, write, sentence.marks), after]
-
-
-def _paired(tokens: list[Token]) -> tuple[list[Token], dict[int, int], int]:
-    """Tokens whose markup is nested properly, the partners of open and close, and their depth.
-
-    A tag without a partner is kept, unless its partner can stand before or after the run.
+    A mark whose partner can stand before or after the run gets an empty one at that end of it;
+    other marks without a partner are kept.
     """
     tokens = list(tokens)
-    partners: dict[int, int] = {}
     stack: list[int] = []
     n_open: Counter[str] = Counter()
-    depth = n_before = 0
+    before: list[Token] = []
     for i, token in enumerate(tokens):
         if token.kind == "open":
             stack.append(i)
@@ -145,193 +173,146 @@ def _paired(tokens: list[Token]) -> tuple[list[Token], dict[int, int], int]:
                 n_open[tokens[opening].name] -= 1
                 tokens[opening] = Token("kept", tokens[opening].raw)
             n_open[token.name] -= 1
-            partners |= {opening: i, i: opening}
         elif token.kind == "close" and stack:
             tokens[i] = Token("kept", token.raw)
         elif token.kind == "close":
-            n_before += 1
-        depth = max(depth, len(stack) + n_before)
-    return tokens, partners, depth
+            before.append(Token("open", "", token.name))
+    after = [Token("close", "", tokens[i].name) for i in reversed(stack)]
+    return [*reversed(before), *tokens, *after]
 
 
-def _without_edges(tokens: list[Token], partners: dict[int, int]) -> tuple[str, list[Token], str]:
+def _without_edges(tokens: list[Token]) -> tuple[str, list[Token], str]:
     """The raw text before the first word, the tokens up to the last one, the raw text after it.
 
-    Markup around all of the text stays with it, and takes the white space between it and the text.
+    Markup around words stays with them.
     """
     content = [
         i
         for i, token in enumerate(tokens)
         if (token.raw.strip() if token.kind == "text" else token.kind == "kept" and token.name)
     ]
-    first, last = content[0], content[-1]
-    core = tokens[first : last + 1]
-    head = [(t, partners.get(i, -1) >= first) for i, t in enumerate(tokens[:first])]
-    tail = [
-        (t, 0 <= partners.get(i, -1) <= last)
-        for i, t in reversed(list(enumerate(tokens[last + 1 :], start=last + 1)))
-    ]
-    if core[0].kind == "text":
-        stripped = core[0].raw.lstrip()
-        head.append((Token("text", core[0].raw.removesuffix(stripped)), False))
-        core[0] = core[0]._replace(raw=stripped)
-    if core[-1].kind == "text":
-        stripped = core[-1].raw.rstrip()
-        tail.append((Token("text", core[-1].raw.removeprefix(stripped)), False))
-        core[-1] = core[-1]._replace(raw=stripped)
-    before, after = [Token("text", "")], [Token("text", "")]
-    for edge, rest in ((before, head), (after, tail)):
-        for token, stays in rest:
-            if stays or (len(edge) > 1 and token.kind not in ("text", "joint")):
-                edge.append(token)
-            else:
-                raws = [edge[-1].raw, token.raw]
-                edge[-1] = edge[-1]._replace(raw="".join(raws if edge is before else raws[::-1]))
-    return before[0].raw, [*before[1:], *core, *reversed(after[1:])], after[0].raw
+    first, last = start, end = content[0], content[-1]
+    stack: list[int] = []
+    for i, token in enumerate(tokens):
+        if token.kind == "open":
+            stack.append(i)
+        elif token.kind == "close":
+            opening = stack.pop()
+            if opening <= last and i >= first:
+                start, end = min(start, opening), max(end, i)
+    for i, token in enumerate(tokens):
+        if token.kind in ("text", "joint") and not first <= i <= last:
+            tokens[i] = Token("kept", token.raw)  # white space between markup and words
+    before, inside, after = _raw(tokens[:start]), tokens[start : end + 1], _raw(tokens[end + 1 :])
+    if inside[0].kind == "text":
+        stripped = inside[0].raw.lstrip()
+        before += inside[0].raw.removesuffix(stripped)
+        inside[0] = Token("text", stripped)
+    if inside[-1].kind == "text":
+        stripped = inside[-1].raw.rstrip()
+        after = inside[-1].raw.removeprefix(stripped) + after
+        inside[-1] = Token("text", stripped)
+    return before, inside, after
 
 
 class _Open(NamedTuple):
-    """A mark that is not closed yet."""
+    """A mark that is not closed yet; the first one is the whole text."""
 
-    opening: str
+    opening: Token
     start: int
     inner: list[Mark]
 
 
-class _Reader:
-    """Reads tokens, whose markup is nested properly, into a text with marks."""
-
-    def __init__(self, decode: Callable[[str], str]) -> None:
-        self._decode = decode
-        self._pieces: list[str] = []
-        self._length = 0
-        self._last = ""  # character
-        self._at_joint = False
-        self._open = [_Open("", 0, [])]  # the whole text first
-        self._joints: list[str] = []
-
-    def read(self, tokens: Sequence[Token]) -> Sentence:
-        for token in tokens:
-            if token.kind == "text":
-                self._add(self._decode(token.raw))
-            elif token.kind == "joint":
-                self._joints.append(token.raw)
-                self._at_joint = True
-            elif token.kind == "kept":
-                self._add_joint(token.name[:1] or self._last)
-                start = self._length
-                self._add(token.name)
-                self._mark(Mark(start, self._length, token.raw, kept=True))
-            elif token.kind == "open":
-                self._open.append(_Open(token.raw, self._length, []))
-            else:
-                self._close(token.raw)
-        while len(self._open) > 1:
-            opening, start, inner = self._open.pop()
-            self._mark(Mark(start, self._length, opening, open_at="end", inner=tuple(inner)))
-        decoded = "".join(self._pieces)
-        text = decoded.strip()
-        lead = decoded[: len(decoded) - len(decoded.lstrip())]
-        trail = decoded[len(lead) + len(text) :]
-        marks = _trimmed(self._open[0].inner, text, len(lead))
-        return Sentence(text, marks, self._joints, lead, trail)
-
-    def _mark(self, mark: Mark) -> None:
-        self._open[-1].inner.append(mark)
-
-    def _close(self, closing: str) -> None:
-        if len(self._open) > 1:
-            opening, start, inner = self._open.pop()
-            self._mark(Mark(start, self._length, opening, closing, inner=tuple(inner)))
+def _segment(tokens: Sequence[Token], syntax: Syntax) -> Segment:
+    """Read tokens whose markup is nested properly."""
+    text, at_joint = "", False
+    joints: list[str] = []
+    stack = [_Open(Token("open", ""), 0, [])]
+    for token in tokens:
+        if token.kind == "joint":
+            joints.append(token.raw)
+            at_joint = True
+        elif token.kind == "open":
+            stack.append(_Open(token, len(text), []))
+        elif token.kind == "close":
+            closed = stack.pop()
+            stack[-1].inner.append(_mark(text, closed, token))
         else:
-            inner = self._open[0].inner
-            inner[:] = [Mark(0, self._length, "", closing, open_at="start", inner=tuple(inner))]
-
-    def _add(self, characters: str) -> None:
-        characters = LINE_BREAKS.sub(" ", characters)
-        self._add_joint(characters[:1])
-        if self._last in (" ", ""):
-            characters = self._without_space(characters)
-        if characters:
-            self._pieces.append(characters)
-            self._length += len(characters)
-            self._last = characters[-1]
-
-    def _add_joint(self, following: str) -> None:
-        if self._at_joint and following:
-            self._at_joint = False
-            if self._last not in (" ", "") and following != " " and joint_of(self._last, following):
-                self._add(" ")
-
-    def _without_space(self, characters: str) -> str:
-        """Characters after a space, without their own; a mark between the two takes it."""
-        stripped = characters.lstrip(" ")
-        inner = self._open[-1].inner
-        if stripped != characters and inner and inner[-1].start == self._length:
-            inner[-1] = replace(inner[-1], opening=f"{inner[-1].opening} ")
-        return stripped
+            decoded = syntax.decode(token.raw) if token.kind == "text" else token.name
+            characters = _LINE_BREAKS.sub(" ", decoded)
+            if at_joint:
+                at_joint = False
+                text += joint_of(text[-1:], characters[:1] or text[-1:])
+            if characters.startswith(" ") and text[-1:] in (" ", ""):
+                characters = characters.lstrip(" ")
+                inner = stack[-1].inner
+                if inner and inner[-1].start == len(text):  # a mark that stands between two spaces
+                    opening = inner[-1].opening
+                    inner[-1] = inner[-1]._replace(opening=opening._replace(raw=opening.raw + " "))
+            if token.kind == "kept":
+                stack[-1].inner.append(Mark(len(text), len(text) + len(characters), token))
+            text += characters
+    return Segment(_raw(tokens), text, tuple(stack[0].inner), joints, syntax)
 
 
-def _trimmed(marks: Sequence[Mark], text: str, lead: int) -> tuple[Mark, ...]:
-    """Marks without white space at their ends, in a text that has lost `lead` characters."""
-    trimmed = []
-    for mark in marks:
-        start, end = max(mark.start - lead, 0), min(mark.end - lead, len(text))
-        while start < end and text[start].isspace() and not mark.open_at:
-            start += 1
-        while start < end and text[end - 1].isspace() and not mark.open_at:
-            end -= 1
-        mark = replace(mark, start=min(start, len(text)), end=max(end, start))
-        mark = replace(mark, inner=_trimmed(mark.inner, text, lead))
-        match mark.inner:
-            case (Mark(kept=True) as only,) if (only.start, only.end) == (mark.start, mark.end):
-                is_link = mark.opening != mark.closing
-                if is_link and only.opening != text[only.start : only.end]:  # as in [`code`](u)
-                    opening = mark.opening + only.opening + mark.closing
-                    mark = replace(only, opening=opening, closing="")
-        trimmed.append(mark)
-    return tuple(trimmed)
+def _mark(text: str, opened: _Open, closing: Token) -> Mark:
+    """A mark around the end of a text, without white space at its own ends."""
+    opening, start, inner = opened
+    characters = text[start:]
+    stripped = characters.strip()
+    start += len(characters) - len(characters.lstrip()) if stripped else 0
+    end = start + len(stripped)
+    if len(inner) == 1 and inner[0].closing is None and opening.raw != closing.raw:
+        only = inner[0].opening
+        if inner[0][:2] == (start, end) and only.raw != only.name:  # as in [`code`](u)
+            return Mark(start, end, only._replace(raw=opening.raw + only.raw + closing.raw))
+    return Mark(start, end, opening, closing, tuple(inner))
 
 
-def pieces(sentence: Sentence) -> Iterator[Piece]:
-    """Text and markup in turn, with the white space around the sentence."""
-    yield sentence.lead, "text"
-    yield from _pieces(sentence.text, sentence.marks, 0, len(sentence.text))
-    yield sentence.trail, "text"
-
-
-def _pieces(text: str, marks: Sequence[Mark], start: int, end: int) -> Iterator[Piece]:
-    for mark in marks:
-        yield text[start : mark.start], "text"
-        yield mark.opening, "kept" if mark.kept else "open"
-        if not mark.kept:
-            yield from _pieces(text, mark.inner, mark.start, mark.end)
-            yield mark.closing, "close"
-        start = mark.end
-    yield text[start:end], "text"
-
-
-def lay_out(sentence: Sentence, syntax: Syntax, *, wrapped: bool = True) -> str:
-    """A sentence as raw text on as many lines as it has joints, and one.
-
-    Args:
-        wrapped: False: all of the text stands on the first line.
-    """
-    written: list[str] = []
-    fixed: list[tuple[int, int]] = []
-    length = 0
-    for characters, kind in pieces(sentence):
-        raw = syntax.encode(characters) if kind == "text" else characters
-        if raw and kind != "text":
-            fixed.append((length, length + len(raw)))
-        written.append(raw)
-        length += len(raw)
-    joined = "".join(written)
-    markup = {start for start, _ in fixed}
-    spans = wrap(joined, len(sentence.joints) + 1, fixed if wrapped else [(0, length)])
+def lay_out(
+    tokens: Sequence[Token], joints: Sequence[str], syntax: Syntax, *, wrapped: bool = True
+) -> str:
+    """Raw text on as many lines as there are joints, and one; or all of it on the first line."""
+    raws = [syntax.encode(token.raw) if token.kind == "text" else token.raw for token in tokens]
+    starts = accumulate(map(len, raws), initial=0)
+    # No line ends within markup, nor are marks of text looked for at its beginning.
+    pieces = zip(starts, tokens, raws, strict=False)
+    fixed = {start for start, token, raw in pieces if token.kind != "text" and raw}
+    shape = "".join(
+        raw if token.kind == "text" and wrapped else "x" * len(raw)
+        for token, raw in zip(tokens, raws, strict=True)
+    )
+    joined = "".join(raws)
     lines = [
-        joined[start:end] if start in markup else syntax.encode_line(joined[start:end])
-        for start, end in spans
+        joined[start:end] if start in fixed else syntax.encode_line(joined[start:end])
+        for start, end in wrap(shape, len(joints) + 1)
     ]
-    pairs = zip_longest(lines, sentence.joints, fillvalue="")
+    pairs = zip_longest(lines, joints, fillvalue="")
     return "".join(piece for pair in pairs for piece in pair)
+
+
+def joint_of(last: str, first: str) -> str:
+    """The space between the last character of a line and the first one of the next; or nothing."""
+    if last in ("", " ") or first == " " or _MEETS_UNSPACED.fullmatch(last + first):
+        return ""
+    return " "
+
+
+def wrap(text: str, n_lines: int) -> list[tuple[int, int]]:
+    """Exactly so many lines of about equal length, as (start, end); the last ones may be empty.
+
+    Lines end at spaces or between Chinese characters.
+    """
+    places = [match.span() for match in _LINE_MAY_END.finditer(text)] if n_lines > 1 else []
+    middles = [start + end for start, end in places]  # doubled
+    lines, line_start, used = [], 0, 0
+    for line in range(1, min(n_lines, len(places) + 1)):
+        wanted = 2 * len(text) * line // n_lines
+        i = bisect_left(middles, wanted)
+        if i > 0 and (i == len(places) or wanted - middles[i - 1] < middles[i] - wanted):
+            i -= 1
+        i = min(max(i, used), max(len(places) - (n_lines - line), used))  # leave one per line
+        lines.append((line_start, places[i][0]))
+        line_start, used = places[i][1], i + 1
+    lines.append((line_start, len(text)))
+    return lines + [(len(text), len(text))] * (n_lines - len(lines))

@@ -1,27 +1,22 @@
 """Markdown: headings, paragraphs, lists, quotes and tables are translated, code is not.
 
-Comes in: a page. Goes out: its parts. The lines of a paragraph are one text, laid out on as many
-lines again, so that line counts hold; bullets, numbers, quote marks, pipes and indentation stay,
-and so do front matter, code, and definitions of links. A translation is written so that it is read
-again as the same text with the same marks: each is parsed before it is taken.
+The lines of a paragraph are one text, laid out on as many lines again, so that line counts hold;
+bullets, numbers, quote marks, pipes and indentation stay, and so do front matter, code, and
+definitions of links. A translation is written so that it is read again as the same text with the
+same marks: each is parsed before it is taken.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from html import unescape
 from itertools import groupby
-from operator import itemgetter
 
 from transformer_mt.translation.documents import html
-from transformer_mt.translation.documents.document import Document, Segment
 from transformer_mt.translation.documents.inline import (
-    Piece,
-    Sentence,
+    Document,
+    Segment,
     Syntax,
-    Token,
     lay_out,
-    pieces,
     run_parts,
     text_tokens,
 )
@@ -32,8 +27,8 @@ from transformer_mt.translation.documents.markdown_runs import (
     encoded,
     read_runs,
 )
-from transformer_mt.translation.documents.marks import Mark
-from transformer_mt.translation.documents.spans import url_spans
+from transformer_mt.translation.documents.marks import Token
+from transformer_mt.translation.documents.spans import parted, url_spans
 
 _FRONT_MATTER = re.compile(
     r"(?:---[ \t\r]*\n(?:.*?\n)??(?:---|\.\.\.)|\+\+\+[ \t\r]*\n(?:.*?\n)??\+\+\+)"
@@ -64,19 +59,11 @@ _CONTEXTS: dict[BlockKind, tuple[str, str, str]] = {
     "quote": ("> ", "> ", ""),
     "footnote": ("[^1]: ", "    ", ""),
 }
-_Names = dict[str, tuple[str, str]]  # a mark of emphasis → markup before and after a text
-_STARS: _Names = {"_": ("*", "*"), "__": ("**", "**")}  # _ is no mark within a word
-_TAGS: _Names = {
-    mark: (f"<{name}>", f"</{name}>")
-    for name, marks in (("em", "* _"), ("strong", "** __"), ("del", "~ ~~"))
-    for mark in marks.split()
-}
-# Ways to write a translation: whether all that could be a mark is escaped, other names of marks,
-# and whether the text is laid out on its lines or stands on the first.
-_WAYS: list[tuple[bool, _Names, bool]] = [
-    (False, {}, True), (True, {}, True), (True, _STARS, True), (True, _TAGS, True),
-    (True, _TAGS, False),
-]  # fmt: skip
+# Tags that do as emphasis where its marks cannot stand, as _ within a word.
+_TAGS = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~": "del", "~~": "del"}
+# Ways to write a translation: whether all that could be a mark is escaped, whether emphasis is
+# written as tags, and whether the text is laid out on its lines or stands on the first.
+_WAYS = [(False, False, True), (True, False, True), (True, True, True), (True, True, False)]
 
 
 def read_markdown(text: str) -> Document:
@@ -113,17 +100,13 @@ class _MarkdownSyntax(Syntax):
 
     def encode(self, text: str) -> str:
         """With `escaped`, everything that may be read as a mark; addresses stay."""
-        pieces: list[str] = []
-        position = 0
-        for start, end in [*url_spans(text), (len(text), len(text))]:
-            piece = text[position:start]
-            if self._escaped:
-                piece = _SPECIAL.sub(lambda m: "&amp;" if m[0] == "&" else f"\\{m[0]}", piece)
-            if self._block == "cell":
-                piece = piece.replace("|", "\\|")
-            pieces += [piece, text[start:end]]
-            position = end
-        return "".join(pieces)
+        pieces = parted(text, url_spans(text))
+        return "".join(piece if is_url else self._marked(piece) for piece, is_url in pieces)
+
+    def _marked(self, text: str) -> str:
+        if self._escaped:
+            text = _SPECIAL.sub(lambda m: "&amp;" if m[0] == "&" else f"\\{m[0]}", text)
+        return text.replace("|", "\\|") if self._block == "cell" else text
 
     def encode_line(self, line: str) -> str:
         if not self._escaped:
@@ -132,70 +115,48 @@ class _MarkdownSyntax(Syntax):
             line = _LAST_MARKS.sub(r"\\", line, count=1)
         return _BLOCK_START.sub(r"\1\\", line)
 
-    def write(self, sentence: Sentence, raw: str) -> str:
-        """The plainest way that is read as the sentence; if there is none, `raw`."""
-        if not sentence.text:
-            return raw if sentence.marks else lay_out(sentence, self)
+    def write(self, tokens: Sequence[Token], joints: Sequence[str], raw: str) -> str:
+        """The plainest way that is read as these tokens; if there is none, `raw`."""
+        if not any(token.raw for token in tokens if token.kind == "text"):
+            return raw if len(tokens) > 1 else lay_out(tokens, joints, self)
         before, between, after = _CONTEXTS[self._block]
-        for escaped, names, wrapped in _WAYS:
-            candidate = sentence._replace(marks=_renamed(sentence.marks, names))
+        for escaped, tagged, wrapped in _WAYS:
             syntax = _MarkdownSyntax(self._block, escaped=escaped)
-            alone = candidate._replace(joints=[f"\n{between}"] * len(sentence.joints))
-            page = before + lay_out(alone, syntax, wrapped=wrapped) + after
-            runs = list(read_runs(page, any_label=True))
-            same = [run.block for run in runs] == [self._block]
-            if same and _read(runs[0].tokens) == _meant(candidate):
-                return lay_out(candidate, syntax, wrapped=wrapped)
+            written = [_as_tag(token) for token in tokens] if tagged else tokens
+            alone = lay_out(written, [f"\n{between}"] * len(joints), syntax, wrapped=wrapped)
+            runs = list(read_runs(before + alone + after, any_label=True))
+            same_block = [run.block for run in runs] == [self._block]
+            if same_block and _canonical(_decoded(_tokens(runs[0]))) == _canonical(written):
+                return lay_out(written, joints, syntax, wrapped=wrapped)
         return raw
 
 
-def _renamed(marks: Sequence[Mark], names: _Names) -> tuple[Mark, ...]:
-    renamed = []
-    for mark in marks:
-        inner = _renamed(mark.inner, names)
-        if mark.opening == mark.closing and mark.opening in names:
-            opening, closing = names[mark.opening]
-            mark = replace(mark, opening=opening, closing=closing)
-        renamed.append(replace(mark, inner=inner))
-    return tuple(renamed)
-
-
-def _read(tokens: Sequence[Token]) -> list[tuple[str, bool]]:
-    """Text and markup of a run in a form in which equal ones are the same."""
-    parts: list[Piece] = []
+def _decoded(tokens: Iterable[Token]) -> Iterator[Token]:
     for token in tokens:
-        if token.kind == "text":
-            found = enumerate(_NOTE.split(token.raw))
-            parts += [
-                (raw, "kept") if i % 2 else (decode_markdown(raw), "text") for i, raw in found
-            ]
-        elif token.kind != "joint":
-            parts.append((token.raw, token.kind))
-    return _canonical(parts)
+        is_text = token.kind == "text"
+        yield token._replace(raw=decode_markdown(token.raw)) if is_text else token
 
 
-def _meant(sentence: Sentence) -> list[tuple[str, bool]]:
-    """A sentence in the form of `_read`."""
-    return _canonical(pieces(sentence._replace(marks=_markup(sentence.text, sentence.marks))))
+def _as_tag(token: Token) -> Token:
+    """A mark of emphasis as the tag that means the same."""
+    if token.kind not in ("open", "close") or token.raw not in _TAGS:
+        return token
+    return token._replace(raw=f"<{'/' * (token.kind == 'close')}{_TAGS[token.raw]}>")
 
 
-def _markup(text: str, marks: Sequence[Mark]) -> tuple[Mark, ...]:
-    """Marks without addresses and placeholders, which are text for a reader of Markdown."""
-    return tuple(
-        replace(mark, inner=_markup(text, mark.inner))
-        for mark in marks
-        if not (mark.kept and decode_markdown(mark.opening) == text[mark.start : mark.end])
-    )
+def _canonical(tokens: Iterable[Token]) -> list[tuple[str, bool]]:
+    """(characters without white space, whether they are text); neighbours of one kind as one.
 
-
-def _canonical(parts: Iterable[Piece]) -> list[tuple[str, bool]]:
-    """(characters without white space, whether they are text); neighbours of one kind as one."""
-    bare = []
-    for characters, kind in parts:
-        emphasis = {"open": "(", "close": ")"}.get(kind, "") if characters in _TAGS else ""
-        bare.append(("".join(characters.split()) + emphasis, kind == "text"))
-    groups = groupby(filter(itemgetter(0), bare), itemgetter(1))
-    return [("".join(map(itemgetter(0), group)), is_text) for is_text, group in groups]
+    Addresses and placeholders are text for a reader of Markdown.
+    """
+    parts = []
+    for kind, raw, name in tokens:
+        is_text = kind == "text" or (kind == "kept" and name == decode_markdown(raw))
+        emphasis = {"open": "(", "close": ")"}.get(kind, "") if raw in _TAGS else ""
+        if kind != "joint" and (bare := "".join((name if name and is_text else raw).split())):
+            parts.append((f"{bare}{emphasis}", is_text))
+    groups = groupby(parts, lambda part: part[1])
+    return [("".join(bare for bare, _ in group), is_text) for is_text, group in groups]
 
 
 def decode_markdown(raw: str) -> str:

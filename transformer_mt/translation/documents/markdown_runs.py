@@ -1,21 +1,20 @@
 """A page of Markdown as runs of tokens: the text of each paragraph, heading and cell.
 
-Comes in: CommonMark with tables, strikethrough, footnotes, task lists and alerts. Goes out: where
-each run stands, its tokens, and the block that it is in. pyromark finds blocks and inline markup,
-as ranges of bytes; this file makes tokens of its events. It does not know how tokens are written.
+CommonMark with tables, strikethrough, footnotes, task lists and alerts. pyromark finds blocks and
+inline markup, as ranges of bytes; this file makes tokens of its events.
 """
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, Literal, NamedTuple
 
 import pyromark
 
 from transformer_mt.translation.documents.html import html_tokens, markup_token
-from transformer_mt.translation.documents.inline import Token
-from transformer_mt.translation.documents.spans import url_spans
+from transformer_mt.translation.documents.marks import Token
+from transformer_mt.translation.documents.spans import parted, url_spans
 from transformer_mt.translation.documents.tags import is_not_translated, tag_name
 
 BlockKind = Literal[
@@ -35,7 +34,6 @@ _OPTIONS = (
     | pyromark.Options.ENABLE_TASKLISTS
     | pyromark.Options.ENABLE_GFM
 )
-_LINE_END = re.compile("\n")
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cannot hold
 _EMPHASIS = str.maketrans("*_~", "xxx")  # within addresses they mark nothing
 _DIRECTIVE = re.compile(r":::.*|\[![A-Za-z]+\]\s*")
@@ -70,11 +68,7 @@ def decoded(source: bytes) -> str:
 
 
 def read_runs(text: str, *, any_label: bool = False) -> Iterator[InlineRun]:
-    """The runs of a page, in order and apart.
-
-    Args:
-        any_label: `[label]` is a link, whether the label is defined or not.
-    """
+    """The runs of a page, in order; with `any_label`, `[label]` is a link also if not defined."""
     source = encoded(text)
     reader: _RunReader | None = None
     html: list[_Event] = []
@@ -106,11 +100,8 @@ def read_runs(text: str, *, any_label: bool = False) -> Iterator[InlineRun]:
 def _events(text: str, *, any_label: bool) -> Iterator[_Event]:
     """Events of a text in which addresses are free of emphasis; positions are those of the text."""
     text = _SURROGATE.sub("\ufffd", text)
-    pieces, position = [], 0
-    for start, end in url_spans(text):
-        pieces += [text[position:start], text[start:end].translate(_EMPHASIS)]
-        position = end
-    text = "".join([*pieces, text[position:]])
+    pieces = parted(text, url_spans(text))
+    text = "".join(piece.translate(_EMPHASIS) if is_url else piece for piece, is_url in pieces)
     link: Callable[[Any], tuple[str, str]] | None = (lambda _: ("u", "")) if any_label else None
     events = pyromark.events_with_range(text, options=_OPTIONS, broken_link_callback=link)
     for event, span in events:
@@ -129,24 +120,12 @@ def _block(source: bytes, event: _Event) -> BlockKind | None:
 
 
 def _html_run(source: bytes, lines: list[_Event]) -> InlineRun:
-    """A block of HTML; quote marks before its lines belong to the line ends."""
-    parts = [""]
-    quotes: list[str] = []  # after each line end
-    end = lines[0].start
-    for event in lines:
-        gap = decoded(source[end : event.start])
-        if parts[-1].endswith("\n") and gap.strip():
-            quotes[-1] = gap
-            gap = ""
-        parts.append(gap + decoded(source[event.start : event.end]))
-        quotes += [""] * parts[-1].count("\n")
-        end = event.end
-    remaining = iter(quotes)
-    tokens = [
-        token._replace(raw=_LINE_END.sub(lambda _: f"\n{next(remaining)}", token.raw))
-        for token in html_tokens("".join(parts))
-    ]
-    return InlineRun("html", lines[0].start, end, tokens)
+    """A block of HTML; one with quote marks before its lines stays as it is."""
+    start, end = lines[0].start, lines[-1].end
+    raw = decoded(source[start:end])
+    quoted = any(source[one.end : two.start].strip() for one, two in pairwise(lines))
+    tokens = [Token("break", raw)] if quoted else list(html_tokens(raw))
+    return InlineRun("html", start, end, tokens)
 
 
 class _RunReader:
@@ -157,7 +136,6 @@ class _RunReader:
         self._start = self._end = start
         self._tokens: list[Token] = []
         self._at_line_start = False
-        self._depth = 0
         self._element: list[tuple[str, int]] = []  # names and places of tags of code and the like
 
     def add(self, event: _Event) -> None:
@@ -167,21 +145,15 @@ class _RunReader:
             if event.end > self._end:
                 self._close(event)
             return
-        gap = decoded(self._source[self._end : event.start])  # an escape, or before a line's text
-        if self._at_line_start:
-            self._append_raw(gap)
-            gap = ""
+        self._add_text(decoded(self._source[self._end : event.start]))  # an escape, or an indent
         self._end = event.end
         raw = decoded(self._source[event.start : event.end])
-        self._at_line_start = event.name in ("SoftBreak", "HardBreak")
-        if event.name == "SoftBreak":
-            self._tokens.append(Token("joint", gap + raw))
-        elif event.name == "HardBreak":
-            self._tokens.append(Token("kept" if self._depth else "break", gap + raw))
+        if event.name in ("SoftBreak", "HardBreak"):
+            self._tokens.append(Token("joint" if event.name == "SoftBreak" else "break", raw))
+            self._at_line_start = True
         elif event.name in ("Text", "FootnoteReference"):
-            self._add_text(gap + raw)
+            self._add_text(raw)
         else:
-            self._add_text(gap)
             self._add_markup(event, raw)
 
     def finish(self) -> InlineRun:
@@ -193,15 +165,14 @@ class _RunReader:
             tokens += [Token("break", raw)] if is_directive else line
         return InlineRun(self._block, self._start, self._end, tokens)
 
-    def _append_raw(self, raw: str) -> None:
-        last = self._tokens[-1]
-        self._tokens[-1] = last._replace(raw=last.raw + raw)
-
     def _add_text(self, raw: str) -> None:
-        if self._tokens and self._tokens[-1].kind == "text":
-            self._append_raw(raw)
+        """Text; at the start of a line, the quote mark or indent that belongs to the line end."""
+        last = self._tokens[-1] if self._tokens else None
+        if last and (self._at_line_start or last.kind == "text"):
+            self._tokens[-1] = last._replace(raw=last.raw + raw)
         elif raw:
             self._tokens.append(Token("text", raw))
+        self._at_line_start = False
 
     def _add_markup(self, event: _Event, raw: str) -> None:
         if event.name == "Code":
@@ -215,20 +186,14 @@ class _RunReader:
             opening = raw[: _length_of(event.name, raw)]
             self._end = event.start + len(opening)
             self._tokens.append(Token("open", opening, event.name))
-            self._depth += 1
 
     def _close(self, event: _Event) -> None:
         raw = decoded(self._source[self._end : event.end])
         is_link = event.name in ("Link", "Image")
         start = raw.find("]") if is_link else len(raw) - _length_of(event.name, raw[::-1])
-        if self._at_line_start:
-            self._append_raw(raw[:start])
-        else:
-            self._add_text(raw[:start])
-        self._at_line_start = False
+        self._add_text(raw[:start])
         self._tokens.append(Token("close", raw[start:], event.name))
         self._end = event.end
-        self._depth -= 1
 
     def _add_tag(self, raw: str) -> None:
         self._tokens.append(markup_token(raw))

@@ -5,6 +5,7 @@ long, so that time is linear whatever the text is.
 """
 
 import re
+from collections.abc import Iterable, Iterator
 
 _STOP = r"\s<>\"`\\^|\u2000-\u206f\u2e80-\ud7ff\uf900-\uffff\x00-\x1f\x7f"  # ends an address
 _URL = rf"(?<![A-Za-z0-9])(?:(?:https?|ftps?|file)://|www\.(?=\w))[^{_STOP}]+"
@@ -26,11 +27,10 @@ _AFTER_URL = ".,;:!?'*_~)]}"
 
 
 def protected_spans(text: str) -> list[tuple[int, int]]:
-    """Where URLs, e-mail addresses and placeholders stand: (start, end) in rising order.
+    """Where URLs, e-mail addresses, placeholders and tags stand: (start, end) in rising order.
 
-    Placeholders are {name}, {0:.2f}, {{x}}, ${VAR}, $VAR, %s, %(name)d, %1$s and tags such as
-    <x id="1"/>. Punctuation at the end of a URL belongs to the sentence, and so does a bracket that
-    was not opened in it.
+    Punctuation at the end of a URL belongs to the sentence, and so does a bracket that was not
+    opened in it.
     """
     spans = []
     for match in _PROTECTED.finditer(text):
@@ -48,23 +48,26 @@ def url_spans(text: str) -> list[tuple[int, int]]:
 
 def _url_length(url: str) -> int:
     end = len(url)
-    n_open = {closer: url.count(opener) for closer, opener in _PARTNER.items()}
-    n_close = {closer: url.count(closer) for closer in _PARTNER}
-    while end and url[end - 1] in _AFTER_URL:
-        last = url[end - 1]
-        if last in _PARTNER:
-            if n_close[last] <= n_open[last]:
-                break
-            n_close[last] -= 1
+    surplus = {closer: url.count(closer) - url.count(opener) for closer, opener in _PARTNER.items()}
+    while end and url[end - 1] in _AFTER_URL and surplus.get(url[end - 1], 1) > 0:
+        if url[end - 1] in surplus:
+            surplus[url[end - 1]] -= 1
         end -= 1
     return end
 
 
 def has_words(text: str) -> bool:
     """Whether a text has a letter outside of protected spans: anything to translate."""
-    end = 0
-    for start, next_end in [*protected_spans(text), (len(text), len(text))]:
-        if any(map(str.isalpha, text[end:start])):
-            return True
-        end = next_end
-    return False
+    pieces = parted(text, protected_spans(text))
+    return any(any(map(str.isalpha, piece)) for piece, protected in pieces if not protected)
+
+
+def parted(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
+    """The pieces of a text that are not empty, and whether each is one of the spans."""
+    position = 0
+    for start, end in (*spans, (len(text), len(text))):
+        if position < start:
+            yield text[position:start], False
+        if start < end:
+            yield text[start:end], True
+        position = end

@@ -1,64 +1,57 @@
 """SubRip subtitles: the text of a cue is translated as one and laid out on as many lines.
 
-Comes in: the text of an .srt file. Goes out: a segment for each cue, or for each speaker where
-lines begin with a dash. Numbers, times, all lines before the first time, and tags at the ends of
-lines stay; tags within a line are placed in the translation.
+Each speaker of a cue whose lines begin with a dash is a segment. Numbers, times and all lines
+before the first time stay; tags are placed in the translation.
 """
 
 import re
 from collections.abc import Iterator
 
-from transformer_mt.translation.documents.document import Document, Segment
-from transformer_mt.translation.documents.inline import Syntax, Token, run_parts, text_tokens
+from transformer_mt.translation.documents.inline import (
+    Document,
+    Segment,
+    Syntax,
+    run_parts,
+    text_tokens,
+)
+from transformer_mt.translation.documents.marks import Token
 
 _TIMES = re.compile(r"\s*[0-9:.,]+\s*-->")
 _TAG = r"<[^<>\n]{1,200}>|\{\\[^{}\n]{1,200}\}"
 _TAGS = re.compile(f"({_TAG})")
-_DASH = r"[-–—](?![-–—])"
-_LEAD = re.compile(rf"\s*(?:{_DASH}\s*)?")
-_SPEAKER = re.compile(rf"(?:{_TAG}|\s)*{_DASH}")
+_SPEAKER = re.compile(rf"((?:{_TAG}|\s)*)([-–—](?![-–—])\s*)")
 
 
 def read_srt(text: str) -> Document:
     lines = text.split("\n")
-    kept = _kept_lines(lines)
     parts: list[str | Segment] = []
     group: list[str] = []
-    for line, is_kept in zip(lines, kept, strict=True):
-        if group and (is_kept or _SPEAKER.match(line)):
-            parts += [*_group_parts(group), "\n"]
-            group = []
-        if is_kept:
-            parts += [line, "\n"]
-        else:
-            group.append(line)
-    parts += [*_group_parts(group), "\n"] if group else []
-    return Document(parts[:-1])
-
-
-def _kept_lines(lines: list[str]) -> list[bool]:
-    """Whether each line is a number, a time, empty, or before the first time."""
-    kept, started = [], False
-    for i, line in enumerate(lines):
+    started = False
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
         is_time = _TIMES.match(line) is not None
         started = started or is_time
-        following = lines[i + 1] if i + 1 < len(lines) else ""
         is_number = line.strip().isdigit() and _TIMES.match(following) is not None
-        kept.append(is_time or is_number or not started or not line.strip())
-    return kept
+        is_kept = is_time or is_number or not started or not line.strip()
+        if group and (is_kept or _SPEAKER.match(line)):
+            parts += _group_parts(group)
+            group = []
+        if is_kept:
+            parts.append(f"{line}\n")
+        else:
+            group.append(line)
+    parts += _group_parts(group) if group else []
+    last = parts.pop()  # ends with a line end that the text has not
+    assert isinstance(last, str)
+    return Document([*parts, last[:-1]])
 
 
 def _group_parts(group: list[str]) -> list[str | Segment]:
-    """The parts of lines that are one text, but for the last line end."""
-    leads, cores, trails = map(list, zip(*map(_edges, group), strict=True))
-    if any(map(_TAGS.search, cores)):
-        raw = "\n".join(group)[len(leads[0]) :]
-        return [leads[0], *run_parts(list(_tokens(raw)), _SrtSyntax())]
-    tokens = []
-    for i, (lead, core, trail) in enumerate(zip([*leads[1:], ""], cores, trails, strict=True)):
-        tokens += [Token("text", core)]
-        tokens += [Token("joint", f"{trail}\n{lead}")] if i + 1 < len(cores) else []
-    return [leads[0], *run_parts(tokens, _SrtSyntax()), trails[-1]]
+    """The parts of lines that are one text, and a line end."""
+    raw = "\n".join(group)
+    speaker = _SPEAKER.match(raw)
+    tags, dash = speaker.groups() if speaker else ("", "")
+    tokens = [*_tokens(tags), Token("break", dash), *_tokens(raw[len(tags) + len(dash) :])]
+    return [*run_parts(tokens, _SrtSyntax()), "\n"]
 
 
 def _tokens(raw: str) -> Iterator[Token]:
@@ -71,21 +64,6 @@ def _tokens(raw: str) -> Iterator[Token]:
             yield Token("close" if piece[1] == "/" else "open", piece, name)
         else:
             yield Token("kept", piece)
-
-
-def _edges(line: str) -> tuple[str, str, str]:
-    """A line as three: tags, spaces and a dash, then the text, then tags and spaces."""
-    pieces = _TAGS.split(line)
-    is_text = [i % 2 == 0 and not piece.isspace() and piece != "" for i, piece in enumerate(pieces)]
-    if not any(is_text):
-        return line, "", ""
-    first, last = is_text.index(True), len(pieces) - is_text[::-1].index(True)
-    core = "".join(pieces[first:last])
-    lead = _LEAD.match(core)
-    assert lead is not None
-    text = core[lead.end() :].rstrip()
-    trail = core[lead.end() + len(text) :]
-    return "".join(pieces[:first]) + lead[0], text, trail + "".join(pieces[last:])
 
 
 class _SrtSyntax(Syntax):

@@ -1,7 +1,6 @@
 """Where HTML markup stands in a text: tags, comments, and elements whose content is no prose.
 
-Comes in: any text, well-formed or not. Goes out: spans, in order and apart. Time is linear, also
-where quotes, comments and elements never end. This file does not know how text is translated.
+Time is linear, also where quotes, comments and elements never end.
 """
 
 import re
@@ -34,11 +33,8 @@ def is_not_translated(tag: str) -> bool:
 def markup_spans(text: str, *, keep: bool = True) -> Iterator[tuple[int, int]]:
     """Spans of markup: (start, end) in rising order.
 
-    An element that is not translated (code, scripts, styles, formulas, `translate="no"`) is one
-    span with all of its content. Without its end, it goes to the end of the text.
-
-    Args:
-        keep: False: single tags, also of elements that are not translated.
+    With `keep`, an element that is not translated (code, styles, formulas, `translate="no"`) is one
+    span with all of its content; without its end, it goes to the end of the text.
     """
     finder = _Finder(text)
     kept, kept_start, depth = "", 0, 0  # the kept element that is open, if any

@@ -1,32 +1,24 @@
-"""A document in, the same document in another language out, whoever translates.
-
-Comes in: the text of a file, its form, and a function from segments to translations. Goes out: the
-text with translations in the place of segments. This file knows no models.
-"""
+"""A document in, the same document in another language out, whoever translates."""
 
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
-from transformer_mt.translation.documents.document import Document
 from transformer_mt.translation.documents.html import read_html
+from transformer_mt.translation.documents.inline import Document, Syntax, text_parts
 from transformer_mt.translation.documents.jsonl import read_json_lines
 from transformer_mt.translation.documents.markdown import read_markdown
 from transformer_mt.translation.documents.marks import Align
 from transformer_mt.translation.documents.srt import read_srt
-from transformer_mt.translation.documents.text import read_text
 
 Form = Literal["text", "markdown", "html", "srt", "jsonl"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
 _FORM_OF_SUFFIX: dict[str, Form] = {
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".html": "html",
-    ".htm": "html",
-    ".srt": "srt",
+    ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".srt": "srt",
     ".jsonl": "jsonl",
-}
+}  # fmt: skip
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -36,26 +28,25 @@ def form_of(path: Path) -> Form:
 
 
 def read_document(text: str, form: Form, *, field: str = "text") -> Document:
-    """Find the text to translate.
+    """Find the text to translate in a file, decoded without any change of line ends.
 
-    Args:
-        text: a whole file, decoded without any change of line ends.
-        field: with `jsonl`, the key of the text in every object.
-    Raises:
-        DataError: see `read_json_lines`; the other forms take any text.
+    `field` is for `jsonl`: see `read_json_lines`; the other forms take any text.
     """
+    readers: dict[Form, Callable[[str], Document]] = {
+        "text": _read_lines,
+        "markdown": read_markdown,
+        "html": read_html,
+        "srt": read_srt,
+        "jsonl": lambda content: read_json_lines(content, field),
+    }
     content = text.removeprefix(_BYTE_ORDER_MARK)
-    if form == "markdown":
-        document = read_markdown(content)
-    elif form == "html":
-        document = read_html(content)
-    elif form == "srt":
-        document = read_srt(content)
-    elif form == "jsonl":
-        document = read_json_lines(content, field)
-    else:
-        document = read_text(content)
-    return Document([text[: len(text) - len(content)], *document.parts])
+    return Document([text[: len(text) - len(content)], *readers[form](content).parts])
+
+
+def _read_lines(text: str) -> Document:
+    """Plain text: every line with words in it is a segment."""
+    parts = ([*text_parts(line, Syntax()), "\n"] for line in text.split("\n"))
+    return Document(list(chain.from_iterable(parts))[:-1])
 
 
 def translate_document(
@@ -66,16 +57,9 @@ def translate_document(
     field: str = "text",
     align: Align | None = None,
 ) -> str:
-    """Translate the text of a document, and nothing else.
+    """Translate the text of a document, and nothing else: it keeps its number of lines.
 
-    Args:
-        translate: called once with all segments, in order; gives one translation for each.
-        align: see `Document.rebuild`.
-    Returns:
-        A document of as many lines. A segment that is translated as itself stays byte for byte.
-    Raises:
-        DataError: see `read_document`.
-        ValueError: `translate` gave another number of translations.
+    `translate` is called once with all segments, in order. See `read_document`, `Document.rebuild`.
     """
     document = read_document(text, form, field=field)
     segments = document.segments
