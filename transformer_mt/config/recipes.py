@@ -11,8 +11,7 @@ for Low-Resource Neural Machine Translation"; Provilkov et al. 2020, "BPE-Dropou
 "Good for Misconceived Reasons"; docs/results.md of this project.
 """
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config, build_config
@@ -26,10 +25,9 @@ _SPACED_NOT_LATIN = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(NamedTuple):
     key: str  # of the configuration, e.g. "model.dropout"
-    value: object
+    value: Any
     why: str  # one line, with the source
 
 
@@ -91,7 +89,7 @@ def recommend(n_pairs: int, tgt_tokens: int, *, languages: Languages, device: st
         Advice("model.ffn", size.ffn, size.why),
         Advice("model.encoder_layers", size.layers, size.why),
         Advice("model.decoder_layers", size.layers, size.why),
-        Advice("model.dropout", recipe.dropout, _why_dropout(recipe.dropout)),
+        _dropout(recipe.dropout),
         _norm(size),
         _tokens_per_update(recipe, tgt_tokens),
         *_learning_rate(recipe),
@@ -106,9 +104,7 @@ def compare(cfg: Config, advice: list[Advice]) -> list[Advice]:
 
 def apply_advice(cfg: Config, advice: list[Advice]) -> Config:
     """A configuration with advised settings; tokenizer, model and train are otherwise defaults."""
-    tree = cfg.model_dump()
-    for section in ("tokenizer", "model", "train"):
-        tree[section] = {}
+    tree = cfg.model_dump() | {section: {} for section in ("tokenizer", "model", "train")}
     for a in advice:
         section, name = a.key.split(".")
         tree[section][name] = a.value
@@ -131,16 +127,6 @@ def _vocabulary(size: int, languages: Languages) -> list[Advice]:
     ]
 
 
-def _sampling(recipe: _Recipe, device: str) -> Advice:
-    sampling, why = recipe.sampling, "enough text shows words in many forms already"
-    if sampling and device == "cpu":
-        sampling = 0.0
-        why = "other sub-words each epoch cost 14 BLEU in 600 updates of Tatoeba: docs/results.md"
-    elif sampling:
-        why = "other sub-words each epoch help small corpora in long trainings"
-    return Advice("tokenizer.sampling", sampling, f"{why}; Provilkov et al. 2020")
-
-
 def _joint(languages: Languages) -> tuple[bool, str]:
     if languages.bidirectional:
         return True, "each language is on both sides"
@@ -158,12 +144,23 @@ def _script(language: str) -> str:
     return language if is_unspaced(language) or language in _SPACED_NOT_LATIN else "latin"
 
 
-def _why_dropout(dropout: float) -> str:
+def _sampling(recipe: _Recipe, device: str) -> Advice:
+    sampling, why = recipe.sampling, "enough text shows words in many forms already"
+    if sampling and device == "cpu":
+        sampling = 0.0
+        why = "other sub-words each epoch cost 14 BLEU in 600 updates of Tatoeba: docs/results.md"
+    elif sampling:
+        why = "other sub-words each epoch help small corpora in long trainings"
+    return Advice("tokenizer.sampling", sampling, f"{why}; Provilkov et al. 2020")
+
+
+def _dropout(dropout: float) -> Advice:
+    why = "as in the paper; each pair is seen a few times only"
     if dropout >= 0.4:
-        return "each pair is seen very often: Sennrich and Zhang 2019, Araabi and Monz 2020"
-    if dropout >= 0.2:
-        return "each pair is seen often: Wu et al. 2021, Araabi and Monz 2020; docs/results.md"
-    return "as in the paper; each pair is seen a few times only"
+        why = "each pair is seen very often: Sennrich and Zhang 2019, Araabi and Monz 2020"
+    elif dropout >= 0.2:
+        why = "each pair is seen often: Wu et al. 2021, Araabi and Monz 2020; docs/results.md"
+    return Advice("model.dropout", dropout, why)
 
 
 def _norm(size: _Size) -> Advice:

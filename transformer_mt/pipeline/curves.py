@@ -1,7 +1,4 @@
-"""The curves of a training run: losses, scores on dev and the learning rate over the updates.
-
-Comes in: records of `metrics.jsonl`. Goes out: a PNG. This file knows nothing of models.
-"""
+"""The curves of a training run: losses, scores on dev and the learning rate over the updates."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,11 +18,8 @@ Record = Mapping[str, Any]
 
 
 def write_curves(metrics: Sequence[Record], path: Path) -> None:
-    """Draw a training run.
+    """Draw the "train" and "validation" records of `metrics.jsonl` as a PNG.
 
-    Args:
-        metrics: the records of `metrics.jsonl`; only "train" and "validation" events are used.
-        path: the PNG to write.
     Raises:
         DataError: there is nothing to draw yet.
     """

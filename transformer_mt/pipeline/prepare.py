@@ -1,9 +1,8 @@
 """From raw text to an encoded corpus, stage by stage.
 
-Comes in: a configuration and a run directory. Goes out: tokenizers and encoded corpora. Each stage
-writes one directory and knows the fingerprint of what it was made from, so that the same command
-again does only what is missing: changing the learning rate redoes no tokenizer, changing the corpus
-redoes everything after it. This file knows nothing of models.
+Each stage writes one directory and knows the fingerprint of what it was made from, so that the same
+command again does only what is missing: changing the learning rate redoes no tokenizer, changing
+the corpus redoes everything after it.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,6 +39,7 @@ from transformer_mt.system.state import (
 )
 from transformer_mt.system.terminal import Say
 
+Tokenizers = tuple[Tokenizer, Tokenizer]  # of the source and the target
 _MUCH_TEXT = 20_000_000  # bytes; learning a vocabulary of more takes a gigabyte
 _N_LINES_COVERED = 200_000  # of train, spread over it: which words dev has in common with it
 _MARKER = "stage.json"  # in the directory of a finished stage: what it was made from
@@ -49,7 +49,7 @@ _MARKER = "stage.json"  # in the directory of a finished stage: what it was made
 class Prepared:
     """The corpus, ready for training, and the fingerprint of all that it was made from."""
 
-    tokenizers: tuple[Tokenizer, Tokenizer]
+    tokenizers: Tokenizers
     train: EncodedCorpus
     dev: EncodedCorpus
     fingerprint: str
@@ -57,8 +57,6 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """Digests of all that each stage is made from; see `fingerprints`."""
-
     clean: str
     tokenizer: str
     encoded: str
@@ -70,8 +68,6 @@ def prepare(
     """Clean text, tokenizers, encoded corpus.
 
     Args:
-        local: from `obtain_sources`.
-        prints: from `fingerprints`.
         check: compare the contents of finished stages with their digests, not sizes alone.
     """
     cfg = local.cfg
@@ -109,14 +105,12 @@ def clean_stage(
     *,
     check: bool = True,
 ) -> bool:
-    """Fill `out_dir` with the clean corpus and its reports, unless it is there.
+    """Fill `out_dir` with the clean corpus and its reports, unless it is there; whether it was not.
 
     A second process that wants the same waits for the first, and takes what that one made.
 
     Args:
         work_dir: keeps scores between calls, so that a changed threshold scores nothing anew.
-    Returns:
-        Whether there was anything to do.
     Raises:
         TmtError: see `prepare_corpus`; or `out_dir` holds something else.
     """
@@ -147,10 +141,7 @@ def read_report(clean_dir: Path) -> CorpusReport:
 
 
 def fingerprints(local: LocalData) -> Fingerprints:
-    """Fingerprints of the clean corpus, the tokenizers and the encoded corpus.
-
-    All local sources are read.
-    """
+    """Digests of all that each stage is made from; all local sources are read."""
     cfg = local.cfg
     digests = [digest for source in local.sources for _, digest in source.digests]
     # How many processes work where, and how the pairs are used later, changes no clean text.
@@ -174,16 +165,13 @@ def _stage(
     *,
     check: bool,
 ) -> bool:
-    """Make `directory` unless it was made from the same inputs before; whether it had to be.
-
-    A directory with a file that is missing or altered is made anew.
-    """
+    """Make `directory`, unless it is there, intact and from these inputs; whether it was not."""
     try:
-        manifest = read_manifest(directory, _MARKER)
-        problems = damages(directory, manifest or {}, digests=check)
+        manifest = read_manifest(directory, _MARKER) or {}
+        problems = damages(directory, manifest, digests=check)
     except Damaged as error:
         manifest, problems = {}, [str(error)]
-    if manifest and manifest.get("made_from") == made_from and not problems:
+    if manifest.get("made_from") == made_from and not problems:
         say(f"[{name}] up to date: {directory}")
         return False
     for problem in problems:
@@ -205,10 +193,8 @@ def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
         jobs = [(0, texts, [*dev[0], *dev[1]], codes, tags)]
     else:
         jobs = [(i, [texts[i]], dev[i], [codes[i]], [] if i else tags) for i in (0, 1)]
-    for side, files, dev_texts, languages, side_tags in jobs:
-        task = TokenizerTask(
-            files, paths[side], cfg.tokenizer, languages, cfg.seed, side, side_tags
-        )
+    for side, files, dev_texts, languages, own_tags in jobs:
+        task = TokenizerTask(files, paths[side], cfg.tokenizer, languages, cfg.seed, side, own_tags)
         if sum(path.stat().st_size for path in files) > _MUCH_TEXT:
             run_apart(train_on_files, task)
         else:
@@ -221,7 +207,7 @@ def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
         )
 
 
-def _report_vocabularies(cfg: Config, run: Run, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+def _report_vocabularies(cfg: Config, run: Run, tokenizers: Tokenizers) -> None:
     """Write the report of the corpus again, now with how the vocabularies cover it."""
     report = read_report(run.clean_dir)
     step = max(1, report.parts["train"].kept // _N_LINES_COVERED)
@@ -237,12 +223,7 @@ def _report_vocabularies(cfg: Config, run: Run, tokenizers: tuple[Tokenizer, Tok
 
 
 def _encode(
-    cfg: Config,
-    run: Run,
-    tokenizers: tuple[Tokenizer, Tokenizer],
-    made_from: str,
-    out_dir: Path,
-    say: Say,
+    cfg: Config, run: Run, tokenizers: Tokenizers, made_from: str, out_dir: Path, say: Say
 ) -> None:
     # Shards outlive a process that is killed, and are good for this corpus and tokenizer only.
     remove(run.encoded_dir / "epochs")  # drawn from what is replaced

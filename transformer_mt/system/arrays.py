@@ -1,8 +1,7 @@
-"""NumPy arrays ↔ `.npy` files, so that a disk that is full is noticed.
+"""NumPy arrays → `.npy` files, so that a disk that is full is noticed.
 
-Comes in: an array, or blocks of a long one. Goes out: a file. `numpy.save` writes through buffers
-of the C library and does not ask whether closing them succeeded; a file that is mapped while the
-disk fills up ends the process. This file writes through Python, which raises, and knows no corpus.
+`numpy.save` writes through buffers of the C library and does not ask whether closing them
+succeeded; a file that is mapped while the disk fills up ends the process. Python's files raise.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,7 @@
 """The three standard streams, and how text from elsewhere is shown on them.
 
-Comes in: any text, such as a file name, a server's words or a translation. Goes out: the same text
-with its control characters visible, so that no text can move the cursor, hide a part of a message
-or set the title of a window. This file does not know what is printed.
+Control characters of a file name, a server's words or a translation become visible, so that no text
+can move the cursor, hide a part of a message or set the title of a window.
 """
 
 import os
@@ -20,8 +19,6 @@ Say = Callable[[str], None]  # tells a person one line, such as `say`
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-
-
 _ASCII = ("ascii", "us-ascii", "ansi_x3.4-1968")
 _STYLE = re.compile("(\x1b\\[[0-9;]*m)")
 

@@ -1,16 +1,14 @@
 """Environment variables: those that libraries read when they are loaded, and those of ranks.
 
-Comes in: `os.environ`, as the user, `torchrun` or `launch.py` has set it. Goes out: `DEFAULTS`, to
-be set before torch is loaded where the user has set nothing, and the `Place` of this process among
-those that train together; for the ranks that tmt itself starts, the variables that tell each its
-place, and the folder in which they meet. This file does not know how they reach each other.
+`DEFAULTS` are set before torch is loaded, where the user has set nothing. The `Place` of a process
+among those that train together comes from `torchrun`, or from the launcher of tmt.
 """
 
 import os
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,29 +89,18 @@ def own_meeting_dir() -> Path | None:
     path = Path(os.environ.get(_MEETING, ""))
     if not path.name.startswith(_MEETING_PREFIX):
         return None
-    try:
+    with suppress(OSError):
         found = path.lstat()
-    except OSError:
-        return None
-    private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
-    return path if private and found.st_uid == os.getuid() else None
+        if found.st_mode == stat.S_IFDIR | 0o700 and found.st_uid == os.getuid():
+            return path
+    return None
 
 
 @contextmanager
 def meeting_dir() -> Iterator[Path]:
     """A folder for this user only, in which the ranks of this machine meet."""
-    path = Path(tempfile.mkdtemp(prefix=_MEETING_PREFIX))
-    try:
-        yield path
-    finally:
-        remove_meeting_dir(path)
-
-
-def remove_meeting_dir(path: Path) -> None:
-    """Take away the folder with the one file that is in it; nothing else."""
-    (path / MEETING_FILE).unlink(missing_ok=True)
-    if path.is_dir():
-        path.rmdir()
+    with tempfile.TemporaryDirectory(prefix=_MEETING_PREFIX, ignore_cleanup_errors=True) as name:
+        yield Path(name)
 
 
 _ADVICE = (

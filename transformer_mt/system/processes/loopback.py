@@ -1,7 +1,6 @@
 """The sockets of this process through which ranks of one machine reach each other.
 
-Comes in: nothing. Goes out: settings that keep gloo and NCCL to loopback, and listening sockets
-that take no more connections. This file knows no messages.
+Gloo and NCCL are kept to loopback; listening sockets are told to take no more connections.
 """
 
 import ctypes
