@@ -62,7 +62,8 @@ def written(name: str) -> list[tuple[str, Any, Any]]:
 @pytest.mark.parametrize("name", preset_paths())
 def test_every_value_has_a_comment(name: str) -> None:
     lines = text_of(name).splitlines()
-    assert lines[0].startswith("# ") and lines[0].endswith("."), "what tmt config shows"
+    assert f"{name} " in describe_presets()[[*preset_paths()].index(name)]
+    assert re.fullmatch(r"# (One model|[A-Z]\w+ to|The \w+ model).*\.", lines[0]), "its purpose"
     keys = [line for line in lines if re.match(r"\s*(\w[\w-]*): *[^#\s]", line)]
     assert [line for line in keys if "#" not in line] == []
     assert max(map(len, lines)) <= 100
@@ -101,14 +102,6 @@ def test_a_bare_name_is_a_bundled_file_and_everything_else_a_path(
         load_experiment("absent")
     with pytest.raises(ConfigError, match=r"tiny\.yaml: no such configuration; tmt comes with"):
         preset_path("tiny.yaml")
-
-
-def test_the_list_says_what_each_is_for() -> None:
-    lines = describe_presets()
-    assert [line.split()[0] for line in lines] == [*preset_paths()]
-    assert all(
-        re.fullmatch(r"\S+ +(One model|[A-Z]\w+ to|The \w+ model).*\.", line) for line in lines
-    )
 
 
 @pytest.mark.parametrize(

@@ -173,11 +173,7 @@ _SCHEMES = ("opus", "hf", "mtdata", "sacrebleu")
 
 
 def source_of_text(text: str) -> dict[str, Any]:
-    """The kind that a bare text means.
-
-    Raises:
-        ValueError: it starts like a name, but of no known kind.
-    """
+    """The kind that a bare text means; a ValueError for a name of no known kind."""
     scheme, colon, name = text.partition(":")
     if colon and scheme in ("http", "https", "url"):
         return {"url": text.removeprefix("url:")}
@@ -193,11 +189,7 @@ def source_of_text(text: str) -> dict[str, Any]:
 
 
 def split_direction(text: str) -> tuple[str, str]:
-    """The two canonical codes of `zh-en`, `zh_Hans-en`, `zh-CN-en` …
-
-    Raises:
-        ValueError: there is no one way to read it as two languages.
-    """
+    """The two canonical codes of `zh-en`, `zh_Hans-en`, `zh-CN-en` …, if there is one reading."""
     readings = []
     for cut in (match.start() for match in re.finditer("-", text)):
         with suppress(TmtError):
@@ -240,11 +232,7 @@ class DataConfig(Section):
         return self
 
     def clean_of(self, source: Source) -> CleanConfig:
-        """The thresholds of one source: the general ones, and what differs.
-
-        Raises:
-            ValueError: a key that is no threshold, or a value that is none.
-        """
+        """The thresholds of one source: the general ones, and what differs."""
         own = source.clean or {}
         if "chinese_script" in own:
             raise ValueError(f"{source}: chinese_script is one for all sources, in data.clean")

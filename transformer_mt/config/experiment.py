@@ -269,24 +269,15 @@ def load_experiment(
     reverse: bool = False,
     offline: bool = False,
 ) -> Config:
-    """Read the experiment that a command or a call names.
-
-    Args:
-        config: a path, or the name of a bundled configuration; see `find_config`.
-        overrides: see `load_config`.
-        reverse: the other direction, see `Config.reversed`.
-        offline: sets `data.offline`.
-    """
+    """Read the experiment that a command names: a path, or the name of a bundled configuration."""
     settings = [*overrides, *(["data.offline=true"] if offline else [])]
     cfg = load_config(find_config(config), settings)
     return cfg.reversed() if reverse else cfg
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
-    """Read an experiment from a YAML file.
+    """Read a YAML file and `a.b=c` texts, whose `c` is YAML: `data.dev=[x]` gives a list.
 
-    Args:
-        overrides: `a.b=c` texts; `c` is read as YAML, so `data.dev=[x]` gives a list.
     Raises:
         ConfigError: everything that is wrong with the file and the overrides, one line each.
     """

@@ -28,10 +28,7 @@ _KINDS = {
 def describe_problems(error: ValidationError, *, where: str, root: type[BaseModel]) -> list[str]:
     """All problems of an error, one line per key.
 
-    Args:
-        error: raised when `root` was validated.
-        where: what every line starts with, e.g. the path of the file.
-        root: the outermost section; its fields give the keys for "did you mean".
+    `where` starts every line; the fields of `root`, which was validated, are for "did you mean".
     """
     by_key: dict[tuple[Any, ...], list[Any]] = {}  # several: the branches of a union
     for problem in error.errors():

@@ -70,13 +70,7 @@ _CPU_VOCAB_SIZE = 16_000
 
 
 def recommend(n_pairs: int, tgt_tokens: int, *, languages: Languages, device: str) -> list[Advice]:
-    """Settings to start from.
-
-    Args:
-        n_pairs: of the clean training corpus.
-        tgt_tokens: of an epoch, EOS included.
-        device: "cpu" or "cuda".
-    """
+    """Settings to start from; `tgt_tokens` are of an epoch with EOS, `device` is cpu or cuda."""
     recipe = next(recipe for recipe in _RECIPES if n_pairs < recipe.below)
     size, vocab_size = recipe.size, recipe.vocab_size
     if device == "cpu" and size.d_model > _FOR_CPU.d_model:

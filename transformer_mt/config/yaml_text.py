@@ -81,12 +81,7 @@ _Dumper.yaml_implicit_resolvers = {
 
 
 def read_yaml(path: Path) -> Any:
-    """Plain values of a file.
-
-    Raises:
-        FileNotFoundError: there is none.
-        ConfigError: it cannot be read, is not UTF-8, or see `parse_yaml`.
-    """
+    """Plain values of a file; FileNotFoundError if absent, a ConfigError if not readable."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode) and not path.is_dir():
@@ -106,11 +101,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Parse YAML text with tmt's reading of scalars.
-
-    Raises:
-        ConfigError: not valid YAML; the message gives line and column.
-    """
+    """Plain values of a text; a ConfigError gives line and column."""
     if len(text) > _LARGEST:
         raise ConfigError(f"{where}: more than {_LARGEST >> 20} MiB of YAML; is it the right file?")
     try:

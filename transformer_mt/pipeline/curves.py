@@ -18,11 +18,7 @@ Record = Mapping[str, Any]
 
 
 def write_curves(metrics: Sequence[Record], path: Path) -> None:
-    """Draw the "train" and "validation" records of `metrics.jsonl` as a PNG.
-
-    Raises:
-        DataError: there is nothing to draw yet.
-    """
+    """Draw the "train" and "validation" records of `metrics.jsonl` as a PNG."""
     train = [record for record in metrics if record.get("event") == "train"]
     dev = [record for record in metrics if record.get("event") == "validation"]
     if not train and not dev:

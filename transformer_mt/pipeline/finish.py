@@ -134,11 +134,7 @@ def _of_main(trainer: Trainer, read: Callable[[], tuple[Weights, T]]) -> tuple[W
 
 
 def average_run(run: Run, out_dir: Path, n_last: int, say: Say) -> list[int]:
-    """Write a model directory with the mean of a run's last validated checkpoints; their updates.
-
-    Raises:
-        TmtError: the run has none that is intact, or `out_dir` exists.
-    """
+    """Write a model directory with the mean of a run's last checkpoints; their updates."""
     refuse_foreign(out_dir, None)
     cfg = load_config(run.config_path)
     store = CheckpointStore(run.checkpoints_dir, {})

@@ -17,14 +17,10 @@ from transformer_mt.training.trainer import SilentLog
 
 
 class TrainingLog(SilentLog):
-    """Writes `metrics.jsonl` and the console, which is standard error.
+    """Writes `metrics.jsonl`, TensorBoard's events and the console, which is standard error.
 
-    A disk that is full does not end a training: the file is written once there is room again.
-
-    Args:
-        metrics_path: appended to; records after `resume_update` are dropped first, so that no
-            update is told twice.
-        tensorboard_dir: also write TensorBoard events there.
+    Records after `resume_update` are dropped first, so that no update is told twice. A disk that is
+    full does not end a training: the file is written once there is room again.
     """
 
     def __init__(

@@ -65,11 +65,7 @@ class Fingerprints:
 def prepare(
     local: LocalData, prints: Fingerprints, run: Run, say: Say, *, check: bool = True
 ) -> Prepared:
-    """Clean text, tokenizers, encoded corpus.
-
-    Args:
-        check: compare the contents of finished stages with their digests, not sizes alone.
-    """
+    """Clean text, tokenizers, encoded corpus; `check` compares finished ones with their digests."""
     cfg = local.cfg
 
     def learn(out_dir: Path) -> None:
@@ -108,11 +104,7 @@ def clean_stage(
     """Fill `out_dir` with the clean corpus and its reports, unless it is there; whether it was not.
 
     A second process that wants the same waits for the first, and takes what that one made.
-
-    Args:
-        work_dir: keeps scores between calls, so that a changed threshold scores nothing anew.
-    Raises:
-        TmtError: see `prepare_corpus`; or `out_dir` holds something else.
+    `work_dir` keeps scores between calls, so that a changed threshold scores nothing anew.
     """
     refuse_foreign(out_dir, _MARKER)
 

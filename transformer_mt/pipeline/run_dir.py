@@ -31,11 +31,7 @@ class Run:
         self.model_dir = directory / "model"
 
     def claim(self) -> None:
-        """Make the directory, or see that it is a run's: nothing else is ever written into.
-
-        Raises:
-            TmtError: it holds files, and no run; or it cannot be written.
-        """
+        """Make the directory, or see that it is a run's: nothing else is ever written into."""
         mark = self.directory / _MARK
         if mark.is_file():
             return
@@ -73,13 +69,7 @@ class Run:
 
 
 def find_model(path: Path | None) -> Path:
-    """The model directory that `path` means: itself, or the one in a run directory.
-
-    Args:
-        path: None: the newest finished run under `runs/`.
-    Raises:
-        TmtError: there is none.
-    """
+    """The model directory of a path: itself, or the one in it; None: of the newest run in runs/."""
     if path is not None:
         inside = path / "model"
         return inside if (inside / "metadata.json").is_file() else path

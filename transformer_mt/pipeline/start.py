@@ -85,18 +85,10 @@ def start_training(
 
 
 def train_here(cfg: Config, run: Run, *, fresh: bool, say: Say) -> TrainedModel:
-    """Train in this process, and in those that it was started with, if any.
-
-    Raises:
-        TrainingStopped: in every process.
-        TmtError: see `train_experiment`.
-    """
+    """Train in this process, and in those that it was started with, if any."""
     with joined_ranks() as ranks:
-        result = train_experiment(cfg, run, fresh=fresh, say=say, ranks=ranks)
-    if result.metadata is None:
-        update = result.outcome.progress.update
-        raise TrainingStopped(f"stopped after update {update}, everything is saved")
-    return TrainedModel(run.directory, run.model_dir, result.metadata)
+        metadata = train_experiment(cfg, run, fresh=fresh, say=say, ranks=ranks)
+    return TrainedModel(run.directory, run.model_dir, metadata)
 
 
 def as_overrides(settings: Mapping[str, object]) -> list[str]:

@@ -6,7 +6,6 @@ prepares and writes; all train, translate and score their share.
 """
 
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus
 from transformer_mt.encoding.epochs import SubwordSampling, epoch_corpora
-from transformer_mt.errors import TrainingError
+from transformer_mt.errors import TrainingError, TrainingStopped
 from transformer_mt.evaluation.metrics import Scorer
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.model_dir import build_model
@@ -44,23 +43,12 @@ from transformer_mt.training.trainer import Outcome, SilentLog, Trainer
 from transformer_mt.translation.direction import both_directions
 
 
-@dataclass(frozen=True)
-class TrainingResult:
-    """What `train_experiment` leaves behind; `metadata` is None if a signal stopped it."""
-
-    run: Run
-    outcome: Outcome
-    metadata: dict[str, Any] | None
-
-
 def train_experiment(
     cfg: Config, run: Run, *, fresh: bool, say: Say, ranks: Ranks = ALONE
-) -> TrainingResult:
-    """Do everything that is missing, in order.
+) -> dict[str, Any]:
+    """Do everything that is missing, in order; the metadata of the model.
 
-    Args:
-        fresh: forget checkpoints, metrics and model first; prepared data stays.
-        ranks: the processes that do this together; each must call it.
+    Each of the processes must call it. `fresh` forgets checkpoints, metrics and model first.
     """
     keep_memory()
     if not ranks.is_main:
@@ -82,8 +70,9 @@ def train_experiment(
         if outcome.stopped_by == "signal":
             if ranks.is_main and not store.holds(outcome.progress.update):
                 raise TrainingError(f"{run.directory}: the run directory is gone; nothing is saved")
-            return TrainingResult(run, outcome, None)
-        return TrainingResult(run, outcome, finish(cfg, run, prepared, trainer, outcome, say))
+            update = outcome.progress.update
+            raise TrainingStopped(f"stopped after update {update}, everything is saved")
+        return finish(cfg, run, prepared, trainer, outcome, say)
 
 
 def _prepare(cfg: Config, run: Run, ranks: Ranks, say: Say) -> tuple[Prepared, CheckpointStore]:

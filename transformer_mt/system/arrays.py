@@ -26,12 +26,7 @@ def save_array(path: Path, array: Array) -> None:
 def save_blocks(
     path: Path, dtype: np.dtype[Any] | type, shape: tuple[int, ...], blocks: Iterable[Array]
 ) -> None:
-    """Write an array that comes in blocks along its first axis.
-
-    Raises:
-        ValueError: the blocks do not make up the shape.
-        OSError: the disk is full, or does not take it.
-    """
+    """Write an array that comes in blocks along its first axis."""
     dtype = np.dtype(dtype)
     n_bytes = 0
     with path.open("wb") as file:

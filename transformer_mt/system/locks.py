@@ -13,11 +13,8 @@ from transformer_mt.errors import TmtError
 def locked(path: Path, busy: Callable[[], None], *, remedy: str = "") -> Iterator[None]:
     """Hold the lock file `path`. Its content is neither read nor written.
 
-    Args:
-        busy: called when another process holds it. If it returns, this one waits.
-        remedy: what a user can do where the place cannot be written.
-    Raises:
-        TmtError: the place cannot be written, or `path` is a link.
+    `busy` is called when another process holds it; if it returns, this one waits. `remedy` ends the
+    message that the place cannot be written, or is a link.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

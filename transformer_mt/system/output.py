@@ -40,9 +40,7 @@ _RECORD = ".tmt.json"  # in a folder that holds single files of tmt: their diges
 def writing(path: Path) -> Iterator[Path]:
     """Yield a temporary path; on success its content becomes that of the file `path`.
 
-    Raises:
-        TmtError: `path` is a folder, read-only or cannot be written; the disk is full. What stood
-            there stands there still.
+    On failure, also of a full disk, a TmtError says why, and what stood there stands there still.
     """
     with _explained(path):
         status = check_file_target(path)
@@ -72,8 +70,6 @@ def writing_folder(path: Path, manifest: str | None, *, ours: bool = False) -> I
             None: there is none, and `path` must be new or empty.
         ours: `path` is a place of tmt's own: a folder there without an intact manifest is set aside
             as `NAME.damaged`, and not refused.
-    Raises:
-        TmtError: `path` is no folder, or one that tmt did not write; see `writing`, too.
     """
     with _explained(path):
         refuse_foreign(path, manifest, ours=ours)
@@ -103,9 +99,7 @@ def writing_folder(path: Path, manifest: str | None, *, ours: bool = False) -> I
 def writing_files(directory: Path) -> Iterator[Path]:
     """Yield a temporary folder; on success its files move into `directory`, one by one.
 
-    Raises:
-        TmtError: a file of such a name is there, and is neither the same nor written by tmt; then
-            nothing has been moved.
+    If a file is there that is neither the same nor written by tmt, nothing is moved.
     """
     with _explained(directory):
         check_folder_target(directory)
@@ -130,11 +124,7 @@ def writing_files(directory: Path) -> Iterator[Path]:
 
 
 def check_file_target(path: Path) -> os.stat_result | None:
-    """What stands at a path that is to be written as a file; None: nothing yet.
-
-    Raises:
-        TmtError: it cannot be replaced by a file; better said before the work than after it.
-    """
+    """Status of the file at a path that is to be written, if any; better said before the work."""
     status = _status(path)
     if status is None:
         return None
@@ -193,10 +183,7 @@ def remove(path: Path) -> None:
 
 
 def remove_made(path: Path, manifest: str) -> None:
-    """Remove a folder that tmt made; entries of it that the manifest does not list stay.
-
-    Where the manifest is damaged, nothing is known of the entries: the folder is set aside.
-    """
+    """Remove a folder that tmt made; other entries stay, and all where the manifest is damaged."""
     target = Path(os.path.realpath(path))
     if not target.is_dir():
         return

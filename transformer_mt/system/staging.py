@@ -91,11 +91,9 @@ def _clear(folder: Path) -> None:
 def exchange_folders(new: Path, target: Path, keep: Sequence[str]) -> None:
     """Put the folder `new`, inside a staging folder, in the place of the folder `target`.
 
-    At each moment `target` is the old folder or the new one, whole; where the system cannot
-    exchange two folders it is absent in between, and `remove_left_over` brings the old one back.
-
-    Args:
-        keep: files of the old folder, as relative paths, that the new one has as well.
+    The files `keep` of the old folder are in the new one as well. At each moment `target` is the
+    old folder or the new one, whole; where the system cannot exchange two folders it is absent in
+    between, and `remove_left_over` brings the old one back.
     """
     for name in keep:
         (new / name).parent.mkdir(parents=True, exist_ok=True)

@@ -25,11 +25,7 @@ class Damaged(TmtError):
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None: there is no such file.
-
-    Raises:
-        Damaged: it cannot be read, is no regular file, is too large, or is not a JSON object.
-    """
+    """The object in a JSON file; None: there is no such file."""
     text = _read(path)
     if text is None:
         return None
@@ -43,11 +39,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file with one JSON object a line; damaged lines are left out.
-
-    Raises:
-        Damaged: the file as a whole cannot be read.
-    """
+    """The objects of a file with one JSON object a line; damaged lines are left out."""
     records = []
     for line in (_read(path) or "").split("\n"):
         try:
@@ -77,9 +69,6 @@ def read_manifest(folder: Path, name: str) -> dict[str, Any] | None:
     """The manifest of a folder, itself intact; None: the folder or the manifest is absent.
 
     A manifest without a digest of its own, of a tmt that wrote none, is taken as it is.
-
-    Raises:
-        Damaged: it is not as it was written.
     """
     manifest = read_json(folder / name)
     if manifest is None:
@@ -93,11 +82,7 @@ def read_manifest(folder: Path, name: str) -> dict[str, Any] | None:
 
 
 def damages(folder: Path, manifest: Mapping[str, Any], *, digests: bool = True) -> list[str]:
-    """What is wrong with the files that a manifest lists, one line for each file.
-
-    Args:
-        digests: compare contents too, not sizes alone; reads every byte.
-    """
+    """Faults of the files that a manifest lists, a line each; sizes alone, or `digests` as well."""
     sizes, problems = manifest.get("file_sizes", {}), []
     for name, digest in manifest.get("files", {}).items():
         file = folder / name

@@ -24,11 +24,7 @@ _STYLE = re.compile("(\x1b\\[[0-9;]*m)")
 
 
 def visible(text: str, *, styled: bool = False) -> str:
-    """The text with control characters, bidirectional marks and lone surrogates as escapes.
-
-    Args:
-        styled: leave sequences that set colours as they are.
-    """
+    """Control characters, marks of direction, surrogates as escapes; `styled` keeps colours."""
     if styled:
         parts = _STYLE.split(text)
         return "".join(part if i % 2 else visible(part) for i, part in enumerate(parts))
@@ -48,14 +44,7 @@ def say(message: str) -> None:
 
 
 def show(result: str, *, styled: bool = False) -> None:
-    """Print a line of a result: as it is to a program, with visible controls to a person.
-
-    Args:
-        styled: see `visible`.
-    Raises:
-        TmtError: standard output is closed.
-        UnicodeEncodeError: the encoding of standard output lacks a character.
-    """
+    """Print a line of a result: as it is to a program, with visible controls to a person."""
     print(visible(result, styled=styled) if sys.stdout.isatty() else result, flush=True)
 
 

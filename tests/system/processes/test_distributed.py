@@ -22,22 +22,22 @@ from transformer_mt.system.processes.distributed import joined_ranks
 directory = Path(sys.argv[1])
 with joined_ranks() as ranks:
     me = ranks.rank
-    found = {"size": ranks.size, "is_main": ranks.is_main}
     torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))])  # loads many modules of torch
-    found["sum"] = ranks.sum(torch.tensor([1.0, float(me)])).tolist()
-    later = torch.full((5,), float(me + 1))
-    wait = ranks.start_sum(later)
-    wait()
-    found["start_sum"] = later.tolist()
-    copied = torch.tensor([float(me + 7)])
+    later, copied = torch.full((5,), float(me + 1)), torch.tensor([float(me + 7)])
+    ranks.start_sum(later)()
     ranks.copy_from_main(copied)
-    found["copy_from_main"] = copied.tolist()
-    found["told_by_main"] = ranks.told_by_main({"rank": me})
-    found["gather"] = ranks.gather(me * me)
-    items = list(range(10))
-    share = ranks.share(items)
-    found["share"] = share
-    found["join_shares"] = ranks.join_shares([10 * item for item in share])
+    share = ranks.share(range(10))
+    found = {
+        "size": ranks.size,
+        "is_main": ranks.is_main,
+        "sum": ranks.sum(torch.tensor([1.0, float(me)])).tolist(),
+        "start_sum": later.tolist(),
+        "copy_from_main": copied.tolist(),
+        "told_by_main": ranks.told_by_main({"rank": me}),
+        "gather": ranks.gather(["x" * me, 0.1 * me, None, float("inf")]),
+        "share": list(share),
+        "join_shares": ranks.join_shares([10 * item for item in share]),
+    }
 
     def work():
         before = sorted(path.name for path in directory.glob("turn*"))
@@ -81,7 +81,7 @@ def test_three_processes(tmp_path: Path) -> None:
         assert told["start_sum"] == [6.0] * 5
         assert told["copy_from_main"] == [7.0]
         assert told["told_by_main"] == {"rank": 0}
-        assert told["gather"] == [0, 1, 4]
+        assert told["gather"] == [["x" * me, 0.1 * me, None, float("inf")] for me in range(3)]
         assert told["share"] == list(range(10))[rank::3]
         assert told["join_shares"] == [10 * item for item in range(10)]
         threads = [name for name in told["threads"] if "gloo_runloop" in name]

@@ -110,8 +110,7 @@ class Ranks:
     def in_turn(self, work: Callable[[], T]) -> T:
         """Each process does `work`, rank 0 first, then the first of each machine, then the rest.
 
-        For work that leaves files, which later processes find done, on a disk that all machines
-        share or on one of each machine.
+        For work that leaves files, on a disk of all machines or one of each, for later processes.
         """
         turn = 0 if self.is_main else 1 if self.local_rank == 0 else 2
         for now in range(3):
@@ -126,12 +125,7 @@ ALONE = Ranks()
 
 @contextmanager
 def joined_ranks() -> Iterator[Ranks]:
-    """The group that this process was started into; `ALONE` without one.
-
-    Raises:
-        LostProcess: the other processes cannot be reached.
-        TrainingError: the environment is not that of such a group; a stranger has connected.
-    """
+    """The group that this process was started into; `ALONE` without one."""
     place = own_place()
     if place is None:
         yield ALONE
@@ -176,9 +170,6 @@ def _prove(place: Place, store: dist.Store) -> None:
     """Each tells each other something that only a process that can read the store knows.
 
     Any user of the machine can connect to a port of loopback, and be first.
-
-    Raises:
-        TrainingError: another program has taken the place of a process.
     """
     others = [rank for rank in range(place.size) if rank != place.rank]
     try:

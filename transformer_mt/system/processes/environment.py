@@ -48,11 +48,7 @@ def is_rank() -> bool:
 
 
 def own_place() -> Place | None:
-    """Where the environment says that this process belongs; None: it trains alone.
-
-    Raises:
-        TrainingError: a variable is missing, or has an impossible value.
-    """
+    """Where the environment says that this process belongs; None: it trains alone."""
     size = _number("WORLD_SIZE", 1, least=1)
     if size == 1:
         return None
@@ -69,10 +65,7 @@ def own_place() -> Place | None:
 
 
 def place_variables(rank: int, size: int, meeting: Path) -> dict[str, str]:
-    """Variables that tell a process of this machine that it is one of `size`.
-
-    They share the cores, unless the user has set a number of threads.
-    """
+    """Variables that tell a process that it is one of `size`, which share the cores."""
     threads = str(max(1, usable_cores() // size))
     return {
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads),

@@ -50,12 +50,7 @@ class Workers(Generic[T]):
         return len(self._connections)
 
     def map(self, calls: Sequence[tuple[Any, ...]]) -> list[T]:
-        """The results of `work` for each tuple of arguments, in their order.
-
-        Raises:
-            TmtError: a copy was ended from outside.
-            Exception: what `work` raised. After any exception the workers are closed.
-        """
+        """Results in the order of the calls; after an exception all copies are closed."""
         results: dict[int, T] = {}
         waiting = iter(enumerate(calls))
         doing: dict[Connection, int] = {}

@@ -48,16 +48,11 @@ def count_processes() -> int:
 
 
 def launch(n_processes: int, arguments: Sequence[str]) -> int:
-    """Run `tmt ARGUMENTS` as ranks 0 … n − 1, and wait for them.
+    """Run `tmt ARGUMENTS` as ranks 0 … n − 1, and wait for them; the exit status of rank 0.
 
     Rank 0 has the terminal; what the others write to it is shown if one of them is the first to
     fail. Ctrl-C and SIGTERM reach all of them, and each ends as it would alone; a second Ctrl-C
     ends all at once.
-
-    Returns:
-        The exit status of rank 0.
-    Raises:
-        TrainingError: a process other than rank 0 failed, or one was killed.
     """
     with ExitStack() as stack:
         outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(n_processes)]

@@ -49,10 +49,9 @@ def open_doors() -> set[int]:
 
 
 def close_doors(descriptors: Iterable[int]) -> None:
-    """Let listening sockets take no more connections; those that are made stay.
+    """Let listening sockets take no more connections, on Linux; those that are made stay.
 
     Gloo keeps its socket open, and would end the process if strangers used up its descriptors.
-    Elsewhere than on Linux the door stays open.
     """
     if sys.platform != "linux":
         return
@@ -66,11 +65,7 @@ def close_doors(descriptors: Iterable[int]) -> None:
 
 @contextmanager
 def _socket_of(descriptor: int) -> Iterator[socket.socket]:
-    """The socket behind a descriptor, for a moment.
-
-    Raises:
-        OSError: there is none.
-    """
+    """The socket behind a descriptor, for a moment; an OSError if there is none."""
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         raise OSError(f"{descriptor} is no socket")
     with socket.socket(fileno=os.dup(descriptor)) as copy:

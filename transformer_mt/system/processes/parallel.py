@@ -40,16 +40,12 @@ def run_shards(jobs: Iterable[Job[Args]], make: Make[Args], *, workers: int) -> 
     """Make the file of every job, and yield the paths in the order of the jobs.
 
     At most two jobs per worker are read ahead, so memory does not grow with their number. A single
-    job, or a single worker, is done in this process.
+    job, or a single worker, is done in this process. What is finished stays, whatever is raised.
 
     Args:
-        jobs: (path to write, what `make` needs for it); a file that is there, with the digest that
-            it was made with, is passed over.
+        jobs: (path to write, what `make` needs for it).
         make: called with the second part of a job and a temporary path to write to. With several
-            workers it runs in another process: a function at the top of a module, picklable
-            arguments.
-    Raises:
-        DataError: a process died; everything that `make` raises. What is finished stays.
+            workers it must be a function at the top of a module.
     """
     iterator = iter(jobs)
     head = list(islice(iterator, 2))
@@ -71,11 +67,7 @@ def run_shards(jobs: Iterable[Job[Args]], make: Make[Args], *, workers: int) -> 
 
 
 def run_apart(function: Callable[[Args], Result], args: Args) -> Result:
-    """The value of a function of a module, computed in a process whose memory goes with it.
-
-    Raises:
-        DataError: the process died; everything that `function` raises.
-    """
+    """The value of a function of a module, computed in a process whose memory goes with it."""
     with _pool(1, "") as pool:
         return pool.submit(function, args).result()
 
@@ -96,10 +88,7 @@ def _pool(workers: int, remedy: str) -> Iterator[ProcessPoolExecutor]:
 
 
 def spawn_context() -> SpawnContext:
-    """Starts processes anew, as "spawn" does, that import nothing from the current folder.
-
-    What it sends them is pickled, through pipes that only this process and its children have.
-    """
+    """Starts processes anew, as "spawn" does, that import nothing from the current folder."""
     with protected_children():
         resource_tracker.ensure_running()  # which locks of queues would start
     return _ProtectedContext()
