@@ -319,7 +319,7 @@ def test_any_value_of_any_key(key: str) -> None:
             section = section.setdefault(name, {})
         section[last] = parse_yaml(text, "odd")
         if sections == ["source"]:
-            tree["data"]["train"] = [tree.pop("source") | {"path": "a"}]
+            tree["data"]["train"] = [{"path": "a"} | tree.pop("source")]
         try:
             cfg = build_config(tree, "x")
         except ConfigError as error:

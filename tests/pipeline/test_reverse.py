@@ -1,8 +1,6 @@
 """`--reverse`: the same experiment the other way round, with a name and a directory of its own."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -43,24 +41,3 @@ def test_every_kind_of_source_gives_its_pairs_swapped(
     for way in (cfg, cfg.reversed(), cfg.reversed().reversed()):
         found += obtain_sources(way, print).train[0].read()
     assert found == [("猫", "cat"), ("cat", "猫"), ("猫", "cat")]
-
-
-def test_the_command_line_reverses(
-    toy_config: Config, toy_pairs: list[tuple[str, str]], tmp_path: Path
-) -> None:
-    for side, code in enumerate(("zh", "en")):
-        text = "".join(f"{pair[side]}\n" for pair in toy_pairs)
-        (tmp_path / f"toy.{code}").write_text(text, encoding="utf-8")
-    cfg = with_sources(toy_config, tmp_path, ["toy"])
-    config = tmp_path / "toy.yaml"
-    config.write_text(cfg.to_yaml(), encoding="utf-8")
-    arguments = ["plan", str(config), "--reverse", "--json", "--processes", "1"]
-    result = subprocess.run(
-        [sys.executable, "-m", "transformer_mt", *arguments, "--set", "model.d_model=16"],
-        capture_output=True, text=True, timeout=120, cwd=tmp_path,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    plan = json.loads(result.stdout)
-    assert plan["name"] == "toy-reversed"
-    (train,) = (size for size in plan["sources"] if size["role"] == "train")
-    assert train["src_characters"] > 2 * train["tgt_characters"], "English is the source now"

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_IFF_LOOPBACK = 0x8
 _SO_ATTACH_FILTER = 26  # Linux
 _DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction: return 0, "keep no byte"
 
@@ -26,12 +25,7 @@ def keep_to_loopback() -> None:
 
 def loopback_interface() -> str:
     """Its name: `lo` on Linux, `lo0` on macOS."""
-    names = [name for _, name in socket.if_nameindex()]
-    for name in names:
-        with suppress(OSError, ValueError):
-            flags = int(Path(f"/sys/class/net/{name}/flags").read_text(), 16)
-            if flags & _IFF_LOOPBACK:
-                return name
+    names = (name for _, name in socket.if_nameindex())
     return next((name for name in names if name.startswith("lo")), "lo")
 
 
