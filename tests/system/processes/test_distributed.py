@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -46,9 +45,7 @@ with joined_ranks() as ranks:
         return before
 
     found["in_turn"] = ranks.in_turn(work)
-    if sys.argv[2] == "die" and me == 1:
-        raise SystemExit(5)
-    if sys.argv[2] == "die":
+    if me != 1:  # which has gone, once it has left the group
         try:
             ranks.sum(torch.zeros(1))
         except Exception as error:
@@ -58,23 +55,17 @@ found["threads"] = [path.read_text().strip() for path in Path("/proc/self/task")
 """
 
 
-def start_group(directory: Path, size: int, ending: str) -> list[dict[str, Any]]:
+def test_three_processes_of_which_one_goes(tmp_path: Path) -> None:
     with meeting_dir() as folder:
         processes = [
             subprocess.Popen(
-                [sys.executable, "-c", SCRIPT, str(directory), ending],
-                env={**os.environ, **place_variables(rank, size, folder)},
+                [sys.executable, "-c", SCRIPT, str(tmp_path)],
+                env={**os.environ, **place_variables(rank, 3, folder)},
             )
-            for rank in range(size)
+            for rank in range(3)
         ]
-        for process in processes:
-            process.wait(timeout=120)
-    return [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
-
-
-def test_three_processes(tmp_path: Path) -> None:
-    found = start_group(tmp_path, 3, "live")
-    assert len(found) == 3
+        assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
+    found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
     for rank, told in enumerate(found):
         assert (told["size"], told["is_main"]) == (3, rank == 0)
         assert told["sum"] == [3.0, 3.0]
@@ -88,14 +79,8 @@ def test_three_processes(tmp_path: Path) -> None:
         assert not threads, "they would let go of tensors while Python ends, which aborts"
     assert found[0]["in_turn"] == [], "the first one of all comes first"
     assert all("turn0" in told["in_turn"] for told in found[1:])
-
-
-def test_a_process_that_has_gone_is_noticed_and_named_as_the_cause(tmp_path: Path) -> None:
-    found = start_group(tmp_path, 3, "die")
-    assert len(found) == 2
-    for told in found:
-        name, message = told["error"]
-        assert name == "LostProcess"
+    for name, message in (found[0]["error"], found[2]["error"]):
+        assert name == "LostProcess", "whoever is left is not the cause"
         assert message.startswith("another process of this training has ended")
 
 
