@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from multiprocessing import active_children
 
 import pytest
+from processes import process_of
 
 from transformer_mt.errors import TmtError
 from transformer_mt.system.processes.fork_pool import Workers, may_fork
@@ -70,18 +71,9 @@ def test_copies_end_with_their_process() -> None:
     pids = [int(pid) for pid in os.read(read, 100).split()]
     assert len(set(pids)) == 2
     deadline = time.monotonic() + 10
-    while any(is_running(pid) for pid in pids):
+    while any(map(process_of, pids)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def is_running(pid: int) -> bool:
-    """Zombies do not count: who inherits them may take its time."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_beside_other_threads_no_copy_is_made() -> None:

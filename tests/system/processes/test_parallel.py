@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from processes import process_of
 
 from transformer_mt.errors import DataError
 from transformer_mt.system.processes.parallel import run_apart, run_shards
@@ -99,7 +100,7 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
     worker = int((tmp_path / "pid1").read_text())
     parent.kill()
     parent.wait()
-    wait_for(lambda: not is_running(worker))
+    wait_for(lambda: process_of(worker) is None)
     assert not (tmp_path / "1").exists()
 
 
@@ -108,14 +109,6 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 def whoami(ending: str) -> str:

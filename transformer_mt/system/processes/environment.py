@@ -5,6 +5,7 @@ among those that train together comes from `torchrun`, or from the launcher of t
 """
 
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -49,17 +50,17 @@ def is_rank() -> bool:
 
 def own_place() -> Place | None:
     """Where the environment says that this process belongs; None: it trains alone."""
-    size = _number("WORLD_SIZE", 1, least=1)
+    size = _number("WORLD_SIZE", "1", least=1)
     if size == 1:
         return None
-    rank = _number("RANK", None, below=size)
-    local_size = _number("LOCAL_WORLD_SIZE", 1, least=1, below=size + 1)
-    local_rank = _number("LOCAL_RANK", 0, below=local_size if local_size > 1 else size)
+    rank = _number("RANK", "", below=size)
+    local_size = _number("LOCAL_WORLD_SIZE", "1", least=1, below=size + 1)
+    local_rank = _number("LOCAL_RANK", "0", below=local_size if local_size > 1 else size)
     own_dir = own_meeting_dir()
     if own_dir is None:
         if not os.environ.get("MASTER_ADDR"):
             raise TrainingError(f"MASTER_ADDR is not set, but WORLD_SIZE is {size}: {_ADVICE}")
-        _number("MASTER_PORT", None, below=2**16)
+        _number("MASTER_PORT", "", below=2**16)
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return Place(rank, size, local_rank, local_size, attempt, own_dir)
 
@@ -102,18 +103,14 @@ _ADVICE = (
 )
 
 
-def _number(name: str, default: int | None, *, least: int = 0, below: int = 10**6) -> int:
+def _number(name: str, default: str, *, least: int = 0, below: int = 10**6) -> int:
     """A variable as a number in [least, below)."""
-    text = os.environ.get(name)
-    if text is None and default is not None:
-        return default
-    found = "not set" if text is None else repr(text)
+    text = os.environ.get(name, default)
     # Not all that `int` reads: no signs, underscores or digits of other scripts.
-    if text is None or not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise TrainingError(f"{name} is {found}, expected a number: {_ADVICE}")
-    if not least <= (number := int(text)) < below:
-        raise TrainingError(
-            f"{name} is {found}, expected {least} to {below - 1}"
-            f"{'' if name == 'WORLD_SIZE' else ' with the WORLD_SIZE that is set'}: {_ADVICE}"
-        )
-    return number
+    if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) < below:
+        return int(text)
+    given = "" if name == "WORLD_SIZE" else " with the WORLD_SIZE that is set"
+    raise TrainingError(
+        f"{name} is {repr(text) if text else 'not set'}, expected a number from {least} to "
+        f"{below - 1}{given}: {_ADVICE}"
+    )
