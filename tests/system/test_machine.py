@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt.system.machine import available_memory_bytes, total_memory_bytes
+from transformer_mt.system import machine
+from transformer_mt.system.machine import available_memory_bytes, cpu_flags, total_memory_bytes
 
 MIB = 1 << 20
 
@@ -76,6 +77,13 @@ def test_available_memory(
     if not membership:
         (tmp_path / "proc/self/cgroup").unlink()
     assert available_memory_bytes(tmp_path) == expected_mib * MIB, why
+
+
+def test_flags_of_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    assert cpu_flags() == set()
+    write_tree(tmp_path, {"proc/cpuinfo": "model\t: x\nflags\t\t: fpu sse2\n"})
+    assert cpu_flags() == {"fpu", "sse2"}
 
 
 def test_this_machine_and_one_that_says_nothing(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from transformer_mt.errors import TmtError, TrainingError, describe
 from transformer_mt.system.output import write_text
-from transformer_mt.system.state import Damaged, read_records
+from transformer_mt.system.state import read_records
 from transformer_mt.system.terminal import visible
 from transformer_mt.training.trainer import SilentLog
 
@@ -101,13 +101,9 @@ class TrainingLog(SilentLog):
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Records of a run so far; lines that are damaged, or cut short by a crash, are left out."""
-    try:
-        records = read_records(path)
-    except Damaged:
-        return []
     return [
         record
-        for record in records
+        for record in read_records(path)
         if isinstance(record.get("event"), str)
         and isinstance(record.get("update"), int)
         and all(isinstance(v, int | float | None) for k, v in record.items() if k != "event")

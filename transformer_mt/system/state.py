@@ -10,6 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +40,13 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file with one JSON object a line; damaged lines are left out."""
-    records = []
-    for line in (_read(path) or "").split("\n"):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict):
-            records.append(record)
-    return records
+    """The objects of a file with one JSON object a line; what is damaged is left out."""
+    records: list[Any] = []
+    with suppress(Damaged):
+        for line in (_read(path) or "").split("\n"):
+            with suppress(ValueError, RecursionError):
+                records.append(json.loads(line))
+    return [record for record in records if isinstance(record, dict)]
 
 
 def write_manifest(folder: Path, name: str, content: Mapping[str, Any]) -> None:
