@@ -8,6 +8,7 @@ the corpus redoes everything after it.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -67,22 +68,14 @@ def prepare(
 ) -> Prepared:
     """Clean text, tokenizers, encoded corpus; `check` compares finished ones with their digests."""
     cfg = local.cfg
-
-    def learn(out_dir: Path) -> None:
-        _train_tokenizers(cfg, run, out_dir, say)
-        _report_vocabularies(cfg, run, load_tokenizers(out_dir, joint=cfg.tokenizer.joint))
-        say(f"  report: {run.report_path}")
-
     with _alone(run.clean_dir.parent, say):
         if clean_stage(local, prints, run.clean_dir, run.work_dir, say, check=check):
             for line in read_report(run.clean_dir).summary():
                 say(f"  {line}")
+        learn = partial(_train_tokenizers, cfg, run, say)
         _stage(run.tokenizer_dir, prints.tokenizer, say, "tokenizer", learn, check=check)
         tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
-
-        def encode(out_dir: Path) -> None:
-            _encode(cfg, run, tokenizers, prints.encoded, out_dir, say)
-
+        encode = partial(_encode, cfg, run, tokenizers, prints.encoded, say)
         _stage(run.encoded_dir, prints.encoded, say, "encode", encode, check=check)
     return Prepared(
         tokenizers,
@@ -107,10 +100,7 @@ def clean_stage(
     `work_dir` keeps scores between calls, so that a changed threshold scores nothing anew.
     """
     refuse_foreign(out_dir, _MARKER)
-
-    def make(temporary: Path) -> None:
-        prepare_corpus(local, temporary, work_dir=work_dir, say=say)
-
+    make = partial(prepare_corpus, local, work_dir=work_dir, say=say)
     with _alone(work_dir, say):
         return _stage(out_dir, prints.clean, say, "data", make, check=check)
 
@@ -118,11 +108,8 @@ def clean_stage(
 @contextmanager
 def _alone(directory: Path, say: Say) -> Iterator[None]:
     """Wait until no other process works in `directory`, and remove what killed ones left there."""
-
-    def wait() -> None:
-        say(f"[data] another process is at work in {directory}; waiting for it")
-
-    with locked(directory.with_name(f".{directory.name}.lock"), wait):
+    busy = f"[data] another process is at work in {directory}; waiting for it"
+    with locked(directory.with_name(f".{directory.name}.lock"), lambda: say(busy)):
         remove_all_left_over(directory)
         yield
 
@@ -153,7 +140,7 @@ def _stage(
     made_from: str,
     say: Say,
     name: str,
-    make: Callable[[Path], None],
+    make: Callable[[Path], object],
     *,
     check: bool,
 ) -> bool:
@@ -175,7 +162,7 @@ def _stage(
     return True
 
 
-def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
+def _train_tokenizers(cfg: Config, run: Run, say: Say, out_dir: Path) -> None:
     paths = tokenizer_paths(out_dir, joint=cfg.tokenizer.joint)
     codes = [cfg.languages.src, cfg.languages.tgt]
     texts = [run.clean_dir / f"train.{side}" for side in ("src", "tgt")]
@@ -197,6 +184,8 @@ def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
             f"{100 * tokenizer.unknown_rate(dev_texts):.3f} % unknown, "
             f"{100 * tokenizer.byte_rate(dev_texts):.3f} % bytes"
         )
+    _report_vocabularies(cfg, run, load_tokenizers(out_dir, joint=cfg.tokenizer.joint))
+    say(f"  report: {run.report_path}")
 
 
 def _report_vocabularies(cfg: Config, run: Run, tokenizers: Tokenizers) -> None:
@@ -215,7 +204,7 @@ def _report_vocabularies(cfg: Config, run: Run, tokenizers: Tokenizers) -> None:
 
 
 def _encode(
-    cfg: Config, run: Run, tokenizers: Tokenizers, made_from: str, out_dir: Path, say: Say
+    cfg: Config, run: Run, tokenizers: Tokenizers, made_from: str, say: Say, out_dir: Path
 ) -> None:
     # Shards outlive a process that is killed, and are good for this corpus and tokenizer only.
     remove(run.encoded_dir / "epochs")  # drawn from what is replaced
