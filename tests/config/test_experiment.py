@@ -80,6 +80,7 @@ BAD_YAML = [
     ("a: !!timestamp 2001-01-01", "the tag tag:yaml.org,2002:timestamp has no meaning here"),
     ("a: !!set {b}", "the tag tag:yaml.org,2002:set has no meaning here"),
     ("a: !!omap [b: 1]", "the tag tag:yaml.org,2002:omap has no meaning here"),
+    ("a: !!int {b: 1}", "x.yaml: line 1, column 4: not valid YAML: expected a scalar node"),
     ("a: !!int x", "x.yaml: line 1, column 4: not valid YAML: 'x' is no value of the tag tag:y"),
     ("!!bool x: 1", "'x' is no value of the tag tag:yaml.org,2002:bool"),
     ("a: " + "9" * 5000, "9' is no value of the tag tag:yaml.org,2002:int"),

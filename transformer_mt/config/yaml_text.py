@@ -46,8 +46,8 @@ class _Loader(yaml.SafeLoader):
         _refuse(f"the tag {node.tag} has no meaning here", node)
 
 
-def _construct_int(_loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
-    return int(node.value.replace("_", ""))
+def _construct_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    return int(str(loader.construct_scalar(node)).replace("_", ""))
 
 
 _Loader.yaml_implicit_resolvers = {}

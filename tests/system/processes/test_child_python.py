@@ -186,17 +186,3 @@ def test_the_search_path(
 
     found = search_path([*map(real, places)], real(python_path))
     assert found == [*map(real, expected)], why
-
-
-def test_the_module_is_found_where_it_is_not_installed(evil: Path) -> None:
-    """As a program in a folder that is on no path, with a neighbour that is named as a library."""
-    copy = evil / "checkout"
-    copy.mkdir()
-    (copy / "transformer_mt").symlink_to(ROOT / "transformer_mt")
-    (evil / "rich.py").rename(copy / "rich.py")
-    site = next(place for place in sys.path if place.endswith("site-packages"))
-    code = "import runpy, sys; sys.path.append(sys.argv.pop()); runpy.run_path(sys.argv.pop(1), "
-    program = copy / "transformer_mt" / "__main__.py"
-    command = [sys.executable, "-P", "-S", "-c", code + "run_name='__main__')"]
-    found = do(evil, [*command, str(program), "--version", site])
-    assert (found.stdout, ran(evil)) == (f"{transformer_mt.__version__}\n", ""), found.stderr
