@@ -34,21 +34,13 @@ def keys_of(section: type[pydantic.BaseModel]) -> dict[str, Any]:
     }
 
 
-def settings(tree: Any, schema: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(key, value, default) of everything that a file sets."""
+def flat(tree: Any, schema: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """(key, value, default) of everything in a tree."""
     for key, value in tree.items():
         if isinstance(schema[key], dict) and key != "test":
-            yield from settings(value, schema[key], f"{before}{key}.")
+            yield from flat(value, schema[key], f"{before}{key}.")
         else:
             yield f"{before}{key}", value, schema[key]
-
-
-def names(schema: dict[str, Any], before: str = "") -> Iterator[str]:
-    for key, value in schema.items():
-        if isinstance(value, dict) and key != "test":
-            yield from names(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}"
 
 
 def text_of(name: str) -> str:
@@ -56,20 +48,22 @@ def text_of(name: str) -> str:
 
 
 def written(name: str) -> list[tuple[str, Any, Any]]:
-    return list(settings(parse_yaml(text_of(name), name), keys_of(Config)))
+    return list(flat(parse_yaml(text_of(name), name), keys_of(Config)))
 
 
 @pytest.mark.parametrize("name", preset_paths())
 def test_every_value_has_a_comment(name: str) -> None:
     lines = text_of(name).splitlines()
-    assert lines[0].startswith("# ") and lines[0].endswith("."), "what tmt config shows"
+    assert f"{name} " in describe_presets()[[*preset_paths()].index(name)]
+    assert re.fullmatch(r"# (One model|[A-Z]\w+ to|The \w+ model).*\.", lines[0]), "its purpose"
     keys = [line for line in lines if re.match(r"\s*(\w[\w-]*): *[^#\s]", line)]
     assert [line for line in keys if "#" not in line] == []
     assert max(map(len, lines)) <= 100
 
 
 def test_base_is_the_manual_of_all_keys() -> None:
-    assert {key for key, _, _ in written("base")} == {*names(keys_of(Config))}
+    every = keys_of(Config)
+    assert {key for key, _, _ in written("base")} == {key for key, _, _ in flat(every, every)}
     comments = " ".join(re.findall(r"#(.*)", text_of("base")))
     assert {key for key in Source.model_fields if f"{key}: " not in comments} == set()
 
@@ -101,14 +95,6 @@ def test_a_bare_name_is_a_bundled_file_and_everything_else_a_path(
         load_experiment("absent")
     with pytest.raises(ConfigError, match=r"tiny\.yaml: no such configuration; tmt comes with"):
         preset_path("tiny.yaml")
-
-
-def test_the_list_says_what_each_is_for() -> None:
-    lines = describe_presets()
-    assert [line.split()[0] for line in lines] == [*preset_paths()]
-    assert all(
-        re.fullmatch(r"\S+ +(One model|[A-Z]\w+ to|The \w+ model).*\.", line) for line in lines
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """`--reverse`: the same experiment the other way round, with a name and a directory of its own."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -33,41 +31,13 @@ def test_every_kind_of_source_gives_its_pairs_swapped(
     toy_config: Config, source: object, tmp_path: Path
 ) -> None:
     """Also those whose text does not say which side is which."""
-    (tmp_path / "a.zh").write_text("猫\n", encoding="utf-8")
-    (tmp_path / "a.en").write_text("cat\n", encoding="utf-8")
-    (tmp_path / "a.tsv").write_text("猫\tcat\n", encoding="utf-8")
-    row = {"src": "猫", "tgt": "cat"}
-    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    row = json.dumps({"src": "猫", "tgt": "cat"})
+    for ending, text in (("zh", "猫"), ("en", "cat"), ("tsv", "猫\tcat"), ("jsonl", row)):
+        (tmp_path / f"a.{ending}").write_text(f"{text}\n", encoding="utf-8")
+    cfg = with_sources(toy_config, tmp_path, [source], wmt={"sacrebleu": "wmt20"})
+    assert cfg.reversed().data.test["wmt"].direction is None, "the one of the new direction"
     cfg = with_sources(toy_config, tmp_path, [source])
     found = []
     for way in (cfg, cfg.reversed(), cfg.reversed().reversed()):
         found += obtain_sources(way, print).train[0].read()
     assert found == [("猫", "cat"), ("cat", "猫"), ("猫", "cat")]
-
-
-def test_a_published_test_set_is_the_one_for_the_new_direction(
-    toy_config: Config, tmp_path: Path
-) -> None:
-    cfg = with_sources(toy_config, tmp_path, ["a"], wmt={"sacrebleu": "wmt20"}).reversed()
-    assert cfg.data.test["wmt"].direction is None
-
-
-def test_the_command_line_reverses(
-    toy_config: Config, toy_pairs: list[tuple[str, str]], tmp_path: Path
-) -> None:
-    for side, code in enumerate(("zh", "en")):
-        text = "".join(f"{pair[side]}\n" for pair in toy_pairs)
-        (tmp_path / f"toy.{code}").write_text(text, encoding="utf-8")
-    cfg = with_sources(toy_config, tmp_path, ["toy"])
-    config = tmp_path / "toy.yaml"
-    config.write_text(cfg.to_yaml(), encoding="utf-8")
-    arguments = ["plan", str(config), "--reverse", "--json", "--processes", "1"]
-    result = subprocess.run(
-        [sys.executable, "-m", "transformer_mt", *arguments, "--set", "model.d_model=16"],
-        capture_output=True, text=True, timeout=120, cwd=tmp_path,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    plan = json.loads(result.stdout)
-    assert plan["name"] == "toy-reversed"
-    (train,) = (size for size in plan["sources"] if size["role"] == "train")
-    assert train["src_characters"] > 2 * train["tgt_characters"], "English is the source now"

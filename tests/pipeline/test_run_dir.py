@@ -40,11 +40,8 @@ def test_a_run_of_a_tmt_that_wrote_no_mark_is_one(tmp_path: Path, file: str) -> 
 
 
 def test_two_trainings_do_not_share_one(tmp_path: Path) -> None:
-    with (
-        Run(tmp_path / "x").held(),
-        pytest.raises(TmtError, match="another tmt train is at work here"),
-        Run(tmp_path / "x").held(),
-    ):
+    refused = pytest.raises(TmtError, match="another tmt train is at work here")
+    with Run(tmp_path).held(), refused, Run(tmp_path).held():
         pass
 
 

@@ -47,10 +47,10 @@ def test_training_does_what_was_planned(
     assert list(Path().iterdir()) == [], "a plan leaves nothing behind"
 
     run = Run(tmp_path / "run")
-    result = train_experiment(cfg, run, fresh=False, say=print)
+    metadata = train_experiment(cfg, run, fresh=False, say=print)
     records = [json.loads(line) for line in run.metrics_path.read_text().splitlines()]
     last = [record for record in records if record["event"] == "train"][-1]
-    assert plan.updates == result.outcome.progress.update == N_UPDATES
+    assert plan.updates == metadata["trained"]["updates"] == N_UPDATES
     assert plan.epochs == pytest.approx(last["epoch"], rel=1e-6)
     assert plan.updates_per_epoch == round(N_UPDATES / last["epoch"])
     assert plan.hours > plan.training_hours > 0

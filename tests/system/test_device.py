@@ -11,21 +11,15 @@ import torch
 from transformer_mt.errors import ConfigError
 from transformer_mt.system import device as runtime
 from transformer_mt.system.device import (
-    StopRequest,
-    choose_device,
     choose_precision,
     keep_memory,
     release_memory,
     seed_all,
     stop_on_signals,
 )
-from transformer_mt.system.machine import cpu_flags, peak_memory_mib
+from transformer_mt.system.machine import peak_memory_mib
 
 CPU = torch.device("cpu")
-
-
-def test_device_is_one_that_works() -> None:
-    assert torch.ones(1, device=choose_device()).item() == 1
 
 
 @pytest.mark.parametrize(
@@ -62,13 +56,6 @@ def test_unknown_precision() -> None:
         choose_precision("half", CPU)
 
 
-def test_cpu_flags_are_single_words() -> None:
-    flags = cpu_flags()
-    assert all(flag and " " not in flag for flag in flags)
-    if sys.platform == "linux" and os.uname().machine == "x86_64":
-        assert "sse2" in flags
-
-
 def test_seed_is_a_function_of_all_parts() -> None:
     draws = {}
     for parts in [(1, 2), (1, 3), (2, 1), (12,), ("1", 2), (1, 2, 3), (1, "initial weights")]:
@@ -82,20 +69,12 @@ def test_seed_is_a_function_of_all_parts() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_only_sets_a_flag(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with stop_on_signals() as stop:
+    with pytest.raises(ValueError, match="bug"), stop_on_signals() as stop:
         assert not stop
         os.kill(os.getpid(), number)
-        assert stop
         assert stop.signal_name == number.name
-    assert signal.getsignal(number) is before
-
-
-def test_handlers_are_restored_after_an_error() -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with pytest.raises(ValueError, match="bug"), stop_on_signals():
         raise ValueError("bug")
-    after = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    assert after == before
+    assert signal.getsignal(number) is before, "after an error too"
 
 
 def test_a_second_signal_ends_the_process() -> None:
@@ -113,16 +92,11 @@ def test_a_second_signal_ends_the_process() -> None:
     assert found.returncode == -signal.SIGTERM
 
 
-def test_a_fresh_stop_request_is_false() -> None:
-    assert not StopRequest()
-
-
 def test_memory_functions_work_here() -> None:
     keep_memory()
     before = peak_memory_mib()
     block = torch.ones(30 << 20, dtype=torch.uint8)
     del block
     release_memory()
-    if sys.platform != "win32":
-        assert before > 10
-        assert peak_memory_mib() > before - 2  # the system counts each thread's pages now and then
+    assert before > 10
+    assert peak_memory_mib() > before - 2  # the system counts each thread's pages now and then

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt.system.machine import available_memory_bytes
+from transformer_mt.system import machine
+from transformer_mt.system.machine import available_memory_bytes, cpu_flags, total_memory_bytes
 
 MIB = 1 << 20
 
@@ -34,55 +35,59 @@ def group(directory: str, limit: str, usage: int, cache: int = 0) -> dict[str, s
     }
 
 
-class TestAvailableMemory:
-    @pytest.mark.parametrize(
-        ("membership", "groups", "expected_mib", "why"),
-        [
-            ("", {}, 8000, "no control groups"),
-            ("0::/", {}, 8000, "the root group has no limit"),
-            ("0::/a", group(f"{V2}/a", "max", 100), 8000, "unlimited"),
-            ("0::/a", group(f"{V2}/a", "1000", 300), 700, "what is left"),
-            ("0::/a", group(f"{V2}/a", "1000", 900, 500), 600, "file cache makes way"),
-            ("0::/a", group(f"{V2}/a", "20000", 300), 8000, "the machine has less"),
-            ("0::/a", group(f"{V2}/a", "1000", 1200), 0, "over the limit"),
-            (
-                "0::/a/b",
-                group(f"{V2}/a", "1000", 300) | group(f"{V2}/a/b", "max", 100),
-                700,
-                "the group around it",
-            ),
-            ("0::/", group(V2, "1000", 300), 700, "in a container"),
-            ("3:cpu,memory:/a", group(f"{V1}/a", "1000", 300, 100), 800, "version 1"),
-            ("3:memory:/docker/0af", group(V1, "1000", 300), 700, "version 1 in a container"),
-            ("3:cpu:/a", group(f"{V1}/a", "1000", 300), 8000, "another controller"),
-            (
-                "3:memory:/a\n0::/",
-                group(f"{V1}/a", str((2**63 - 4096) // MIB), 300),
-                8000,
-                "version 1 without a limit",
-            ),
-        ],
+@pytest.mark.parametrize(
+    ("membership", "groups", "expected_mib", "why"),
+    [
+        ("", {}, 8000, "no control groups"),
+        ("0::/", {}, 8000, "the root group has no limit"),
+        ("0::/a", group(f"{V2}/a", "max", 100), 8000, "unlimited"),
+        ("0::/a", group(f"{V2}/a", "1000", 300), 700, "what is left"),
+        ("0::/a", group(f"{V2}/a", "1000", 900, 500), 600, "file cache makes way"),
+        ("0::/a", group(f"{V2}/a", "20000", 300), 8000, "the machine has less"),
+        ("0::/a", group(f"{V2}/a", "1000", 1200), 0, "over the limit"),
+        (
+            "0::/a/b",
+            group(f"{V2}/a", "1000", 300) | group(f"{V2}/a/b", "max", 100),
+            700,
+            "the group around it",
+        ),
+        ("0::/", group(V2, "1000", 300), 700, "in a container"),
+        ("3:cpu,memory:/a", group(f"{V1}/a", "1000", 300, 100), 800, "version 1"),
+        ("3:memory:/docker/0af", group(V1, "1000", 300), 700, "version 1 in a container"),
+        ("3:cpu:/a", group(f"{V1}/a", "1000", 300), 8000, "another controller"),
+        (
+            "3:memory:/a\n0::/",
+            group(f"{V1}/a", str((2**63 - 4096) // MIB), 300),
+            8000,
+            "version 1 without a limit",
+        ),
+    ],
+)
+def test_available_memory(
+    tmp_path: Path, membership: str, groups: dict[str, str], expected_mib: int, why: str
+) -> None:
+    write_tree(
+        tmp_path,
+        {
+            "proc/meminfo": f"MemTotal: 9999999 kB\nMemAvailable: {8000 << 10} kB",
+            "proc/self/cgroup": membership,
+            **groups,
+        },
     )
-    def test_table(
-        self, tmp_path: Path, membership: str, groups: dict[str, str], expected_mib: int, why: str
-    ) -> None:
-        write_tree(
-            tmp_path,
-            {
-                "proc/meminfo": f"MemTotal: 9999999 kB\nMemAvailable: {8000 << 10} kB",
-                "proc/self/cgroup": membership,
-                **groups,
-            },
-        )
-        if not membership:
-            (tmp_path / "proc/self/cgroup").unlink()
-        assert available_memory_bytes(tmp_path) == expected_mib * MIB, why
+    if not membership:
+        (tmp_path / "proc/self/cgroup").unlink()
+    assert available_memory_bytes(tmp_path) == expected_mib * MIB, why
 
-    def test_elsewhere_something_is_known(self, tmp_path: Path) -> None:
-        assert available_memory_bytes(tmp_path) > 64 * MIB
 
-    def test_this_machine(self) -> None:
-        if "SC_PHYS_PAGES" not in os.sysconf_names:
-            pytest.skip("the system does not say how much memory it has")
-        everything = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        assert 64 * MIB < available_memory_bytes() <= everything
+def test_flags_of_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    assert cpu_flags() == set()
+    write_tree(tmp_path, {"proc/cpuinfo": "model\t: x\nflags\t\t: fpu sse2\n"})
+    assert cpu_flags() == {"fpu", "sse2"}
+
+
+def test_this_machine_and_one_that_says_nothing(tmp_path: Path) -> None:
+    everything = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 64 * MIB < available_memory_bytes() <= everything
+    assert available_memory_bytes(tmp_path) == everything // 2
+    assert total_memory_bytes() <= everything

@@ -1,4 +1,4 @@
-"""Staging folders: those of living processes are left alone, those of dead ones go."""
+"""Staging folders and locks: those of living processes hold, those of dead ones go."""
 
 import os
 import signal
@@ -8,24 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from transformer_mt.system import staging as module
-from transformer_mt.system.staging import exchange_folders, remove_all_left_over, staging
+from transformer_mt.errors import TmtError
+from transformer_mt.system.locks import locked
+from transformer_mt.system.staging import remove_all_left_over
 
-WRITER = (
-    "import sys; from pathlib import Path; from transformer_mt.system.staging import staging\n"
-    "with staging(Path(sys.argv[1])) as folder:\n"
-    "    (folder / 'half').write_text('half'); print('there', flush=True); sys.stdin.read()\n"
-)
+HOLD = """
+import sys; from pathlib import Path
+from transformer_mt.system.locks import locked
+from transformer_mt.system.staging import staging
+path = Path(sys.argv[1])
+if sys.argv[2] == "lock":
+    with locked(path, lambda: None):
+        print("there", flush=True); sys.stdin.read()
+with staging(path) as folder:
+    (folder / "half").write_text("half"); print("there", flush=True); sys.stdin.read()
+"""
 
 
-def writer(parent: Path) -> "subprocess.Popen[str]":
-    """A process that is writing in a staging folder below `parent`."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(parent)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def holder(path: Path, what: str) -> "subprocess.Popen[str]":
+    """A process that holds a lock file, or is writing in a staging folder below `path`."""
+    command = [sys.executable, "-c", HOLD, str(path), what]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout and process.stdout.readline() == "there\n"
     return process
 
@@ -37,16 +40,9 @@ def make(folder: Path, **files: str) -> Path:
     return folder
 
 
-def test_it_goes_at_the_end(tmp_path: Path) -> None:
-    with staging(tmp_path) as folder:
-        (folder / "x").touch()
-        assert folder.parent.parent == tmp_path
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_living_process_keeps_its_folder_and_a_killed_one_loses_it(tmp_path: Path) -> None:
     deep = make(tmp_path / "a" / "b")
-    living, killed = writer(deep), writer(deep)
+    living, killed = holder(deep, "folder"), holder(deep, "folder")
     killed.kill()
     killed.wait()
     assert len(list(deep.iterdir())) == 2
@@ -69,48 +65,29 @@ def test_only_names_of_staging_folders_are_looked_at(tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere" / "mine").read_text() == "x"
 
 
-@pytest.mark.parametrize("atomic", [True, False])
-def test_exchange_keeps_what_it_is_told_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, atomic: bool
-) -> None:
-    if not atomic:  # as on a file system without the call
-        monkeypatch.setattr(module, "_renameat2", lambda: None)
-    target = make(tmp_path / "target", ours="old", mine="mine")
-    make(target / "sub", mine="deep")
-    with staging(tmp_path) as folder:
-        exchange_folders(make(folder / "target", ours="new"), target, ["mine", "sub/mine"])
-    assert (target / "ours").read_text() == "new"
-    assert (target / "mine").read_text() == "mine"
-    assert (target / "sub" / "mine").read_text() == "deep"
-    assert list(tmp_path.iterdir()) == [target]
-
-
-KILLED = """
+EXCHANGE = """
 import os, signal, sys
 from pathlib import Path
 from transformer_mt.system import staging as module
 
 steps = 0
-def dying(*arguments, call):
-    global steps
-    if steps == int(sys.argv[2]):
-        os.kill(os.getpid(), signal.SIGKILL)
-    steps += 1
-    return call(*arguments)
+def dying(call):
+    def step(*arguments, **options):
+        global steps
+        if steps == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        steps += 1
+        return call(*arguments, **options)
+    return step
 
-rename = os.rename
-os.rename = lambda *a: dying(*a, call=rename)
-if sys.argv[3] == "atomic":
-    exchange = module._exchange
-    module._exchange = lambda *a: dying(*a, call=exchange)
-else:
-    module._renameat2 = lambda: None
+os.rename, os.link = dying(os.rename), dying(os.link)
+module._exchange = dying(module._exchange if sys.argv[3] == "atomic" else lambda *_: False)
 parent = Path(sys.argv[1])
 with module.staging(parent) as folder:
     new = folder / "target"
     new.mkdir()
     (new / "ours").write_text("new")
-    module.exchange_folders(new, parent / "target", ["mine"])
+    module.exchange_folders(new, parent / "target", ["mine", "sub/mine"])
 """
 
 
@@ -120,13 +97,44 @@ def test_killed_at_any_step_the_old_or_the_new_stands_and_nothing_is_lost(
     tmp_path: Path, way: str, step: int
 ) -> None:
     target = make(tmp_path / "target", ours="old", mine="mine")
-    command = [sys.executable, "-c", KILLED, str(tmp_path), str(step), way]
+    make(target / "sub", mine="deep")
+    command = [sys.executable, "-c", EXCHANGE, str(tmp_path), str(step), way]
     status = subprocess.run(command, check=False).returncode
-    assert status in (0, -signal.SIGKILL)
+    assert status == (-signal.SIGKILL if step < (3 if way == "atomic" else 5) else 0)
     if way == "atomic":
         assert (target / "ours").read_text() in ("old", "new")
     remove_all_left_over(tmp_path)
-    assert (target / "ours").read_text() == "new" if status == 0 else True
-    assert (target / "ours").read_text() in ("old", "new")
+    assert (target / "ours").read_text() == ("old" if status else "new")
     assert (target / "mine").read_text() == "mine"
+    assert (target / "sub" / "mine").read_text() == "deep"
     assert os.listdir(tmp_path) == ["target"]
+
+
+def nobody() -> None:
+    pytest.fail("nobody has it")
+
+
+def test_a_lock_is_held_by_one_and_the_other_is_told(tmp_path: Path) -> None:
+    path, said = tmp_path / "deep" / "x.lock", []
+    other = holder(path, "lock")
+
+    def end_the_other() -> None:
+        said.append("busy")
+        other.kill()  # however it ends
+
+    with locked(path, end_the_other):
+        assert said == ["busy"]
+    other.wait()
+    path.write_text("kept")
+    with locked(path, nobody):
+        assert path.read_text() == "kept"
+
+
+def test_a_place_that_cannot_be_locked_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / ".lock").symlink_to("file")
+    for path in (tmp_path / "file" / "x.lock", tmp_path / ".lock"):
+        refused = pytest.raises(TmtError, match=r"cannot be written: .*; go elsewhere$")
+        with refused, locked(path, nobody, remedy="; go elsewhere"):
+            pass
+    assert (tmp_path / "file").read_text() == "mine"

@@ -1,12 +1,8 @@
-"""The settings of the data: languages, sources, thresholds of the cleaning.
-
-Comes in: plain values of the YAML. Goes out: frozen sections. This file knows what a bare text in
-`data.train` means; it does not open any source.
-"""
+"""The settings of the data: languages, sources, thresholds of the cleaning."""
 
 import re
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -104,7 +100,6 @@ class Source(Section):
     compressed (`.gz`, `.xz`, `.bz2`, `.zst`).
     """
 
-    # A file, a folder, a pattern with *, or a prefix: a/b stands for a/b.<src> and a/b.<tgt>.
     path: str | None = None
     files: Annotated[list[str], Field(min_length=2, max_length=2)] | None = None  # [src, tgt]
     tsv: str | None = None  # source TAB target, one pair per line
@@ -136,7 +131,7 @@ class Source(Section):
         return {key: value for key, value in self.__dict__.items() if value is not None}
 
     @model_validator(mode="after")
-    def _exactly_one_kind(self) -> "Source":
+    def _exactly_one_kind(self) -> Self:
         given = [kind for kind in SOURCE_KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
             found = " and ".join(given) or "none"
@@ -178,15 +173,11 @@ _SCHEMES = ("opus", "hf", "mtdata", "sacrebleu")
 
 
 def source_of_text(text: str) -> dict[str, Any]:
-    """The kind that a bare text means.
-
-    Raises:
-        ValueError: it starts like a name, but of no known kind.
-    """
+    """The kind that a bare text means; a ValueError for a name of no known kind."""
     scheme, colon, name = text.partition(":")
-    if scheme in ("http", "https", "url") and colon:
+    if colon and scheme in ("http", "https", "url"):
         return {"url": text.removeprefix("url:")}
-    if scheme in _SCHEMES and colon:
+    if colon and scheme in _SCHEMES:
         if scheme == "hf" and name.count("/") == 2:  # OWNER/NAME/CONFIG
             name, _, config = name.rpartition("/")
             return {"hf": name, "config": config}
@@ -198,17 +189,11 @@ def source_of_text(text: str) -> dict[str, Any]:
 
 
 def split_direction(text: str) -> tuple[str, str]:
-    """The two canonical codes of `zh-en`, `zh_Hans-en`, `zh-CN-en` …
-
-    Raises:
-        ValueError: there is no one way to read it as two languages.
-    """
-    parts = text.split("-")
+    """The two canonical codes of `zh-en`, `zh_Hans-en`, `zh-CN-en` …, if there is one reading."""
     readings = []
-    for cut in range(1, len(parts)):
+    for cut in (match.start() for match in re.finditer("-", text)):
         with suppress(TmtError):
-            ends = "-".join(parts[:cut]), "-".join(parts[cut:])
-            first, second = canonical_code(ends[0]), canonical_code(ends[1])
+            first, second = canonical_code(text[:cut]), canonical_code(text[cut + 1 :])
             if first != second:  # zh-CN-en is not zh and CN-en
                 readings.append((first, second))
     if len(readings) != 1:
@@ -237,7 +222,7 @@ class DataConfig(Section):
         return test
 
     @model_validator(mode="after")
-    def _thresholds_of_sources(self) -> "DataConfig":
+    def _thresholds_of_sources(self) -> Self:
         for source in self.train:
             self.clean_of(source)
         for source in (*self.dev, *self.test.values()):
@@ -247,11 +232,7 @@ class DataConfig(Section):
         return self
 
     def clean_of(self, source: Source) -> CleanConfig:
-        """The thresholds of one source: the general ones, and what differs.
-
-        Raises:
-            ValueError: a key that is no threshold, or a value that is none.
-        """
+        """The thresholds of one source: the general ones, and what differs."""
         own = source.clean or {}
         if "chinese_script" in own:
             raise ValueError(f"{source}: chinese_script is one for all sources, in data.clean")

@@ -1,6 +1,5 @@
 """One YAML file per experiment → one frozen `Config`; every problem of a file in one report.
 
-Comes in: a YAML file, or the name of a bundled one, and `--set a.b=c` texts. Goes out: a `Config`.
 This file knows the names, types and ranges of all settings and the relations between them; nothing
 of their use, of YAML's spelling, or of pydantic's error format.
 """
@@ -8,10 +7,9 @@ of their use, of YAML's spelling, or of pydantic's error format.
 import logging
 import os
 import re
-import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -26,7 +24,7 @@ from transformer_mt.config.data import (
 )
 from transformer_mt.config.presets import find_config, preset_paths
 from transformer_mt.config.problems import describe_problems, kind_of
-from transformer_mt.config.yaml_text import dump_yaml, parse_yaml
+from transformer_mt.config.yaml_text import dump_yaml, parse_yaml, read_yaml
 from transformer_mt.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -43,7 +41,7 @@ class TokenizerConfig(Section):
     sampling: Share = 0.0
 
     @model_validator(mode="after")
-    def _one_size_for_one_vocabulary(self) -> "TokenizerConfig":
+    def _one_size_for_one_vocabulary(self) -> Self:
         if self.joint and isinstance(self.vocab_size, list):
             raise ValueError(
                 f"joint is one vocabulary, but vocab_size names two: {self.vocab_size}"
@@ -53,9 +51,8 @@ class TokenizerConfig(Section):
     @property
     def vocab_sizes(self) -> tuple[int, int]:
         """Vocabulary sizes of source and target; a single size counts for both."""
-        if isinstance(self.vocab_size, list):
-            return self.vocab_size[0], self.vocab_size[1]
-        return self.vocab_size, self.vocab_size
+        size = self.vocab_size
+        return (size, size) if isinstance(size, int) else (size[0], size[1])
 
 
 Width = Annotated[int, Field(gt=0, le=1 << 16)]
@@ -83,7 +80,7 @@ class ModelConfig(Section):
         return values
 
     @model_validator(mode="after")
-    def _heads_divide_width(self) -> "ModelConfig":
+    def _sizes_fit(self) -> Self:
         if self.d_model % self.heads:
             near = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
             near = sorted(sorted(near, key=lambda h: abs(h - self.heads))[:3])
@@ -95,27 +92,11 @@ class ModelConfig(Section):
             raise ValueError(
                 f"d_model {self.d_model} must be even: positions are sine and cosine pairs"
             )
-        return self
-
-    @property
-    def matrix_parameters(self) -> int:
-        """Numbers in the matrices of the layers, without embeddings, biases and norms."""
-        attention, ffn = 4 * self.d_model**2, 2 * self.d_model * self.ffn
-        n_parameters = self.encoder_layers * (attention + ffn)
-        return n_parameters + self.decoder_layers * (2 * attention + ffn)
-
-    @model_validator(mode="after")
-    def _not_absurd(self) -> "ModelConfig":
-        n_parameters = self.matrix_parameters
-        if n_parameters > _MOST_PARAMETERS:
+        if self.matrix_parameters > _MOST_PARAMETERS:
             raise ValueError(
-                f"the layers would have {n_parameters:,} parameters, more than "
+                f"the layers would have {self.matrix_parameters:,} parameters, more than "
                 f"{_MOST_PARAMETERS:,}: make d_model, ffn or the number of layers smaller"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _modern_parts_fit(self) -> "ModelConfig":
         if self.modern and self.norm != "pre":
             raise ValueError(
                 f"architecture: modern normalises before each sub-layer, but norm is {self.norm}; "
@@ -127,6 +108,13 @@ class ModelConfig(Section):
                 f"even, found {self.d_model} / {self.heads} = {self.d_model // self.heads}"
             )
         return self
+
+    @property
+    def matrix_parameters(self) -> int:
+        """Numbers in the matrices of the layers, without embeddings, biases and norms."""
+        attention, ffn = 4 * self.d_model**2, 2 * self.d_model * self.ffn
+        n_parameters = self.encoder_layers * (attention + ffn)
+        return n_parameters + self.decoder_layers * (2 * attention + ffn)
 
     @property
     def modern(self) -> bool:
@@ -175,7 +163,7 @@ class TrainConfig(Section):
         return {key: value for key, value in values.items() if key != "shard_optimizer"}
 
     @model_validator(mode="after")
-    def _enough_checkpoints(self) -> "TrainConfig":
+    def _enough_checkpoints(self) -> Self:
         if self.average > self.keep_last:
             raise ValueError(
                 f"average {self.average} checkpoints needs keep_last ≥ {self.average}, "
@@ -235,7 +223,7 @@ class Config(Section):
         return name
 
     @model_validator(mode="after")
-    def _sections_fit(self) -> "Config":
+    def _sections_fit(self) -> Self:
         if self.languages.src == self.languages.tgt:
             raise ValueError(f"languages: src and tgt are both {self.languages.src!r}")
         if self.languages.bidirectional and not self.tokenizer.joint:
@@ -274,10 +262,6 @@ class Config(Section):
         return dump_yaml(self.model_dump())
 
 
-_LARGEST = 4 << 20  # bytes of a file
-_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # of --set
-
-
 def load_experiment(
     config: str | os.PathLike[str],
     overrides: Iterable[str] = (),
@@ -285,48 +269,25 @@ def load_experiment(
     reverse: bool = False,
     offline: bool = False,
 ) -> Config:
-    """Read the experiment that a command or a call names.
-
-    Args:
-        config: a path, or the name of a bundled configuration; see `find_config`.
-        overrides: see `load_config`.
-        reverse: the other direction, see `Config.reversed`.
-        offline: sets `data.offline`.
-    """
+    """Read the experiment that a command names: a path, or the name of a bundled configuration."""
     settings = [*overrides, *(["data.offline=true"] if offline else [])]
     cfg = load_config(find_config(config), settings)
     return cfg.reversed() if reverse else cfg
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
-    """Read an experiment.
+    """Read a YAML file and `a.b=c` texts, whose `c` is YAML: `data.dev=[x]` gives a list.
 
-    Args:
-        path: a YAML file.
-        overrides: `a.b=c` texts; `c` is read as YAML, so `data.dev=[x]` gives a list.
     Raises:
         ConfigError: everything that is wrong with the file and the overrides, one line each.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
-            raise ConfigError(f"{path}: is a pipe or a device; write it to a file, and give that")
-        with path.open("rb") as file:
-            text = str(file.read(_LARGEST), "utf-8-sig")
-            if file.read(1):
-                raise ConfigError(f"{path}: more than {_LARGEST >> 20} MiB; is it the right file?")
+        tree = read_yaml(path)
     except FileNotFoundError as error:
         raise ConfigError(
             f"{path}: no such file; tmt comes with configurations of these names, without an "
             f"ending: {', '.join(preset_paths())}"
         ) from error
-    except OSError as error:
-        name = str(path) if len(str(path)) < 1000 else f"{str(path)[:60]}…"
-        raise ConfigError(f"{name}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path}: not UTF-8 text (byte {error.start + 1}); save it as UTF-8"
-        ) from error
-    tree = parse_yaml(text, str(path))
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}: expected keys and values, found {kind_of(tree)}")
     for override in overrides:
@@ -341,6 +302,9 @@ def build_config(tree: dict[str, Any], where: str) -> Config:
     except ValidationError as error:
         lines = describe_problems(error, where=where, root=Config)
         raise ConfigError("\n".join(lines)) from error
+
+
+_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # of --set
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:

@@ -1,8 +1,4 @@
-"""The configurations that come with tmt: found by name, printed to be edited.
-
-Comes in: what a user calls a configuration. Goes out: the path of a file. This file knows where the
-bundled files lie, and nothing of their content but the first line.
-"""
+"""The configurations that come with tmt: found by name, printed to be edited."""
 
 import os
 from pathlib import Path
@@ -20,11 +16,7 @@ def preset_paths() -> dict[str, Path]:
 
 
 def preset_path(name: str) -> Path:
-    """The file of one bundled configuration.
-
-    Raises:
-        ConfigError: there is none of that name.
-    """
+    """The file of one bundled configuration."""
     paths = preset_paths()
     if name not in paths:
         raise ConfigError(f"{name}: no such configuration; tmt comes with {', '.join(paths)}")
@@ -32,12 +24,7 @@ def preset_path(name: str) -> Path:
 
 
 def find_config(config: str | os.PathLike[str]) -> Path:
-    """The file that a configuration's name or path means.
-
-    Args:
-        config: the bare name of a bundled configuration, `tiny`; anything else is a path. A text
-            with a folder or an ending is always a path: `./tiny`, `tiny.yaml`.
-    """
+    """The file that a bundled configuration's bare name means, `tiny`; anything else is a path."""
     bundled = preset_paths() if isinstance(config, str) else {}
     return bundled.get(str(config), Path(config))
 
@@ -46,8 +33,5 @@ def describe_presets() -> list[str]:
     """A line per bundled configuration: its name, and its purpose from the first line of it."""
     paths = preset_paths()
     width = max(map(len, paths))
-    lines = []
-    for name, path in paths.items():
-        with path.open(encoding="utf-8") as file:
-            lines.append(f"{name:{width}}  {file.readline().removeprefix('# ').strip()}")
-    return lines
+    firsts = {name: path.read_text(encoding="utf-8").split("\n")[0] for name, path in paths.items()}
+    return [f"{name:{width}}  {first.removeprefix('# ')}" for name, first in firsts.items()]

@@ -1,8 +1,6 @@
 """pydantic's report on a configuration → one line for people per key.
 
-Comes in: a `ValidationError`, the place to name and the class that was to be built. Goes out: lines
-with the key, what was found and what is allowed. This file knows the form of pydantic's errors; the
-settings it knows only through the class.
+This file knows the form of pydantic's errors; the settings it knows only through their classes.
 """
 
 import difflib
@@ -16,27 +14,21 @@ _MOST_PROBLEMS = 100  # that are told one by one
 _LONGEST_LINE, _LONGEST_VALUE = 1000, 200  # characters
 
 _EXPECTED = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "string_type": "text",
-    "invalid_key": "text",
-    "list_type": "a list",
-    "dict_type": "a section",
-    "model_type": "a section",
-    "model_attributes_type": "a section",
-}
+    "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
+    "finite_number": "a finite number", "bool_type": "true or false", "string_type": "text",
+    "invalid_key": "text", "list_type": "a list", "dict_type": "a section",
+    "model_type": "a section", "model_attributes_type": "a section",
+}  # fmt: skip
+_KINDS = {
+    str: "text", bool: "true/false", int: "a number", float: "a number", list: "a list",
+    dict: "a section", type(None): "nothing",
+}  # fmt: skip
 
 
 def describe_problems(error: ValidationError, *, where: str, root: type[BaseModel]) -> list[str]:
     """All problems of an error, one line per key.
 
-    Args:
-        error: raised when `root` was validated.
-        where: what every line starts with, e.g. the path of the file.
-        root: the outermost section; its fields give the keys for "did you mean".
+    `where` starts every line; the fields of `root`, which was validated, are for "did you mean".
     """
     by_key: dict[tuple[Any, ...], list[Any]] = {}  # several: the branches of a union
     for problem in error.errors():
@@ -56,17 +48,14 @@ def _cut(text: str, size: int) -> str:
 
 def kind_of(value: Any) -> str:
     """What a person calls the type of a plain value: `text`, `a list`, `a section`."""
-    names = {str: "text", bool: "true/false", int: "a number", float: "a number", list: "a list",
-             dict: "a section", type(None): "nothing"}  # fmt: skip
-    return names.get(type(value), type(value).__name__)
+    return _KINDS.get(type(value), type(value).__name__)
 
 
 def _describe(
     location: list[Any], problems: list[Any], *, where: str, root: type[BaseModel]
 ) -> str:
     """pydantic's problems with one key → one line: file: key: what was found, what is allowed."""
-    key = ".".join(map(str, location))
-    prefix = f"{where}: {key}: " if key else f"{where}: "
+    prefix = "".join(f"{part}: " for part in (where, ".".join(map(str, location))) if part)
     kind, value = problems[0]["type"], problems[0]["input"]
     if kind == "extra_forbidden":
         return prefix + "unknown key" + _nearest_key(location, root)
@@ -115,16 +104,14 @@ def _nearest_key(location: list[Any], root: type[BaseModel]) -> str:
 
 def _fields_at(section: type[BaseModel], location: list[Any]) -> list[str]:
     for part in location:
-        field = section.model_fields.get(str(part))
-        if field is not None:  # otherwise a position in a list or a name in a dict
+        if field := section.model_fields.get(str(part)):  # else a position, or a name in a dict
             section = next(_sections_in(field.annotation), section)
     return list(section.model_fields)
 
 
 def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
     """`list[Source]` → `Source`; nothing for plain values."""
-    inner = get_args(annotation)
-    for part in inner:
+    for part in get_args(annotation):
         yield from _sections_in(part)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation

@@ -11,8 +11,7 @@ for Low-Resource Neural Machine Translation"; Provilkov et al. 2020, "BPE-Dropou
 "Good for Misconceived Reasons"; docs/results.md of this project.
 """
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config, build_config
@@ -20,16 +19,16 @@ from transformer_mt.text.languages import is_unspaced
 
 UPDATES_PER_EPOCH = 50  # at least, so that a small corpus is not a handful of updates
 MIN_TOKENS_PER_UPDATE = 500
+_SENNRICH = "Sennrich and Zhang 2019"
 _SHARES = ("model.dropout", "tokenizer.sampling")
 _SPACED_NOT_LATIN = frozenset(
     "ar be bg bn el fa gu he hi hy ka ko mk ml mr my ne pa ru si ta te uk ur".split()
 )
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(NamedTuple):
     key: str  # of the configuration, e.g. "model.dropout"
-    value: object
+    value: Any
     why: str  # one line, with the source
 
 
@@ -72,30 +71,47 @@ _CPU_VOCAB_SIZE = 16_000
 
 
 def recommend(n_pairs: int, tgt_tokens: int, *, languages: Languages, device: str) -> list[Advice]:
-    """Settings to start from.
-
-    Args:
-        n_pairs: of the clean training corpus.
-        tgt_tokens: of an epoch, EOS included.
-        device: "cpu" or "cuda".
-    """
+    """Settings to start from; `tgt_tokens` are of an epoch with EOS, `device` is cpu or cuda."""
     recipe = next(recipe for recipe in _RECIPES if n_pairs < recipe.below)
     size, vocab_size = recipe.size, recipe.vocab_size
     if device == "cpu" and size.d_model > _FOR_CPU.d_model:
         size, vocab_size = _FOR_CPU, _CPU_VOCAB_SIZE
-    return [
-        *_vocabulary(vocab_size, languages),
-        _sampling(recipe, device),
-        Advice("model.d_model", size.d_model, size.why),
-        Advice("model.heads", size.heads, size.why),
-        Advice("model.ffn", size.ffn, size.why),
-        Advice("model.encoder_layers", size.layers, size.why),
-        Advice("model.decoder_layers", size.layers, size.why),
-        Advice("model.dropout", recipe.dropout, _why_dropout(recipe.dropout)),
-        _norm(size),
-        _tokens_per_update(recipe, tgt_tokens),
-        *_learning_rate(recipe),
-    ]
+    joint, why_joint = _joint(languages)
+    why_vocab_size = "frequent words stay whole: Vaswani et al. 2017, Ding et al. 2019"
+    if vocab_size <= 7_000:
+        why_vocab_size = f"a small corpus needs a small vocabulary: Ding et al. 2019, {_SENNRICH}"
+    if is_unspaced(languages.src) or is_unspaced(languages.tgt):
+        why_vocab_size += "; with room for characters"
+        vocab_size = max(vocab_size, 5_000) * (3 if joint else 2) // 2
+    paper_lr = recipe.lr == "paper"
+    rows: dict[str, tuple[Any, str]] = {
+        "tokenizer.vocab_size": (vocab_size, why_vocab_size),
+        "tokenizer.joint": (joint, why_joint),
+        "tokenizer.sampling": _sampling(recipe.sampling, device),
+        "model.d_model": (size.d_model, size.why),
+        "model.heads": (size.heads, size.why),
+        "model.ffn": (size.ffn, size.why),
+        "model.encoder_layers": (size.layers, size.why),
+        "model.decoder_layers": (size.layers, size.why),
+        "model.dropout": (recipe.dropout, _why_dropout(recipe.dropout)),
+        "model.norm": ("pre", "post stalled here at high rates: docs/results.md")
+        if size.d_model < _BASE.d_model
+        else ("post", "as in the paper, with its slow warm-up"),
+        "train.tokens_per_update": _tokens_per_update(recipe.tokens_per_update, tgt_tokens),
+        "train.lr": (
+            recipe.lr,
+            "d_model^-0.5 · warmup^-0.5: Vaswani et al. 2017, section 5.3"
+            if paper_lr
+            else "a small pre-norm model takes a high one: Wu et al. 2021; docs/results.md",
+        ),
+        "train.warmup_updates": (
+            recipe.warmup_updates,
+            "as in the paper; a shorter one can diverge: Popel and Bojar 2018"
+            if paper_lr
+            else "short, because training is: docs/results.md",
+        ),
+    }
+    return [Advice(key, value, why) for key, (value, why) in rows.items()]
 
 
 def compare(cfg: Config, advice: list[Advice]) -> list[Advice]:
@@ -106,39 +122,11 @@ def compare(cfg: Config, advice: list[Advice]) -> list[Advice]:
 
 def apply_advice(cfg: Config, advice: list[Advice]) -> Config:
     """A configuration with advised settings; tokenizer, model and train are otherwise defaults."""
-    tree = cfg.model_dump()
-    for section in ("tokenizer", "model", "train"):
-        tree[section] = {}
+    tree = cfg.model_dump() | {section: {} for section in ("tokenizer", "model", "train")}
     for a in advice:
         section, name = a.key.split(".")
         tree[section][name] = a.value
     return build_config(tree, "recipe")
-
-
-def _vocabulary(size: int, languages: Languages) -> list[Advice]:
-    joint, why_joint = _joint(languages)
-    why = "a small corpus needs a small vocabulary: Ding et al. 2019, Sennrich and Zhang 2019"
-    if size > 7_000:
-        why = "frequent words stay whole: Vaswani et al. 2017, Ding et al. 2019"
-    if is_unspaced(languages.src) or is_unspaced(languages.tgt):
-        why += "; with room for characters"
-        size = max(size, 5_000)
-        if joint:
-            size = size * 3 // 2
-    return [
-        Advice("tokenizer.vocab_size", size, why),
-        Advice("tokenizer.joint", joint, why_joint),
-    ]
-
-
-def _sampling(recipe: _Recipe, device: str) -> Advice:
-    sampling, why = recipe.sampling, "enough text shows words in many forms already"
-    if sampling and device == "cpu":
-        sampling = 0.0
-        why = "other sub-words each epoch cost 14 BLEU in 600 updates of Tatoeba: docs/results.md"
-    elif sampling:
-        why = "other sub-words each epoch help small corpora in long trainings"
-    return Advice("tokenizer.sampling", sampling, f"{why}; Provilkov et al. 2020")
 
 
 def _joint(languages: Languages) -> tuple[bool, str]:
@@ -158,41 +146,32 @@ def _script(language: str) -> str:
     return language if is_unspaced(language) or language in _SPACED_NOT_LATIN else "latin"
 
 
+def _sampling(sampling: float, device: str) -> tuple[float, str]:
+    why = "enough text shows words in many forms already"
+    if sampling and device == "cpu":
+        sampling = 0.0
+        why = "other sub-words each epoch cost 14 BLEU in 600 updates of Tatoeba: docs/results.md"
+    elif sampling:
+        why = "other sub-words each epoch help small corpora in long trainings"
+    return sampling, f"{why}; Provilkov et al. 2020"
+
+
 def _why_dropout(dropout: float) -> str:
     if dropout >= 0.4:
-        return "each pair is seen very often: Sennrich and Zhang 2019, Araabi and Monz 2020"
+        return f"each pair is seen very often: {_SENNRICH}, Araabi and Monz 2020"
     if dropout >= 0.2:
         return "each pair is seen often: Wu et al. 2021, Araabi and Monz 2020; docs/results.md"
     return "as in the paper; each pair is seen a few times only"
 
 
-def _norm(size: _Size) -> Advice:
-    if size.d_model < _BASE.d_model:
-        return Advice("model.norm", "pre", "post stalled here at high rates: docs/results.md")
-    return Advice("model.norm", "post", "as in the paper, with its slow warm-up")
-
-
-def _tokens_per_update(recipe: _Recipe, tgt_tokens: int) -> Advice:
+def _tokens_per_update(tokens: int, tgt_tokens: int) -> tuple[int, str]:
     affordable = max(MIN_TOKENS_PER_UPDATE, tgt_tokens // UPDATES_PER_EPOCH)
-    if affordable < recipe.tokens_per_update:
-        why = f"leaves {UPDATES_PER_EPOCH} updates in an epoch: Sennrich and Zhang 2019"
-        return Advice("train.tokens_per_update", affordable // 100 * 100, why)
-    why = "small updates for a small corpus: Sennrich and Zhang 2019; docs/results.md"
-    if recipe.tokens_per_update > 3_000:
-        why = "larger updates end better: Vaswani et al. 2017, Popel and Bojar 2018"
-    return Advice("train.tokens_per_update", recipe.tokens_per_update, why)
-
-
-def _learning_rate(recipe: _Recipe) -> list[Advice]:
-    why_lr = "d_model^-0.5 · warmup^-0.5: Vaswani et al. 2017, section 5.3"
-    why_warmup = "as in the paper; a shorter one can diverge: Popel and Bojar 2018"
-    if recipe.lr != "paper":
-        why_lr = "a small pre-norm model takes a high one: Wu et al. 2021; docs/results.md"
-        why_warmup = "short, because training is: docs/results.md"
-    return [
-        Advice("train.lr", recipe.lr, why_lr),
-        Advice("train.warmup_updates", recipe.warmup_updates, why_warmup),
-    ]
+    if affordable < tokens:
+        why = f"leaves {UPDATES_PER_EPOCH} updates in an epoch: {_SENNRICH}"
+        return affordable // 100 * 100, why
+    if tokens > 3_000:
+        return tokens, "larger updates end better: Vaswani et al. 2017, Popel and Bojar 2018"
+    return tokens, f"small updates for a small corpus: {_SENNRICH}; docs/results.md"
 
 
 def _setting(cfg: Config, key: str) -> object:

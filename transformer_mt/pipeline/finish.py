@@ -1,7 +1,6 @@
 """The end of a training: which weights are kept, how good they are, and the model directory.
 
-Comes in: a trained run with its checkpoints. Goes out: a model directory. Several processes read,
-translate and score together, and the first one writes. This file knows nothing of data or updates.
+Several processes read, translate and score together, and the first one writes.
 """
 
 from collections.abc import Callable
@@ -14,12 +13,13 @@ from transformer_mt.config.experiment import Config, load_config
 from transformer_mt.errors import CheckpointError, ModelDirError, TmtError
 from transformer_mt.evaluation.test_sets import read_test_sets
 from transformer_mt.model_dir import load_weights, read_metadata, save_model_dir
-from transformer_mt.pipeline.prepare import Prepared, Say
+from transformer_mt.pipeline.prepare import Prepared
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.validate import score_test
 from transformer_mt.system.machine import peak_memory_mib
 from transformer_mt.system.output import refuse_foreign
 from transformer_mt.system.state import fingerprint
+from transformer_mt.system.terminal import Say
 from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.trainer import Outcome, Trainer
 from transformer_mt.translation.direction import both_directions
@@ -37,8 +37,8 @@ def finish(
     finished = fingerprint(
         trainer.store.identity, progress.update, cfg.decode.model_dump(), cfg.train.average
     )
-    metadata = _metadata_if(finished, run) if ranks.is_main else None
-    if (metadata := ranks.told_by_main(metadata)) is not None:
+    metadata = ranks.told_by_main(_read_metadata(run) if ranks.is_main else {})
+    if metadata.get("finished") == finished:
         return metadata
     weights, chosen = _choose_weights(cfg, trainer, say)
     load_weights(trainer.model, weights)
@@ -78,22 +78,19 @@ def finish(
     return metadata
 
 
-def _metadata_if(finished: str, run: Run) -> dict[str, Any] | None:
-    """What the model directory says, if it was made by this very training."""
+def _read_metadata(run: Run) -> dict[str, Any]:
     try:
-        metadata = read_metadata(run.model_dir)
+        return read_metadata(run.model_dir)
     except ModelDirError:  # absent, or damaged and made anew
-        return None
-    return metadata if metadata.get("finished") == finished else None
+        return {}
 
 
 def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[Weights, str]:
     """The best checkpoint or the mean of the last ones, whichever scores higher on dev."""
     progress, store, metric = trainer.progress, trainer.store, cfg.train.metric
-    ranks = trainer.ranks
     best = f"best on dev, update {progress.best_update}"
     shown = abs(progress.best_metric)
-    if cfg.train.average < 2 or ranks.told_by_main(len(store.validated_updates())) < 2:
+    if cfg.train.average < 2 or trainer.ranks.told_by_main(len(store.validated_updates())) < 2:
         say(f"[choose] dev {metric} {shown:.2f}: {best}")
         return _of_main(trainer, lambda: _best_weights(store, progress.best_update, say))
     weights, updates = _of_main(trainer, lambda: store.average(cfg.train.average, say))
@@ -124,12 +121,12 @@ def _best_weights(store: CheckpointStore, update: int, say: Say) -> tuple[Weight
 
 def _of_main(trainer: Trainer, read: Callable[[], tuple[Weights, T]]) -> tuple[Weights, T]:
     """Weights that rank 0 reads from its disk, with a plain value about them, for all processes."""
-    ranks = trainer.ranks
+    ranks, own = trainer.ranks, trainer.learner.optimizer.weights()
     if ranks.is_main:
         weights, about = read()
     else:
-        shapes = {name: w.shape for name, w in trainer.learner.optimizer.weights().items()}
-        weights, about = {name: torch.empty(s) for name, s in shapes.items()}, cast(T, None)
+        weights = {name: torch.empty(weight.shape) for name, weight in own.items()}
+        about = cast(T, None)
     about = ranks.told_by_main(about)
     for name in sorted(weights):
         ranks.copy_from_main(weights[name])
@@ -137,13 +134,7 @@ def _of_main(trainer: Trainer, read: Callable[[], tuple[Weights, T]]) -> tuple[W
 
 
 def average_run(run: Run, out_dir: Path, n_last: int, say: Say) -> list[int]:
-    """Write a model directory with the mean of a run's last validated checkpoints.
-
-    Returns:
-        The updates of the checkpoints that were averaged.
-    Raises:
-        TmtError: the run has none that is intact, or `out_dir` exists.
-    """
+    """Write a model directory with the mean of a run's last checkpoints; their updates."""
     refuse_foreign(out_dir, None)
     cfg = load_config(run.config_path)
     store = CheckpointStore(run.checkpoints_dir, {})

@@ -1,31 +1,26 @@
-"""The log of a training: aligned lines, a progress bar on a terminal, records in a file.
-
-Comes in: records (plain dictionaries). This file knows nothing of models or optimisation.
-"""
+"""The log of a training: aligned lines, a progress bar on a terminal, records in a file."""
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from transformer_mt.errors import TrainingError
+from transformer_mt.errors import TmtError, TrainingError, describe
 from transformer_mt.system.output import write_text
-from transformer_mt.system.state import Damaged, read_records
+from transformer_mt.system.state import read_records
 from transformer_mt.system.terminal import visible
 from transformer_mt.training.trainer import SilentLog
 
 
 class TrainingLog(SilentLog):
-    """Writes `metrics.jsonl` and the console, which is standard error.
+    """Writes `metrics.jsonl`, TensorBoard's events and the console, which is standard error.
 
-    Args:
-        metrics_path: appended to; records after `resume_update` are dropped first, so that no
-            update is told twice.
-        tensorboard_dir: also write TensorBoard events there.
+    Records after `resume_update` are dropped first, so that no update is told twice. A disk that is
+    full does not end a training: the file is written once there is room again.
     """
 
     def __init__(
@@ -38,7 +33,9 @@ class TrainingLog(SilentLog):
         console: Console | None = None,
     ) -> None:
         self.records = [r for r in read_metrics(metrics_path) if r["update"] <= resume_update]
-        self._metrics = _RecordFile(metrics_path, self.records, self.say)
+        self._path = metrics_path
+        self._n_unwritten = 0
+        self._write_all()
         self._console = console or Console(stderr=True, soft_wrap=True, highlight=False)
         self._tensorboard = _open_tensorboard(tensorboard_dir) if tensorboard_dir else None
         self._progress = Progress(
@@ -50,9 +47,7 @@ class TrainingLog(SilentLog):
             disable=not self._console.is_terminal,
             transient=True,
         )
-        self._task: TaskID = self._progress.add_task(
-            "updates", total=max_updates, completed=resume_update
-        )
+        self._task = self._progress.add_task("updates", total=max_updates, completed=resume_update)
 
     def __enter__(self) -> "TrainingLog":
         self._progress.start()
@@ -60,7 +55,8 @@ class TrainingLog(SilentLog):
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
-        self._metrics.close()
+        if self._n_unwritten:
+            self.say(f"{self._path}: {self._n_unwritten} records could not be written")
         if self._tensorboard is not None:
             self._tensorboard.close()
 
@@ -75,71 +71,39 @@ class TrainingLog(SilentLog):
         finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
         record = {"event": event, "update": update, **finite}
         self.records.append(record)
-        self._metrics.append(record)
+        self._write_last()
         self.say(format_record(record))
         if self._tensorboard is not None:
             for name, value in values.items():
                 self._tensorboard.add_scalar(f"{event}/{name}", value, update)
 
+    def _write_all(self) -> None:
+        write_text(self._path, "".join(json.dumps(record) + "\n" for record in self.records))
 
-class _RecordFile:
-    """A file that records are added to. A disk that is full does not end a training.
-
-    What cannot be written is kept, and written with a later record or at the end.
-
-    Args:
-        path: written anew with the first records.
-        say: told when writing begins to fail, and when it works again.
-    """
-
-    def __init__(
-        self, path: Path, records: Sequence[Mapping[str, Any]], say: Callable[[str], None]
-    ) -> None:
-        self._path, self._say = path, say
-        write_text(path, "".join(map(_line, records)))
-        self._good_bytes = path.stat().st_size  # whole lines; more than these are half a line
-        self._pending: list[str] = []
-        self._failing = False
-
-    def append(self, record: Mapping[str, Any]) -> None:
-        self._pending.append(_line(record))
-        content = "".join(self._pending).encode()
+    def _write_last(self) -> None:
+        """Append the last record; after a failure, which may have left half a line, write all."""
         try:
-            with self._path.open("r+b") as file:
-                file.truncate(self._good_bytes)
-                file.seek(self._good_bytes)
-                file.write(content)
-        except OSError as error:
-            if not self._failing:
-                self._say(
-                    f"{self._path}: cannot be written: {error.strerror}; training goes on, and the "
+            if self._n_unwritten:
+                self._write_all()
+                self.say(f"{self._path}: written again, nothing is missing")
+            else:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(self.records[-1]) + "\n")
+            self._n_unwritten = 0
+        except (OSError, TmtError) as error:
+            if not self._n_unwritten:
+                self.say(
+                    f"a record cannot be written: {describe(error)}; training goes on, and the "
                     "records are written as soon as they can be"
                 )
-            self._failing = True
-            return
-        if self._failing:
-            self._say(f"{self._path}: written again, nothing is missing")
-        self._good_bytes += len(content)
-        self._pending, self._failing = [], False
-
-    def close(self) -> None:
-        if self._pending:
-            self._say(f"{self._path}: {len(self._pending)} records could not be written")
-
-
-def _line(record: Mapping[str, Any]) -> str:
-    return json.dumps(record) + "\n"
+            self._n_unwritten += 1
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Records of a run so far; lines that are damaged, or cut short by a crash, are left out."""
-    try:
-        records, _ = read_records(path)
-    except Damaged:
-        return []
     return [
         record
-        for record in records
+        for record in read_records(path)
         if isinstance(record.get("event"), str)
         and isinstance(record.get("update"), int)
         and all(isinstance(v, int | float | None) for k, v in record.items() if k != "event")

@@ -1,14 +1,14 @@
 """From raw text to an encoded corpus, stage by stage.
 
-Comes in: a configuration and a run directory. Goes out: tokenizers and encoded corpora. Each stage
-writes one directory and knows the fingerprint of what it was made from, so that the same command
-again does only what is missing: changing the learning rate redoes no tokenizer, changing the corpus
-redoes everything after it. This file knows nothing of models.
+Each stage writes one directory and knows the fingerprint of what it was made from, so that the same
+command again does only what is missing: changing the learning rate redoes no tokenizer, changing
+the corpus redoes everything after it.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -40,6 +40,7 @@ from transformer_mt.system.state import (
 )
 from transformer_mt.system.terminal import Say
 
+Tokenizers = tuple[Tokenizer, Tokenizer]  # of the source and the target
 _MUCH_TEXT = 20_000_000  # bytes; learning a vocabulary of more takes a gigabyte
 _N_LINES_COVERED = 200_000  # of train, spread over it: which words dev has in common with it
 _MARKER = "stage.json"  # in the directory of a finished stage: what it was made from
@@ -49,7 +50,7 @@ _MARKER = "stage.json"  # in the directory of a finished stage: what it was made
 class Prepared:
     """The corpus, ready for training, and the fingerprint of all that it was made from."""
 
-    tokenizers: tuple[Tokenizer, Tokenizer]
+    tokenizers: Tokenizers
     train: EncodedCorpus
     dev: EncodedCorpus
     fingerprint: str
@@ -57,8 +58,6 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """Digests of all that each stage is made from; see `fingerprints`."""
-
     clean: str
     tokenizer: str
     encoded: str
@@ -67,30 +66,16 @@ class Fingerprints:
 def prepare(
     local: LocalData, prints: Fingerprints, run: Run, say: Say, *, check: bool = True
 ) -> Prepared:
-    """Clean text, tokenizers, encoded corpus.
-
-    Args:
-        local: from `obtain_sources`.
-        prints: from `fingerprints`.
-        check: compare the contents of finished stages with their digests, not sizes alone.
-    """
+    """Clean text, tokenizers, encoded corpus; `check` compares finished ones with their digests."""
     cfg = local.cfg
-
-    def learn(out_dir: Path) -> None:
-        _train_tokenizers(cfg, run, out_dir, say)
-        _report_vocabularies(cfg, run, load_tokenizers(out_dir, joint=cfg.tokenizer.joint))
-        say(f"  report: {run.report_path}")
-
     with _alone(run.clean_dir.parent, say):
         if clean_stage(local, prints, run.clean_dir, run.work_dir, say, check=check):
             for line in read_report(run.clean_dir).summary():
                 say(f"  {line}")
+        learn = partial(_train_tokenizers, cfg, run, say)
         _stage(run.tokenizer_dir, prints.tokenizer, say, "tokenizer", learn, check=check)
         tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
-
-        def encode(out_dir: Path) -> None:
-            _encode(cfg, run, tokenizers, prints.encoded, out_dir, say)
-
+        encode = partial(_encode, cfg, run, tokenizers, prints.encoded, say)
         _stage(run.encoded_dir, prints.encoded, say, "encode", encode, check=check)
     return Prepared(
         tokenizers,
@@ -109,22 +94,13 @@ def clean_stage(
     *,
     check: bool = True,
 ) -> bool:
-    """Fill `out_dir` with the clean corpus and its reports, unless it is there.
+    """Fill `out_dir` with the clean corpus and its reports, unless it is there; whether it was not.
 
     A second process that wants the same waits for the first, and takes what that one made.
-
-    Args:
-        work_dir: keeps scores between calls, so that a changed threshold scores nothing anew.
-    Returns:
-        Whether there was anything to do.
-    Raises:
-        TmtError: see `prepare_corpus`; or `out_dir` holds something else.
+    `work_dir` keeps scores between calls, so that a changed threshold scores nothing anew.
     """
     refuse_foreign(out_dir, _MARKER)
-
-    def make(temporary: Path) -> None:
-        prepare_corpus(local, temporary, work_dir=work_dir, say=say)
-
+    make = partial(prepare_corpus, local, work_dir=work_dir, say=say)
     with _alone(work_dir, say):
         return _stage(out_dir, prints.clean, say, "data", make, check=check)
 
@@ -132,11 +108,8 @@ def clean_stage(
 @contextmanager
 def _alone(directory: Path, say: Say) -> Iterator[None]:
     """Wait until no other process works in `directory`, and remove what killed ones left there."""
-
-    def wait() -> None:
-        say(f"[data] another process is at work in {directory}; waiting for it")
-
-    with locked(directory.with_name(f".{directory.name}.lock"), wait):
+    busy = f"[data] another process is at work in {directory}; waiting for it"
+    with locked(directory.with_name(f".{directory.name}.lock"), lambda: say(busy)):
         remove_all_left_over(directory)
         yield
 
@@ -147,10 +120,7 @@ def read_report(clean_dir: Path) -> CorpusReport:
 
 
 def fingerprints(local: LocalData) -> Fingerprints:
-    """Fingerprints of the clean corpus, the tokenizers and the encoded corpus.
-
-    All local sources are read.
-    """
+    """Digests of all that each stage is made from; all local sources are read."""
     cfg = local.cfg
     digests = [digest for source in local.sources for _, digest in source.digests]
     # How many processes work where, and how the pairs are used later, changes no clean text.
@@ -170,20 +140,17 @@ def _stage(
     made_from: str,
     say: Say,
     name: str,
-    make: Callable[[Path], None],
+    make: Callable[[Path], object],
     *,
     check: bool,
 ) -> bool:
-    """Make `directory` unless it was made from the same inputs before; whether it had to be.
-
-    A directory with a file that is missing or altered is made anew.
-    """
+    """Make `directory`, unless it is there, intact and from these inputs; whether it was not."""
     try:
-        manifest = read_manifest(directory, _MARKER)
-        problems = damages(directory, manifest or {}, digests=check)
+        manifest = read_manifest(directory, _MARKER) or {}
+        problems = damages(directory, manifest, digests=check)
     except Damaged as error:
         manifest, problems = {}, [str(error)]
-    if manifest and manifest.get("made_from") == made_from and not problems:
+    if manifest.get("made_from") == made_from and not problems:
         say(f"[{name}] up to date: {directory}")
         return False
     for problem in problems:
@@ -195,7 +162,7 @@ def _stage(
     return True
 
 
-def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
+def _train_tokenizers(cfg: Config, run: Run, say: Say, out_dir: Path) -> None:
     paths = tokenizer_paths(out_dir, joint=cfg.tokenizer.joint)
     codes = [cfg.languages.src, cfg.languages.tgt]
     texts = [run.clean_dir / f"train.{side}" for side in ("src", "tgt")]
@@ -205,10 +172,8 @@ def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
         jobs = [(0, texts, [*dev[0], *dev[1]], codes, tags)]
     else:
         jobs = [(i, [texts[i]], dev[i], [codes[i]], [] if i else tags) for i in (0, 1)]
-    for side, files, dev_texts, languages, side_tags in jobs:
-        task = TokenizerTask(
-            files, paths[side], cfg.tokenizer, languages, cfg.seed, side, side_tags
-        )
+    for side, files, dev_texts, languages, own_tags in jobs:
+        task = TokenizerTask(files, paths[side], cfg.tokenizer, languages, cfg.seed, side, own_tags)
         if sum(path.stat().st_size for path in files) > _MUCH_TEXT:
             run_apart(train_on_files, task)
         else:
@@ -219,9 +184,11 @@ def _train_tokenizers(cfg: Config, run: Run, out_dir: Path, say: Say) -> None:
             f"{100 * tokenizer.unknown_rate(dev_texts):.3f} % unknown, "
             f"{100 * tokenizer.byte_rate(dev_texts):.3f} % bytes"
         )
+    _report_vocabularies(cfg, run, load_tokenizers(out_dir, joint=cfg.tokenizer.joint))
+    say(f"  report: {run.report_path}")
 
 
-def _report_vocabularies(cfg: Config, run: Run, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+def _report_vocabularies(cfg: Config, run: Run, tokenizers: Tokenizers) -> None:
     """Write the report of the corpus again, now with how the vocabularies cover it."""
     report = read_report(run.clean_dir)
     step = max(1, report.parts["train"].kept // _N_LINES_COVERED)
@@ -237,12 +204,7 @@ def _report_vocabularies(cfg: Config, run: Run, tokenizers: tuple[Tokenizer, Tok
 
 
 def _encode(
-    cfg: Config,
-    run: Run,
-    tokenizers: tuple[Tokenizer, Tokenizer],
-    made_from: str,
-    out_dir: Path,
-    say: Say,
+    cfg: Config, run: Run, tokenizers: Tokenizers, made_from: str, say: Say, out_dir: Path
 ) -> None:
     # Shards outlive a process that is killed, and are good for this corpus and tokenizer only.
     remove(run.encoded_dir / "epochs")  # drawn from what is replaced

@@ -1,7 +1,4 @@
-"""The run directory: where the things of one experiment lie, and which run is the newest.
-
-Knows paths, and the mark that says that a directory is a run; not what is in the other files.
-"""
+"""The run directory: where the things of one experiment lie, and which run is the newest."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,17 +31,15 @@ class Run:
         self.model_dir = directory / "model"
 
     def claim(self) -> None:
-        """Make the directory, or see that it is a run's: nothing else is ever written into.
-
-        Raises:
-            TmtError: it holds files, and no run; or it cannot be written.
-        """
+        """Make the directory, or see that it is a run's: nothing else is ever written into."""
         mark = self.directory / _MARK
         if mark.is_file():
             return
         refuse_foreign(self.directory, None, ours=True)
         others = sorted(path.name for path in self.directory.glob("[!.]*"))
-        if others and not self._is_unmarked_run():
+        # The marks of a tmt that wrote no run.json.
+        trained = any(self.checkpoints_dir.glob("[0-9]*/progress.json"))
+        if others and not trained and not (self.clean_dir / "stage.json").is_file():
             raise TmtError(
                 f"{self.directory}: is not a run of tmt, and holds {', '.join(others[:5])}"
                 f"{' …' * (len(others) > 5)}; name a new directory with --run-dir"
@@ -53,11 +48,7 @@ class Run:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Claim the directory and train in it alone; left-overs of killed processes are removed.
-
-        Raises:
-            TmtError: see `claim`; or another training is at work there.
-        """
+        """Claim the directory and train in it alone; left-overs of killed processes are removed."""
 
         def refuse() -> None:
             raise TmtError(
@@ -76,20 +67,9 @@ class Run:
             remove(path)
         remove_made(self.model_dir, "metadata.json")
 
-    def _is_unmarked_run(self) -> bool:
-        """Whether a tmt that wrote no mark has trained or prepared here."""
-        checkpoint = next(self.checkpoints_dir.glob("[0-9]*/progress.json"), None)
-        return checkpoint is not None or (self.clean_dir / "stage.json").is_file()
-
 
 def find_model(path: Path | None) -> Path:
-    """The model directory that `path` means: itself, or the one in a run directory.
-
-    Args:
-        path: None: the newest finished run under `runs/`.
-    Raises:
-        TmtError: there is none.
-    """
+    """The model directory of a path: itself, or the one in it; None: of the newest run in runs/."""
     if path is not None:
         inside = path / "model"
         return inside if (inside / "metadata.json").is_file() else path

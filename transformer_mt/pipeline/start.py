@@ -1,14 +1,9 @@
-"""Start a training, in this process or in several, and say where its model is.
-
-Comes in: the name or path of a configuration, and settings. Goes out: a `TrainedModel`. This file
-knows neither the stages of a training nor how processes work together.
-"""
+"""Start a training, in this process or in several, and say where its model is."""
 
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,30 +12,23 @@ from transformer_mt.config.experiment import Config, load_experiment
 from transformer_mt.config.presets import find_config
 from transformer_mt.errors import TmtError, TrainingError, TrainingStopped
 from transformer_mt.model_dir import read_metadata
-from transformer_mt.pipeline.prepare import Say
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.train import train_experiment
 from transformer_mt.system.processes.distributed import joined_ranks
-from transformer_mt.system.processes.environment import DEFAULTS, is_rank, own_place
+from transformer_mt.system.processes.environment import is_rank, own_place
 from transformer_mt.system.processes.launch import count_processes, launch
-from transformer_mt.system.terminal import say
+from transformer_mt.system.terminal import Say, say
 
 STOPPED = 130  # exit status of `tmt train` after a signal, as shells have it for Ctrl-C
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """
-    Attributes:
-        run_dir: data, checkpoints, metrics and curves of the training.
-        model_dir: what `load` takes; can be copied elsewhere.
-        metadata: `trained` (updates, minutes, weights), `data`, `decode`, and `scores` with
-            signatures.
-    """
+    """Where a training has left its results."""
 
-    run_dir: Path
-    model_dir: Path
-    metadata: dict[str, Any]
+    run_dir: Path  # data, checkpoints, metrics and curves
+    model_dir: Path  # what `load` takes; can be copied elsewhere
+    metadata: dict[str, Any]  # `trained`, `data`, `decode`, and `scores` with signatures
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
@@ -88,8 +76,7 @@ def start_training(
     flags = {"--reverse": reverse, "--offline": offline, "--fresh": fresh}
     arguments = ["train", str(find_config(config).absolute()), "--run-dir", str(run.directory)]
     arguments += [word for override in overrides for word in ("--set", override)]
-    with _environment_defaults():
-        status = launch(n_processes, [*arguments, *(flag for flag, on in flags.items() if on)])
+    status = launch(n_processes, [*arguments, *(flag for flag, on in flags.items() if on)])
     if status == STOPPED:
         raise TrainingStopped(f"{run.directory}: stopped, everything is saved")
     if status:
@@ -98,23 +85,10 @@ def start_training(
 
 
 def train_here(cfg: Config, run: Run, *, fresh: bool, say: Say) -> TrainedModel:
-    """Train in this process, and in those that it was started with, if any.
-
-    Raises:
-        TrainingStopped: in every process.
-        TmtError: see `train_experiment`.
-    """
+    """Train in this process, and in those that it was started with, if any."""
     with joined_ranks() as ranks:
-        result = train_experiment(cfg, run, fresh=fresh, say=say, ranks=ranks)
-    if result.metadata is None:
-        update = result.outcome.progress.update
-        raise TrainingStopped(f"stopped after update {update}, everything is saved")
-    return TrainedModel(run.directory, run.model_dir, result.metadata)
-
-
-def is_first_rank() -> bool:
-    """Is this process alone, or the first of those that train together?"""
-    return (place := own_place()) is None or place.rank == 0
+        metadata = train_experiment(cfg, run, fresh=fresh, say=say, ranks=ranks)
+    return TrainedModel(run.directory, run.model_dir, metadata)
 
 
 def as_overrides(settings: Mapping[str, object]) -> list[str]:
@@ -125,13 +99,6 @@ def as_overrides(settings: Mapping[str, object]) -> list[str]:
     ]
 
 
-@contextmanager
-def _environment_defaults() -> Iterator[None]:
-    """`DEFAULTS` for processes that start meanwhile, where the user has set nothing."""
-    missing = {name: value for name, value in DEFAULTS.items() if name not in os.environ}
-    os.environ.update(missing)
-    try:
-        yield
-    finally:
-        for name in missing:
-            os.environ.pop(name, None)
+def is_first_rank() -> bool:
+    """Is this process alone, or the first of those that train together?"""
+    return (place := own_place()) is None or place.rank == 0

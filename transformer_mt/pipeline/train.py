@@ -1,15 +1,11 @@
 """An experiment: from raw text to a scored model directory.
 
-Comes in: a configuration and a run directory. Goes out: the model directory and its scores. What is
-there already is not made again: prepared data is kept (`prepare.py`), training goes on after
-the newest checkpoint, a finished model is left alone.
-
-Several processes do all of this side by side. The first prepares, all train, translate and score
-their share, and the first one writes.
+What is there already is not made again: prepared data is kept (`prepare.py`), training goes on
+after the newest checkpoint, a finished model is left alone. Of several processes the first one
+prepares and writes; all train, translate and score their share.
 """
 
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,14 +14,14 @@ from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus
 from transformer_mt.encoding.epochs import SubwordSampling, epoch_corpora
-from transformer_mt.errors import TrainingError
+from transformer_mt.errors import TrainingError, TrainingStopped
 from transformer_mt.evaluation.metrics import Scorer
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.model_dir import build_model
 from transformer_mt.pipeline.curves import write_curves
 from transformer_mt.pipeline.finish import finish
 from transformer_mt.pipeline.log import TrainingLog
-from transformer_mt.pipeline.prepare import Fingerprints, Prepared, Say, fingerprints, prepare
+from transformer_mt.pipeline.prepare import Prepared, fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.validate import dev_validation
 from transformer_mt.system.device import (
@@ -40,35 +36,23 @@ from transformer_mt.system.output import write_json, write_text
 from transformer_mt.system.processes.distributed import ALONE, Ranks
 from transformer_mt.system.processes.parallel import count_workers
 from transformer_mt.system.state import Damaged, fingerprint, read_json
+from transformer_mt.system.terminal import Say
 from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.memory import agree_on_max_tokens
 from transformer_mt.training.trainer import Outcome, SilentLog, Trainer
 from transformer_mt.translation.direction import both_directions
 
 
-@dataclass(frozen=True)
-class TrainingResult:
-    """What `train_experiment` leaves behind; `metadata` is None if a signal stopped it."""
-
-    run: Run
-    outcome: Outcome
-    metadata: dict[str, Any] | None
-
-
 def train_experiment(
     cfg: Config, run: Run, *, fresh: bool, say: Say, ranks: Ranks = ALONE
-) -> TrainingResult:
-    """Do everything that is missing, in order; see the module's docstring.
+) -> dict[str, Any]:
+    """Do everything that is missing, in order; the metadata of the model.
 
-    Args:
-        fresh: forget checkpoints, metrics and model first; prepared data stays.
-        ranks: the processes that do this together; each must call it.
-    Raises:
-        TmtError: what a user can mend; nothing that was finished before is lost.
+    Each of the processes must call it. `fresh` forgets checkpoints, metrics and model first.
     """
     keep_memory()
     if not ranks.is_main:
-        say = _keep_quiet
+        say = lambda _message: None  # noqa: E731
     with run.held() if ranks.is_main else nullcontext():
         if fresh and ranks.is_main:
             CheckpointStore(run.checkpoints_dir, {}).clear()
@@ -86,35 +70,27 @@ def train_experiment(
         if outcome.stopped_by == "signal":
             if ranks.is_main and not store.holds(outcome.progress.update):
                 raise TrainingError(f"{run.directory}: the run directory is gone; nothing is saved")
-            return TrainingResult(run, outcome, None)
-        return TrainingResult(run, outcome, finish(cfg, run, prepared, trainer, outcome, say))
+            update = outcome.progress.update
+            raise TrainingStopped(f"stopped after update {update}, everything is saved")
+        return finish(cfg, run, prepared, trainer, outcome, say)
 
 
 def _prepare(cfg: Config, run: Run, ranks: Ranks, say: Say) -> tuple[Prepared, CheckpointStore]:
     local = obtain_sources(cfg, say)
     prints = fingerprints(local)
-    store = _store(cfg, prints, run)
+    identity = {  # of the checkpoints: one model, one corpus and one seed
+        "model": cfg.model.model_dump(),
+        "tokenizer": cfg.tokenizer.model_dump(exclude={"sampling"}),
+        "corpus": prints.encoded,
+        "seed": cfg.seed,
+    }
+    store = CheckpointStore(run.checkpoints_dir, identity)
     store.check_identity()  # before any stage replaces the data of the old run
     # Of the processes of a machine the first looks through what is there, for all of them.
     prepared = prepare(local, prints, run, say, check=ranks.local_rank == 0)
     if ranks.is_main:
         write_text(run.config_path, cfg.to_yaml())
     return prepared, store
-
-
-def _keep_quiet(message: str) -> None:
-    pass
-
-
-def _store(cfg: Config, prints: Fingerprints, run: Run) -> CheckpointStore:
-    """The checkpoints of the run, which belong to one model, one corpus and one seed."""
-    identity = {
-        "model": cfg.model.model_dump(),
-        "tokenizer": cfg.tokenizer.model_dump(exclude={"sampling"}),
-        "corpus": prints.encoded,
-        "seed": cfg.seed,
-    }
-    return CheckpointStore(run.checkpoints_dir, identity)
 
 
 def _resolve_auto(
@@ -145,11 +121,7 @@ def _resolve_auto(
 
 
 def _read_max_tokens(run: Run, store: CheckpointStore) -> int | None:
-    """The number that this training began with, if it has begun.
-
-    Raises:
-        TrainingError: it is not readable, and a checkpoint depends on it.
-    """
+    """The number that this training began with, if it has begun."""
     try:
         content = read_json(run.max_tokens_path) or {}
     except Damaged as error:
@@ -187,26 +159,20 @@ def _train(
         trainer = Trainer(cfg, model, corpus_of, store, validate=validate, ranks=ranks)
         trainer.resume(say)
         _announce(cfg, prepared, trainer, say)
-        outcome = _run_logged(cfg, run, trainer)
+        with stop_on_signals() as stop:
+            if not ranks.is_main:
+                return trainer, trainer.run(SilentLog(), stop)
+            log = TrainingLog(
+                run.metrics_path,
+                resume_update=trainer.progress.update,
+                max_updates=cfg.train.max_updates,
+                tensorboard_dir=run.directory / "tensorboard" if cfg.train.tensorboard else None,
+            )
+            with log:
+                outcome = trainer.run(log, stop)
+        if log.records:
+            write_curves(log.records, run.curves_path)
     return trainer, outcome
-
-
-def _run_logged(cfg: Config, run: Run, trainer: Trainer) -> Outcome:
-    with stop_on_signals() as stop:
-        if not trainer.ranks.is_main:
-            return trainer.run(SilentLog(), stop)
-        tensorboard_dir = run.directory / "tensorboard" if cfg.train.tensorboard else None
-        log = TrainingLog(
-            run.metrics_path,
-            resume_update=trainer.progress.update,
-            max_updates=cfg.train.max_updates,
-            tensorboard_dir=tensorboard_dir,
-        )
-        with log:
-            outcome = trainer.run(log, stop)
-    if log.records:
-        write_curves(log.records, run.curves_path)
-    return outcome
 
 
 def _announce(cfg: Config, prepared: Prepared, trainer: Trainer, say: Say) -> None:

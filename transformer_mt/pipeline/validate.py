@@ -1,8 +1,6 @@
 """Scores of weights in training: on dev at every validation, on the tests at the end.
 
-Comes in: a model with its tokenizers, and the cleaned dev and test sets of a run. Goes out: loss,
-BLEU and chrF, the same for every process; each translates its share. This file knows nothing of
-updates or checkpoints.
+Each process translates its share, and all find the same loss, BLEU and chrF.
 """
 
 from collections.abc import Callable
@@ -58,14 +56,8 @@ def dev_validation(
 def dev_loss(model: Transformer, dev: EncodedCorpus, ranks: Ranks = ALONE) -> float:
     """Cross-entropy without smoothing, in nats per target token."""
     model.eval()
-    plan = plan_epoch(
-        dev.src.lengths,
-        dev.tgt.lengths,
-        max_tokens=DEV_TOKENS,
-        tokens_per_update=DEV_TOKENS,
-        seed=0,
-        epoch=0,
-    )
+    lengths, n = (dev.src.lengths, dev.tgt.lengths), DEV_TOKENS
+    plan = plan_epoch(*lengths, max_tokens=n, tokens_per_update=n, seed=0, epoch=0)
     nll, n_tokens = 0.0, 0
     for dealt in deal(list(plan.batches()), ranks.rank, ranks.size, even=True):
         batch = collate(dev, dealt.rows).to(model.output.weight.device)

@@ -1,8 +1,7 @@
-"""NumPy arrays ↔ `.npy` files, so that a disk that is full is noticed.
+"""NumPy arrays → `.npy` files, so that a disk that is full is noticed.
 
-Comes in: an array, or blocks of a long one. Goes out: a file. `numpy.save` writes through buffers
-of the C library and does not ask whether closing them succeeded; a file that is mapped while the
-disk fills up ends the process. This file writes through Python, which raises, and knows no corpus.
+`numpy.save` writes through buffers of the C library and does not ask whether closing them
+succeeded; a file that is mapped while the disk fills up ends the process. Python's files raise.
 """
 
 from collections.abc import Iterable
@@ -27,12 +26,7 @@ def save_array(path: Path, array: Array) -> None:
 def save_blocks(
     path: Path, dtype: np.dtype[Any] | type, shape: tuple[int, ...], blocks: Iterable[Array]
 ) -> None:
-    """Write an array that comes in blocks along its first axis.
-
-    Raises:
-        ValueError: the blocks do not make up the shape.
-        OSError: the disk is full, or does not take it.
-    """
+    """Write an array that comes in blocks along its first axis."""
     dtype = np.dtype(dtype)
     n_bytes = 0
     with path.open("wb") as file:

@@ -4,7 +4,6 @@ import ctypes
 import hashlib
 import platform
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -23,11 +22,9 @@ def choose_device() -> torch.device:
 
 
 def choose_precision(setting: str, device: torch.device) -> torch.dtype:
-    """Resolve `train.precision`.
+    """Resolve `train.precision`: auto is bf16 where the hardware multiplies it natively, else fp32.
 
-    Args:
-        setting: `auto`, `fp32`, `bf16` or `fp16`; auto is bf16 where the hardware multiplies it
-            natively (CUDA from Ampere on, a CPU with AMX or AVX512-BF16), else fp32.
+    That is CUDA from Ampere on, and a CPU with AMX or AVX512-BF16.
     """
     if setting in _PRECISIONS:
         return _PRECISIONS[setting]
@@ -51,8 +48,7 @@ def keep_memory() -> None:
     A training step frees and takes the same few megabytes hundreds of times; by default each time
     costs the page faults again, half of the step. `release_memory` bounds the kept memory.
     """
-    libc = _glibc()
-    if libc is None:
+    if (libc := _glibc()) is None:
         return
     trim_threshold, mmap_threshold, arena_max = -1, -3, -8  # names of mallopt(3)
     libc.mallopt(arena_max, 1)  # backward runs in another thread: let it reuse the same heap
@@ -62,17 +58,14 @@ def keep_memory() -> None:
 
 def release_memory() -> None:
     """Give unused heap back to the kernel; cheap enough for once per validation."""
-    libc = _glibc()
-    if libc is not None:
+    if (libc := _glibc()) is not None:
         libc.malloc_trim(0)
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def _glibc() -> ctypes.CDLL | None:
-    if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
-        return None
-    return ctypes.CDLL(None)
+    return ctypes.CDLL(None) if platform.libc_ver()[0] == "glibc" else None
 
 
 def seed_all(*parts: object) -> None:

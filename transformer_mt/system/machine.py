@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ ROOT = Path("/")  # where `proc` and `sys` are
 
 def usable_cores() -> int:
     """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
+    if hasattr(os, "sched_getaffinity"):  # Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
@@ -25,10 +26,7 @@ def cpu_flags() -> set[str]:
 
 
 def peak_memory_mib() -> float:
-    """Largest resident size so far, in MiB; 0 where the system does not say.
-
-    Of this process and its copies that help it now, added up; pages they share count in each.
-    """
+    """Largest resident size so far, in MiB, of this process and of its copies, added up."""
     pids = [os.getpid(), *(child.pid for child in multiprocessing.active_children())]
     peaks = [
         int(line.split()[1])
@@ -38,39 +36,27 @@ def peak_memory_mib() -> float:
     ]
     if peaks:
         return sum(peaks) / 2**10
-    try:
-        import resource
-    except ModuleNotFoundError:  # Windows
-        return 0.0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
-def total_memory_bytes(root: Path = ROOT) -> int | None:
-    """Memory of the machine, or the lowest limit of a control group; None: the system is silent."""
-    if not hasattr(os, "sysconf"):  # Windows
-        return None
+def total_memory_bytes() -> int:
+    """Memory of the machine, or the lowest limit of a control group."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([total, *(limit for limit, _ in _limits(root))])
+    return min([total, *(limit for limit, _ in _limits(ROOT))])
 
 
 def available_memory_bytes(root: Path = ROOT) -> int:
     """Memory that this process may still take without driving anything out of memory.
 
     On Linux the kernel's available memory, or the rest of the limits of the control groups (version
-    1 or 2) that the process is in, if that is less. Elsewhere the free pages, or half of all pages,
-    where the system tells; else 2 GiB.
+    1 or 2) that the process is in, if that is less. Elsewhere half of all pages.
     """
     for line in _lines(root / "proc/meminfo"):
         if line.startswith("MemAvailable:"):
             left = [limit - used for limit, used in _limits(root)]
             return max(0, min([int(line.split()[1]) << 10, *left]))
-    known = getattr(os, "sysconf_names", {})
-    if "SC_AVPHYS_PAGES" in known:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if "SC_PHYS_PAGES" in known:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    return 2 << 30
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 def _limits(root: Path) -> Iterator[tuple[int, int]]:

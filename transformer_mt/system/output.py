@@ -1,7 +1,7 @@
 """Where results go: a file, a folder, several files in a folder. Nothing else is ever touched.
 
 Comes in: a path that a user or a configuration names. Goes out: a temporary path to write to, whose
-content then takes the place of the path in one step. This file does not know what is written.
+content then takes the place of the path in one step.
 
 - A file: a folder is refused; an existing file keeps its permissions; links are written through,
   and so are pipes and character devices.
@@ -10,18 +10,20 @@ content then takes the place of the path in one step. This file does not know wh
 - Several files in a folder: each replaces only a file that tmt has put there before.
 """
 
+import errno
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import TmtError
-from transformer_mt.system.failures import explained
 from transformer_mt.system.staging import (
     exchange_folders,
     is_staged,
@@ -29,14 +31,7 @@ from transformer_mt.system.staging import (
     staging,
     sync_folder,
 )
-from transformer_mt.system.state import (
-    Damaged,
-    files_below,
-    is_fingerprint,
-    read_json,
-    read_manifest,
-    sha256,
-)
+from transformer_mt.system.state import Damaged, files_below, read_json, read_manifest, sha256
 
 _RECORD = ".tmt.json"  # in a folder that holds single files of tmt: their digests
 
@@ -45,26 +40,25 @@ _RECORD = ".tmt.json"  # in a folder that holds single files of tmt: their diges
 def writing(path: Path) -> Iterator[Path]:
     """Yield a temporary path; on success its content becomes that of the file `path`.
 
-    Raises:
-        TmtError: `path` is a folder, read-only or cannot be written; the disk is full. What stood
-            there stands there still.
+    On failure, also of a full disk, a TmtError says why, and what stood there stands there still.
     """
-    with explained(path):
+    with _explained(path):
         status = check_file_target(path)
-        if status is not None and not stat.S_ISREG(status.st_mode):
-            with _writing_stream(path) as temporary:
-                yield temporary
-            return
         target = Path(os.path.realpath(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if is_staged(target):  # what it is a part of takes its name as a whole
+        if status is not None and not stat.S_ISREG(status.st_mode):
+            with tempfile.TemporaryDirectory(prefix="tmt-") as private:
+                yield (content := Path(private) / "content")
+                with content.open("rb") as source, path.open("wb") as stream:
+                    shutil.copyfileobj(source, stream)
+        elif is_staged(target):  # what it is a part of takes its name as a whole
+            target.parent.mkdir(parents=True, exist_ok=True)
             yield target
-            return
-        with staging(target.parent) as folder:
-            temporary = folder / target.name
-            yield temporary
-            _finish_files(folder)
-            _put_file(temporary, target, status)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with staging(target.parent) as folder:
+                yield folder / target.name
+                _finish_files(folder)
+                _put_file(folder / target.name, target, status)
 
 
 @contextmanager
@@ -76,30 +70,26 @@ def writing_folder(path: Path, manifest: str | None, *, ours: bool = False) -> I
             None: there is none, and `path` must be new or empty.
         ours: `path` is a place of tmt's own: a folder there without an intact manifest is set aside
             as `NAME.damaged`, and not refused.
-    Raises:
-        TmtError: `path` is no folder, or one that tmt did not write; see `writing`, too.
     """
-    with explained(path):
-        target = Path(os.path.realpath(path))
+    with _explained(path):
         refuse_foreign(path, manifest, ours=ours)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target = Path(os.path.realpath(path))
         if is_staged(target):
-            target.mkdir(exist_ok=True)
+            target.mkdir(parents=True, exist_ok=True)
             yield target
             return
+        target.parent.mkdir(parents=True, exist_ok=True)
         with staging(target.parent) as folder:
             new = folder / target.name
             new.mkdir()
             yield new
             _finish_files(folder)
-            known = _listed(target, manifest) if manifest else set()
-            if known is None:
+            foreign = _foreign_files(target, manifest)
+            if foreign is None:
                 _set_aside(target)
-                os.rename(new, target)
-            elif target.is_dir() and any(target.iterdir()):
-                keep = [name for name in files_below(target) if name not in known]
-                _refuse_clash(path, [name for name in keep if os.path.lexists(new / name)])
-                exchange_folders(new, target, keep)
+            if target.is_dir() and any(target.iterdir()):
+                _refuse_clash(path, [name for name in foreign or () if os.path.lexists(new / name)])
+                exchange_folders(new, target, foreign or ())
             else:
                 os.rename(new, target)
             sync_folder(target.parent)
@@ -109,11 +99,9 @@ def writing_folder(path: Path, manifest: str | None, *, ours: bool = False) -> I
 def writing_files(directory: Path) -> Iterator[Path]:
     """Yield a temporary folder; on success its files move into `directory`, one by one.
 
-    Raises:
-        TmtError: a file of such a name is there, and is neither the same nor written by tmt; then
-            nothing has been moved.
+    If a file is there that is neither the same nor written by tmt, nothing is moved.
     """
-    with explained(directory):
+    with _explained(directory):
         check_folder_target(directory)
         target = Path(os.path.realpath(directory))
         target.mkdir(parents=True, exist_ok=True)
@@ -121,48 +109,57 @@ def writing_files(directory: Path) -> Iterator[Path]:
             yield folder
             _finish_files(folder)
             names = list(files_below(folder))
-            digests = {name: sha256(folder / name) for name in names}
             record = _read_record(target)
-            foreign = [
-                name for name in names
-                if os.path.lexists(target / name)
-                and _digest(target / name) not in (digests[name], *record.get(name, ()))
-            ]  # fmt: skip
-            _refuse_clash(directory, foreign)
-            before = {name: [*record.get(name, ())][-1:] for name in names}
-            _write_record(target, record | {n: [*before[n], digests[n]] for n in names})
+            taken = [name for name in names if os.path.lexists(target / name)]
+            old = {name: _digest(target / name) for name in taken}
+            new = {name: sha256(folder / name) for name in names}
+            ours = {name: (new[name], *record.get(name, ())) for name in taken}
+            _refuse_clash(directory, [name for name in taken if old[name] not in ours[name]])
+            # Both digests, so that a process that is killed here leaves no file of nobody.
+            digests = {name: [*filter(None, [old.get(name)]), new[name]] for name in names}
+            write_json(target / _RECORD, record | digests)
             for name in names:
-                place = target / name
-                _put_file(folder / name, Path(os.path.realpath(place)), _status(place))
-            _write_record(target, record | {name: [digests[name]] for name in names})
+                place = Path(os.path.realpath(target / name))
+                _put_file(folder / name, place, _status(place))
 
 
 def check_file_target(path: Path) -> os.stat_result | None:
-    """What stands at a path that is to be written as a file; None: nothing yet.
-
-    Raises:
-        TmtError: it cannot be replaced by a file; better said before the work than after it.
-    """
-    with explained(path):
-        status = _status(path)
+    """Status of the file at a path that is to be written, if any; better said before the work."""
+    status = _status(path)
     if status is None:
         return None
-    mode = status.st_mode
-    if stat.S_ISDIR(mode):
+    if stat.S_ISDIR(status.st_mode):
         raise TmtError(f"{path}: is a folder; name a file")
-    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
-        raise TmtError(f"{path}: is neither a file nor a pipe; name a file")
-    if stat.S_ISREG(mode) and not mode & 0o222:
+    if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o222:
         raise TmtError(f"{path}: is read-only; name another file")
+    if stat.S_ISSOCK(status.st_mode) or stat.S_ISBLK(status.st_mode):
+        raise TmtError(f"{path}: is neither a file nor a pipe; name a file")
     return status
 
 
 def check_folder_target(path: Path) -> None:
     """Raise a TmtError where files cannot be put into a folder of that name."""
-    with explained(path):
-        status = _status(path)
+    status = _status(path)
     if status is not None and not stat.S_ISDIR(status.st_mode):
         raise TmtError(f"{path}: is not a folder; name another")
+
+
+def refuse_foreign(path: Path, manifest: str | None, *, ours: bool = False) -> None:
+    """Raise a TmtError unless a folder may be written at `path`; see `writing_folder`."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise TmtError(
+            f"{path}: is not a UTF-8 name, which the libraries that write into the folder need; "
+            "name another folder"
+        ) from error
+    remove_left_over(Path(os.path.realpath(path)).parent)
+    check_folder_target(path)
+    known = manifest is not None and (path / manifest).is_file()
+    if not ours and not known and path.is_dir() and any(path.iterdir()):
+        raise TmtError(
+            f"{path}: exists and was not written by tmt; name a folder that is new or empty"
+        )
 
 
 def write_text(path: Path, text: str) -> None:
@@ -176,52 +173,6 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
-def refuse_foreign(path: Path, manifest: str | None, *, ours: bool = False) -> None:
-    """Raise a TmtError unless a folder may be written at `path`; see `writing_folder`."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise TmtError(
-            f"{path}: is not a UTF-8 name, which the libraries that write into the folder need; "
-            "name another folder"
-        ) from error
-    remove_left_over(Path(os.path.realpath(path)).parent)
-    with explained(path):
-        status = _status(path)
-    if status is None:
-        return
-    if not stat.S_ISDIR(status.st_mode):
-        raise TmtError(f"{path}: exists and is not a folder; name another")
-    known = manifest is not None and (path / manifest).is_file()
-    if not ours and not known and any(path.iterdir()):
-        raise TmtError(
-            f"{path}: exists and was not written by tmt; name a folder that is new or empty"
-        )
-
-
-def remove_made(path: Path, manifest: str) -> None:
-    """Remove a folder that tmt made; entries of it that the manifest does not list stay.
-
-    Where the manifest is damaged, nothing is known of the entries: the folder is set aside.
-    """
-    path = Path(os.path.realpath(path))
-    if not path.is_dir():
-        return
-    with explained(path):
-        known = _listed(path, manifest)
-        if known is None:
-            _set_aside(path)
-            return
-        keep = [name for name in files_below(path) if name not in known]
-        with staging(path.parent) as folder:
-            gone = folder / path.name
-            if keep:
-                gone.mkdir()
-                exchange_folders(gone, path, keep)
-            else:
-                os.rename(path, gone)
-
-
 def remove(path: Path) -> None:
     """Delete a file or a folder of tmt's own, if there is one."""
     if path.is_dir() and not path.is_symlink():
@@ -231,23 +182,42 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
+def remove_made(path: Path, manifest: str) -> None:
+    """Remove a folder that tmt made; other entries stay, and all where the manifest is damaged."""
+    target = Path(os.path.realpath(path))
+    if not target.is_dir():
+        return
+    with _explained(target):
+        foreign = _foreign_files(target, manifest)
+        if foreign is None:
+            _set_aside(target)
+            return
+        with staging(target.parent) as folder:
+            rest = folder / target.name
+            if foreign:
+                rest.mkdir()
+                exchange_folders(rest, target, foreign)
+            else:
+                os.rename(target, rest)
+
+
 def remove_other_prints(directory: Path, wanted: Collection[str]) -> None:
     """Remove the folders that are called by a fingerprint, but by none of the wanted ones."""
     for folder in directory.iterdir() if directory.is_dir() else ():
-        if is_fingerprint(folder.name) and folder.name not in wanted:
+        if re.fullmatch("[0-9a-f]{16}", folder.name) and folder.name not in wanted:
             remove(folder)
 
 
-def _listed(folder: Path, manifest: str) -> set[str] | None:
-    """The files of a folder that are tmt's; None: the manifest is damaged."""
+def _foreign_files(folder: Path, manifest: str | None) -> list[str] | None:
+    """The files of a folder that are not tmt's; None: the manifest is damaged."""
     try:
-        found = read_manifest(folder, manifest)
+        found = read_manifest(folder, manifest) if manifest else None
     except Damaged:
         return None
-    if found is None:
-        return set()
-    # A manifest without a list is of a tmt that wrote nothing else into such a folder.
-    return {*(found["files"] if "files" in found else files_below(folder)), manifest}
+    if found is not None and "files" not in found:
+        return []  # of a tmt that kept no list, and wrote nothing else into such a folder
+    known = {manifest, *found["files"]} if found else set()
+    return [name for name in files_below(folder) if name not in known]
 
 
 def _refuse_clash(path: Path, names: list[str]) -> None:
@@ -260,28 +230,27 @@ def _refuse_clash(path: Path, names: list[str]) -> None:
 
 def _set_aside(folder: Path) -> None:
     """Rename a folder of which nothing is known, so that nothing in it is lost."""
-    number, aside = 1, folder.with_name(f"{folder.name}.damaged")
-    while os.path.lexists(aside):
-        number += 1
-        aside = folder.with_name(f"{folder.name}.damaged{number}")
-    os.rename(folder, aside)
+    names = (f"{folder.name}.damaged{number}" for number in chain([""], count(2)))
+    free = (folder.with_name(name) for name in names)
+    os.rename(folder, next(path for path in free if not os.path.lexists(path)))
 
 
 def _status(path: Path) -> os.stat_result | None:
     """Of what a path leads to; None: there is nothing yet."""
-    try:
-        return path.stat()
-    except FileNotFoundError:
-        return None
-    except ValueError as error:  # a NUL
-        raise TmtError(f"{path}: not a name of a file: {error}") from error
+    with _explained(path):
+        try:
+            return path.stat()
+        except FileNotFoundError:
+            return None
+        except ValueError as error:  # a NUL
+            raise TmtError(f"{path}: not a name of a file: {error}") from error
 
 
 def _put_file(temporary: Path, target: Path, status: os.stat_result | None) -> None:
     """Rename a finished file to its target, with the permissions that the target has."""
     if status is not None:
         temporary.chmod(stat.S_IMODE(status.st_mode))
-        with suppress(OSError, AttributeError):  # only the administrator may give files away
+        with suppress(OSError):  # only the administrator may give files away
             os.chown(temporary, status.st_uid, status.st_gid)
     target.parent.mkdir(parents=True, exist_ok=True)
     os.replace(temporary, target)
@@ -297,18 +266,8 @@ def _finish_files(folder: Path) -> None:
             os.fsync(file.fileno())
 
 
-@contextmanager
-def _writing_stream(path: Path) -> Iterator[Path]:
-    """Collect what goes to a pipe or a device, and write it there at the end."""
-    with tempfile.TemporaryDirectory(prefix="tmt-") as folder:
-        temporary = Path(folder) / "content"
-        yield temporary
-        with temporary.open("rb") as content, path.open("wb") as stream:
-            shutil.copyfileobj(content, stream)
-
-
 def _digest(path: Path) -> str | None:
-    """SHA-256 of a regular file; None: it is something else."""
+    """SHA-256 of a regular file; None: there is none."""
     return sha256(path) if path.is_file() else None
 
 
@@ -321,5 +280,32 @@ def _read_record(directory: Path) -> dict[str, list[str]]:
     return {name: digests for name, digests in record.items() if isinstance(digests, list)}
 
 
-def _write_record(directory: Path, record: dict[str, list[str]]) -> None:
-    write_json(directory / _RECORD, record)
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn a failed system call into an error that says which path is the trouble."""
+    try:
+        yield
+    except (BrokenPipeError, TmtError):
+        raise
+    except Exception as error:
+        # safetensors raises errors of its own, with the number in the text alone.
+        found = re.search(r"\(os error (\d+)\)", str(error))
+        if not isinstance(error, OSError) and not found:
+            raise
+        number = int(found[1]) if found else getattr(error, "errno", None)
+        raise TmtError(_describe_failure(path, error, number)) from error
+
+
+def _describe_failure(path: Path, error: Exception, number: int | None) -> str:
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+        free = shutil.disk_usage(existing).free / 2**20
+        return (
+            f"{path}: the disk is full ({free:.0f} MiB free); nothing was overwritten. "
+            "Make room and run the same command again"
+        )
+    reason = os.strerror(number) if number else str(error)
+    other = getattr(error, "filename", None)
+    if isinstance(other, str) and other != str(path) and "/.tmt-" not in other:
+        reason = f"{other}: {reason}"  # the trouble is with something that was to be read
+    return f"{path}: cannot be written: {reason}"

@@ -1,25 +1,23 @@
 """What tmt keeps for itself on disk: JSON, records line by line, and manifests of folders.
 
-Comes in: a path. Goes out: a value; None where there is nothing; `Damaged` where there is something
-that tmt did not leave so. A manifest is a JSON file in a folder that tmt makes: it holds the size
-and the digest of each other file, and a digest of itself, so that no bit that has changed is
-believed. This file does not know what the values mean.
+A value is read as None where there is nothing, and as `Damaged` where tmt did not leave it so. A
+manifest is a JSON file in a folder that tmt makes: it holds the size and the digest of each other
+file, and a digest of itself, so that no bit that has changed is believed.
 """
 
 import hashlib
 import json
 import os
-import re
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import TmtError
-from transformer_mt.system.staging import is_staging_name
+from transformer_mt.system.staging import is_staged
 
 MAX_BYTES = 256 << 20  # of one file of state; the metrics of a training take 200 bytes a record
-_FINGERPRINT = re.compile("[0-9a-f]{16}")
 _OWN = ("files", "file_sizes", "digest")  # keys of a manifest that are not its caller's
 
 
@@ -28,52 +26,31 @@ class Damaged(TmtError):
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None: there is no such file.
-
-    Raises:
-        Damaged: it cannot be read, is no regular file, is too large, or is not a JSON object.
-    """
+    """The object in a JSON file; None: there is no such file."""
     text = _read(path)
     if text is None:
         return None
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Damaged(f"{path}: damaged: {_first_line(error)}") from error
+        raise Damaged(f"{path}: damaged: {error}") from error
     if not isinstance(value, dict):
         raise Damaged(f"{path}: damaged: expected a JSON object, found {type(value).__name__}")
     return value
 
 
-def read_records(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The objects of a file with one JSON object a line, and how many lines are damaged.
-
-    An absent file has no records. A last line that a crash has cut short is damaged, too.
-
-    Raises:
-        Damaged: the file as a whole cannot be read.
-    """
-    records, damaged = [], 0
-    for line in (_read(path) or "").split("\n"):
-        if not line:
-            continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            record = None
-        if isinstance(record, dict):
-            records.append(record)
-        else:
-            damaged += 1
-    return records, damaged
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file with one JSON object a line; what is damaged is left out."""
+    records: list[Any] = []
+    with suppress(Damaged):
+        for line in (_read(path) or "").split("\n"):
+            with suppress(ValueError, RecursionError):
+                records.append(json.loads(line))
+    return [record for record in records if isinstance(record, dict)]
 
 
 def write_manifest(folder: Path, name: str, content: Mapping[str, Any]) -> None:
-    """Write the manifest `name` of a folder whose other files are all written.
-
-    Args:
-        content: plain values to keep beside sizes and digests.
-    """
+    """Write the manifest `name`, with plain values, of a folder whose other files are written."""
     files = {path: (folder / path) for path in files_below(folder) if path != name}
     manifest = {
         **content,
@@ -90,15 +67,11 @@ def read_manifest(folder: Path, name: str) -> dict[str, Any] | None:
     """The manifest of a folder, itself intact; None: the folder or the manifest is absent.
 
     A manifest without a digest of its own, of a tmt that wrote none, is taken as it is.
-
-    Raises:
-        Damaged: it is not as it was written.
     """
     manifest = read_json(folder / name)
     if manifest is None:
         return None
-    maps = [manifest.get("files", {}), manifest.get("file_sizes", {})]
-    if not all(isinstance(found, dict) for found in maps):
+    if not all(isinstance(manifest.get(key, {}), dict) for key in ("files", "file_sizes")):
         raise Damaged(f"{folder / name}: damaged: its list of files is no list of files")
     has_digest = "digest" in manifest or "file_sizes" in manifest  # both are written, or neither
     if has_digest and manifest.get("digest") != _digest_of(manifest):
@@ -107,15 +80,11 @@ def read_manifest(folder: Path, name: str) -> dict[str, Any] | None:
 
 
 def damages(folder: Path, manifest: Mapping[str, Any], *, digests: bool = True) -> list[str]:
-    """What is wrong with the files that a manifest lists, one line for each file.
-
-    Args:
-        digests: compare contents too, not sizes alone; reads every byte.
-    """
+    """Faults of the files that a manifest lists, a line each; sizes alone, or `digests` as well."""
     sizes, problems = manifest.get("file_sizes", {}), []
     for name, digest in manifest.get("files", {}).items():
         file = folder / name
-        if not _is_inside(name):
+        if not name or Path(name).is_absolute() or ".." in Path(name).parts:
             problems.append(f"{folder}: lists {name!r}, which is not a name of a file inside")
         elif not file.is_file():
             problems.append(f"{file}: missing")
@@ -134,9 +103,7 @@ def content_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def files_below(folder: Path) -> Iterator[str]:
     """Relative names of all files of a folder, sorted, with slashes; none of staging folders."""
     names = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
-    yield from sorted(
-        name.as_posix() for name in names if not any(map(is_staging_name, name.parts))
-    )
+    yield from sorted(name.as_posix() for name in names if not is_staged(name))
 
 
 def sha256(path: Path) -> str:
@@ -146,46 +113,32 @@ def sha256(path: Path) -> str:
 
 
 def fingerprint(*parts: Any) -> str:
-    """Short digest of plain values; equal values give equal digests in every process."""
+    """16 digits for plain values; equal values give equal ones in every process."""
     text = json.dumps(parts, ensure_ascii=False, sort_keys=True)
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
-def is_fingerprint(name: str) -> bool:
-    return bool(_FINGERPRINT.fullmatch(name))
-
-
 def _digest_of(manifest: Mapping[str, Any]) -> str:
     kept = {key: value for key, value in manifest.items() if key != "digest"}
-    text = json.dumps(kept, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _is_inside(name: str) -> bool:
-    return bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def _read(path: Path) -> str | None:
     """The text of a regular file of bounded size; None: there is none."""
     try:
-        # Without O_NONBLOCK a pipe in the place of the file would be waited for.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with open(path, "rb", opener=_open_at_once) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise Damaged(f"{path}: is not a regular file")
+            if (size := found.st_size) > MAX_BYTES:
+                raise Damaged(f"{path}: has {size:,} bytes; at most {MAX_BYTES:,} are read")
+            return file.read().decode("utf-8", errors="surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise Damaged(f"{path}: cannot be read: {error.strerror}") from error
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise Damaged(f"{path}: is not a regular file")
-    with open(descriptor, "rb") as file:
-        if status.st_size > MAX_BYTES:
-            raise Damaged(f"{path}: has {status.st_size:,} bytes; at most {MAX_BYTES:,} are read")
-        try:
-            return file.read(MAX_BYTES + 1).decode("utf-8", errors="surrogateescape")
-        except OSError as error:
-            raise Damaged(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).split("\n")[0] or type(error).__name__
+def _open_at_once(path: str, flags: int) -> int:
+    """A pipe in the place of a file is not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)

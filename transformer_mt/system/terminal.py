@@ -1,8 +1,7 @@
 """The three standard streams, and how text from elsewhere is shown on them.
 
-Comes in: any text, such as a file name, a server's words or a translation. Goes out: the same text
-with its control characters visible, so that no text can move the cursor, hide a part of a message
-or set the title of a window. This file does not know what is printed.
+Control characters of a file name, a server's words or a translation become visible, so that no text
+can move the cursor, hide a part of a message or set the title of a window.
 """
 
 import os
@@ -20,18 +19,12 @@ Say = Callable[[str], None]  # tells a person one line, such as `say`
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-
-
 _ASCII = ("ascii", "us-ascii", "ansi_x3.4-1968")
 _STYLE = re.compile("(\x1b\\[[0-9;]*m)")
 
 
 def visible(text: str, *, styled: bool = False) -> str:
-    """The text with control characters, bidirectional marks and lone surrogates as escapes.
-
-    Args:
-        styled: leave sequences that set colours as they are.
-    """
+    """Control characters, marks of direction, surrogates as escapes; `styled` keeps colours."""
     if styled:
         parts = _STYLE.split(text)
         return "".join(part if i % 2 else visible(part) for i, part in enumerate(parts))
@@ -51,14 +44,7 @@ def say(message: str) -> None:
 
 
 def show(result: str, *, styled: bool = False) -> None:
-    """Print a line of a result: as it is to a program, with visible controls to a person.
-
-    Args:
-        styled: see `visible`.
-    Raises:
-        TmtError: standard output is closed.
-        UnicodeEncodeError: the encoding of standard output lacks a character.
-    """
+    """Print a line of a result: as it is to a program, with visible controls to a person."""
     print(visible(result, styled=styled) if sys.stdout.isatty() else result, flush=True)
 
 

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -22,22 +21,22 @@ from transformer_mt.system.processes.distributed import joined_ranks
 directory = Path(sys.argv[1])
 with joined_ranks() as ranks:
     me = ranks.rank
-    found = {"size": ranks.size, "is_main": ranks.is_main}
     torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))])  # loads many modules of torch
-    found["sum"] = ranks.sum(torch.tensor([1.0, float(me)])).tolist()
-    later = torch.full((5,), float(me + 1))
-    wait = ranks.start_sum(later)
-    wait()
-    found["start_sum"] = later.tolist()
-    copied = torch.tensor([float(me + 7)])
+    later, copied = torch.full((5,), float(me + 1)), torch.tensor([float(me + 7)])
+    ranks.start_sum(later)()
     ranks.copy_from_main(copied)
-    found["copy_from_main"] = copied.tolist()
-    found["told_by_main"] = ranks.told_by_main({"rank": me})
-    found["gather"] = ranks.gather(me * me)
-    items = list(range(10))
-    share = ranks.share(items)
-    found["share"] = share
-    found["join_shares"] = ranks.join_shares([10 * item for item in share])
+    share = ranks.share(range(10))
+    found = {
+        "size": ranks.size,
+        "is_main": ranks.is_main,
+        "sum": ranks.sum(torch.tensor([1.0, float(me)])).tolist(),
+        "start_sum": later.tolist(),
+        "copy_from_main": copied.tolist(),
+        "told_by_main": ranks.told_by_main({"rank": me}),
+        "gather": ranks.gather(["x" * me, 0.1 * me, None, float("inf")]),
+        "share": list(share),
+        "join_shares": ranks.join_shares([10 * item for item in share]),
+    }
 
     def work():
         before = sorted(path.name for path in directory.glob("turn*"))
@@ -46,9 +45,7 @@ with joined_ranks() as ranks:
         return before
 
     found["in_turn"] = ranks.in_turn(work)
-    if sys.argv[2] == "die" and me == 1:
-        raise SystemExit(5)
-    if sys.argv[2] == "die":
+    if me != 1:  # which has gone, once it has left the group
         try:
             ranks.sum(torch.zeros(1))
         except Exception as error:
@@ -58,44 +55,32 @@ found["threads"] = [path.read_text().strip() for path in Path("/proc/self/task")
 """
 
 
-def start_group(directory: Path, size: int, ending: str) -> list[dict[str, Any]]:
+def test_three_processes_of_which_one_goes(tmp_path: Path) -> None:
     with meeting_dir() as folder:
         processes = [
             subprocess.Popen(
-                [sys.executable, "-c", SCRIPT, str(directory), ending],
-                env={**os.environ, **place_variables(rank, size, folder)},
+                [sys.executable, "-c", SCRIPT, str(tmp_path)],
+                env={**os.environ, **place_variables(rank, 3, folder)},
             )
-            for rank in range(size)
+            for rank in range(3)
         ]
-        for process in processes:
-            process.wait(timeout=120)
-    return [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
-
-
-def test_three_processes(tmp_path: Path) -> None:
-    found = start_group(tmp_path, 3, "live")
-    assert len(found) == 3
+        assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
+    found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
     for rank, told in enumerate(found):
         assert (told["size"], told["is_main"]) == (3, rank == 0)
         assert told["sum"] == [3.0, 3.0]
         assert told["start_sum"] == [6.0] * 5
         assert told["copy_from_main"] == [7.0]
         assert told["told_by_main"] == {"rank": 0}
-        assert told["gather"] == [0, 1, 4]
+        assert told["gather"] == [["x" * me, 0.1 * me, None, float("inf")] for me in range(3)]
         assert told["share"] == list(range(10))[rank::3]
         assert told["join_shares"] == [10 * item for item in range(10)]
         threads = [name for name in told["threads"] if "gloo_runloop" in name]
         assert not threads, "they would let go of tensors while Python ends, which aborts"
     assert found[0]["in_turn"] == [], "the first one of all comes first"
     assert all("turn0" in told["in_turn"] for told in found[1:])
-
-
-def test_a_process_that_has_gone_is_noticed_and_named_as_the_cause(tmp_path: Path) -> None:
-    found = start_group(tmp_path, 3, "die")
-    assert len(found) == 2
-    for told in found:
-        name, message = told["error"]
-        assert name == "LostProcess"
+    for name, message in (found[0]["error"], found[2]["error"]):
+        assert name == "LostProcess", "whoever is left is not the cause"
         assert message.startswith("another process of this training has ended")
 
 

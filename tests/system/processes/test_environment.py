@@ -9,11 +9,10 @@ import pytest
 
 from transformer_mt.errors import TrainingError
 from transformer_mt.system.processes.environment import (
-    MEETING_FILE,
+    Place,
     own_meeting_dir,
     own_place,
     place_variables,
-    remove_meeting_dir,
 )
 
 NAMES = (
@@ -37,17 +36,12 @@ def given(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_a_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_alone_and_a_rank_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     assert own_place() is None
     given(monkeypatch, WORLD_SIZE="1", RANK="0")
     assert own_place() is None
-
-
-def test_a_rank_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, **GOOD)
-    place = own_place()
-    assert place is not None and place.meeting_dir is None
-    assert (place.rank, place.size, place.local_rank, place.local_size) == (3, 4, 1, 2)
+    assert own_place() == Place(3, 4, 1, 2, attempt="0", meeting_dir=None)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +76,8 @@ def test_only_a_private_folder_of_ours_is_a_meeting_place(
     assert own_meeting_dir() is None
     folder.chmod(0o700)
     assert own_meeting_dir() == folder
+    given(monkeypatch, **place_variables(1, 3, folder))
+    assert own_place() == Place(1, 3, 1, 3, attempt="0", meeting_dir=folder)
     for other in ("1", "", str(tmp_path)):
         monkeypatch.setenv("TMT_LAUNCHED", other)
         assert own_meeting_dir() is None
@@ -89,26 +85,6 @@ def test_only_a_private_folder_of_ours_is_a_meeting_place(
     link.symlink_to(folder)
     monkeypatch.setenv("TMT_LAUNCHED", str(link))
     assert own_meeting_dir() is None
-
-
-def test_a_meeting_folder_is_taken_away(tmp_path: Path) -> None:
-    folder = tmp_path / "tmt-ranks-x"
-    folder.mkdir()
-    (folder / MEETING_FILE).touch()
-    remove_meeting_dir(folder)
-    assert not folder.exists()
-    remove_meeting_dir(folder)  # another process was faster
-
-
-def test_variables_are_read_as_they_are_set(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    folder = tmp_path / "tmt-ranks-x"
-    folder.mkdir(mode=0o700)
-    given(monkeypatch, **place_variables(1, 3, folder))
-    place = own_place()
-    assert place is not None and place.meeting_dir == folder
-    assert (place.rank, place.size, place.local_rank, place.local_size) == (1, 3, 1, 3)
 
 
 @pytest.mark.parametrize(
@@ -124,19 +100,12 @@ def test_the_command_says_one_line(
 ) -> None:
     """Also with no standard input at all."""
     config = tmp_path / "c.yaml"
-    config.write_text(
-        "name: x\nlanguages: {src: zh, tgt: en}\n"
-        "data: {train: [{demo: true}], dev: [{demo: true}]}\n"
-    )
+    config.write_text("{name: x, languages: {src: zh, tgt: en}, data: {train: [{demo: true}]}}")
     words = [str(config) if word == "CONFIG" else word for word in words]
     found = subprocess.run(
         ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "transformer_mt", *words],
-        env=os.environ | variables,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+        env=os.environ | variables, cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
     assert "Traceback" not in found.stderr
     if "WORLD_SIZE" in variables:
         assert found.returncode == 2 and found.stderr.count("\n") == 1, found.stderr

@@ -42,20 +42,16 @@ def group_of(programs: list[str], outputs: list) -> _Group:
     return group
 
 
-def test_a_suspended_process_stops_as_the_others(outputs: list) -> None:
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_suspended_process_stops_as_the_others(outputs: list, asked: bool) -> None:
     group = group_of([POLITE, POLITE], outputs)
     os.kill(group.processes[1].pid, signal.SIGSTOP)
-    group.ask_to_stop(signal.SIGTERM)
-    assert group.wait() == 0
+    if asked:
+        group.ask_to_stop(signal.SIGTERM)
+        assert group.wait() == 0
+    group.end()
     for process in group.processes:
         assert process.stdout is not None and process.stdout.read() == b"saved\n"
-
-
-def test_a_suspended_process_is_ended_with_the_others(outputs: list) -> None:
-    group = group_of([POLITE, POLITE], outputs)
-    os.kill(group.processes[1].pid, signal.SIGSTOP)
-    group.end()
-    assert [process.returncode for process in group.processes] == [0, 0]
 
 
 def test_processes_that_do_not_stop_are_ended(

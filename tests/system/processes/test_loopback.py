@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from transformer_mt.system.processes.environment import meeting_dir, place_variables
-from transformer_mt.system.processes.loopback import close_doors, loopback_interface, open_doors
 
 needs_proc = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="no /proc here")
 RANK = """
@@ -150,23 +149,3 @@ def test_a_stranger_who_comes_first_does_not_get_in(tmp_path: Path, quiet: bool)
             continue
         assert status == 1 and "joined" not in out, "a stranger is a member"
         assert err.count("\n") == 1 and "could not connect to each other alone" in err, err
-
-
-def test_a_closed_door() -> None:
-    before = open_doors()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        assert open_doors() - before == {server.fileno()}
-        early = socket.create_connection(("127.0.0.1", port), timeout=1)
-        close_doors({server.fileno()})
-        with pytest.raises(OSError):
-            socket.create_connection(("127.0.0.1", port), timeout=0.2)
-        theirs, _ = server.accept()
-        theirs.sendall(b"still here")
-        assert early.recv(100) == b"still here"
-        early.close()
-        theirs.close()
-
-
-def test_the_loopback_interface_is_one() -> None:
-    assert loopback_interface() in [name for _, name in socket.if_nameindex()]

@@ -1,8 +1,7 @@
 """Commands and environments of other Pythons, which the current folder lends no code.
 
-Comes in: a program and its arguments. Goes out: what `subprocess` needs. Without these, a Python
-that is started with `-m` or `-c`, as `multiprocessing` does, imports from the current folder
-first. This file knows nothing of what the programs do.
+Without these, a Python that is started with `-m` or `-c`, as `multiprocessing` does, imports from
+the current folder first.
 """
 
 import os

@@ -1,24 +1,22 @@
-"""The processes that train one model together, and their messages.
+"""The processes that train one model together, and their messages: tensors and JSON, no pickle.
 
-Comes in: this process's `Place`, which `torchrun` or `launch.py` has set. Goes out: `Ranks`. One
-process alone is a group of one: nothing is sent and torch.distributed is not touched. This file
-knows no model or data.
-
-The processes of one machine meet through a file in a private folder and connect over loopback
-alone; each proves to each other that it can read that file, and then nobody else may connect.
-Under `torchrun` they meet over its network, which must be trusted. Nothing is pickled.
+One process alone is a group of one: nothing is sent and torch.distributed is not touched. The
+processes of one machine meet through a file in a private folder and connect over loopback alone;
+each proves to each other that it can read that file, and then nobody else may connect. Under
+`torchrun` they meet over its network, which must be trusted.
 
 Every method of `Ranks` that sends must be called by all processes, in the same order.
 """
 
 import hashlib
 import hmac
+import json
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -32,7 +30,6 @@ from torch.distributed.rendezvous import rendezvous
 from transformer_mt.errors import LostProcess, TrainingError
 from transformer_mt.system.processes.environment import MEETING_FILE, Place, own_place
 from transformer_mt.system.processes.loopback import close_doors, keep_to_loopback, open_doors
-from transformer_mt.system.processes.messages import decode_message, encode_message
 
 T = TypeVar("T")
 
@@ -40,7 +37,6 @@ T = TypeVar("T")
 # once, whatever this says, because its connections close.
 TIMEOUT = timedelta(days=7)
 PROOF_TIMEOUT = timedelta(minutes=5)  # of processes that are connected already
-MAX_TEXT = 2**28  # bytes of a message
 
 
 @dataclass(frozen=True)
@@ -95,38 +91,26 @@ class Ranks:
                 dist.broadcast(tensor, src=0)
 
     def told_by_main(self, value: T) -> T:
-        """The value of rank 0, on every process; the others' `value` is ignored. Plain values."""
-        if self.size == 1:
-            return value
-        text = encode_message(value) if self.is_main else b""
-        with _connected():
-            length = torch.tensor([_bounded(len(text))])
-            dist.broadcast(length, src=0)
-            content = _bytes_of(text, _bounded(int(length)))
-            dist.broadcast(content, src=0)
-        return value if self.is_main else decode_message(content.numpy().tobytes())
+        """The value of rank 0, on every process, as JSON has it; the others' `value` is ignored."""
+        return value if self.size == 1 else self.gather(value if self.is_main else cast(T, None))[0]
 
     def gather(self, value: T) -> list[T]:
-        """The values of all processes by rank, on each of them. Plain values."""
+        """The values of all processes by rank, on each of them, as JSON has them."""
         if self.size == 1:
             return [value]
-        text = encode_message(value)
+        text = json.dumps(value).encode()
         with _connected():
             lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
-            dist.all_gather(lengths, torch.tensor([_bounded(len(text))]))
-            longest = max(_bounded(int(length)) for length in lengths)
+            dist.all_gather(lengths, torch.tensor([len(text)]))
+            longest = int(max(lengths))
             contents = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.size)]
-            dist.all_gather(contents, _bytes_of(text, longest))
-        told = zip(contents, lengths, strict=True)
-        return [
-            decode_message(content[: int(length)].numpy().tobytes()) for content, length in told
-        ]
+            dist.all_gather(contents, _tensor_of(text.ljust(longest)))
+        return [json.loads(content.numpy().tobytes()) for content in contents]
 
     def in_turn(self, work: Callable[[], T]) -> T:
         """Each process does `work`, rank 0 first, then the first of each machine, then the rest.
 
-        For work that leaves files, which later processes find done, on a disk that all machines
-        share or on one of each machine.
+        For work that leaves files, on a disk of all machines or one of each, for later processes.
         """
         turn = 0 if self.is_main else 1 if self.local_rank == 0 else 2
         for now in range(3):
@@ -141,12 +125,7 @@ ALONE = Ranks()
 
 @contextmanager
 def joined_ranks() -> Iterator[Ranks]:
-    """The group that this process was started into; `ALONE` without one.
-
-    Raises:
-        LostProcess: the other processes cannot be reached.
-        TrainingError: the environment is not that of such a group; a stranger has connected.
-    """
+    """The group that this process was started into; `ALONE` without one."""
     place = own_place()
     if place is None:
         yield ALONE
@@ -191,9 +170,6 @@ def _prove(place: Place, store: dist.Store) -> None:
     """Each tells each other something that only a process that can read the store knows.
 
     Any user of the machine can connect to a port of loopback, and be first.
-
-    Raises:
-        TrainingError: another program has taken the place of a process.
     """
     others = [rank for rank in range(place.size) if rank != place.rank]
     try:
@@ -226,18 +202,11 @@ _STRANGER = (
 
 def _proof(secret: bytes, src: int, dst: int) -> Tensor:
     digest = hmac.digest(secret, f"{src} to {dst}".encode(), hashlib.sha256)
-    return torch.frombuffer(bytearray(digest), dtype=torch.uint8)
+    return _tensor_of(digest)
 
 
-def _bytes_of(text: bytes, length: int) -> Tensor:
-    """(length,) uint8: the text, and zeros after it."""
-    return torch.frombuffer(bytearray(text.ljust(length, b"\0")), dtype=torch.uint8)
-
-
-def _bounded(length: int) -> int:
-    if not 0 <= length <= MAX_TEXT:
-        raise TrainingError(f"a message of {length} bytes between processes; at most {MAX_TEXT}")
-    return length
+def _tensor_of(content: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
 
 
 @contextmanager

@@ -1,16 +1,15 @@
 """Environment variables: those that libraries read when they are loaded, and those of ranks.
 
-Comes in: `os.environ`, as the user, `torchrun` or `launch.py` has set it. Goes out: `DEFAULTS`, to
-be set before torch is loaded where the user has set nothing, and the `Place` of this process among
-those that train together; for the ranks that tmt itself starts, the variables that tell each its
-place, and the folder in which they meet. This file does not know how they reach each other.
+`DEFAULTS` are set before torch is loaded, where the user has set nothing. The `Place` of a process
+among those that train together comes from `torchrun`, or from the launcher of tmt.
 """
 
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,31 +49,24 @@ def is_rank() -> bool:
 
 
 def own_place() -> Place | None:
-    """Where the environment says that this process belongs; None: it trains alone.
-
-    Raises:
-        TrainingError: a variable is missing, or has an impossible value.
-    """
-    size = _number("WORLD_SIZE", 1, least=1)
+    """Where the environment says that this process belongs; None: it trains alone."""
+    size = _number("WORLD_SIZE", "1", least=1)
     if size == 1:
         return None
-    rank = _number("RANK", None, below=size)
-    local_size = _number("LOCAL_WORLD_SIZE", 1, least=1, below=size + 1)
-    local_rank = _number("LOCAL_RANK", 0, below=local_size if local_size > 1 else size)
+    rank = _number("RANK", "", below=size)
+    local_size = _number("LOCAL_WORLD_SIZE", "1", least=1, below=size + 1)
+    local_rank = _number("LOCAL_RANK", "0", below=local_size if local_size > 1 else size)
     own_dir = own_meeting_dir()
     if own_dir is None:
         if not os.environ.get("MASTER_ADDR"):
             raise TrainingError(f"MASTER_ADDR is not set, but WORLD_SIZE is {size}: {_ADVICE}")
-        _number("MASTER_PORT", None, below=2**16)
+        _number("MASTER_PORT", "", below=2**16)
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return Place(rank, size, local_rank, local_size, attempt, own_dir)
 
 
 def place_variables(rank: int, size: int, meeting: Path) -> dict[str, str]:
-    """Variables that tell a process of this machine that it is one of `size`.
-
-    They share the cores, unless the user has set a number of threads.
-    """
+    """Variables that tell a process that it is one of `size`, which share the cores."""
     threads = str(max(1, usable_cores() // size))
     return {
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads),
@@ -91,29 +83,18 @@ def own_meeting_dir() -> Path | None:
     path = Path(os.environ.get(_MEETING, ""))
     if not path.name.startswith(_MEETING_PREFIX):
         return None
-    try:
+    with suppress(OSError):
         found = path.lstat()
-    except OSError:
-        return None
-    private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
-    return path if private and found.st_uid == os.getuid() else None
+        if found.st_mode == stat.S_IFDIR | 0o700 and found.st_uid == os.getuid():
+            return path
+    return None
 
 
 @contextmanager
 def meeting_dir() -> Iterator[Path]:
     """A folder for this user only, in which the ranks of this machine meet."""
-    path = Path(tempfile.mkdtemp(prefix=_MEETING_PREFIX))
-    try:
-        yield path
-    finally:
-        remove_meeting_dir(path)
-
-
-def remove_meeting_dir(path: Path) -> None:
-    """Take away the folder with the one file that is in it; nothing else."""
-    (path / MEETING_FILE).unlink(missing_ok=True)
-    if path.is_dir():
-        path.rmdir()
+    with tempfile.TemporaryDirectory(prefix=_MEETING_PREFIX, ignore_cleanup_errors=True) as name:
+        yield Path(name)
 
 
 _ADVICE = (
@@ -122,18 +103,14 @@ _ADVICE = (
 )
 
 
-def _number(name: str, default: int | None, *, least: int = 0, below: int = 10**6) -> int:
+def _number(name: str, default: str, *, least: int = 0, below: int = 10**6) -> int:
     """A variable as a number in [least, below)."""
-    text = os.environ.get(name)
-    if text is None and default is not None:
-        return default
-    found = "not set" if text is None else repr(text)
+    text = os.environ.get(name, default)
     # Not all that `int` reads: no signs, underscores or digits of other scripts.
-    if text is None or not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise TrainingError(f"{name} is {found}, expected a number: {_ADVICE}")
-    if not least <= (number := int(text)) < below:
-        raise TrainingError(
-            f"{name} is {found}, expected {least} to {below - 1}"
-            f"{'' if name == 'WORLD_SIZE' else ' with the WORLD_SIZE that is set'}: {_ADVICE}"
-        )
-    return number
+    if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) < below:
+        return int(text)
+    given = "" if name == "WORLD_SIZE" else " with the WORLD_SIZE that is set"
+    raise TrainingError(
+        f"{name} is {repr(text) if text else 'not set'}, expected a number from {least} to "
+        f"{below - 1}{given}: {_ADVICE}"
+    )

@@ -1,14 +1,13 @@
-"""Processes that share the work of one, as copies of it.
+"""Copies of this process, which share its work.
 
-Comes in: a function, and arguments for many calls. Goes out: its results. The copies are made by
-`fork`, so they start in milliseconds and share the memory of whatever the function needs, such as a
-model. This file knows nothing of what they do.
+They are made by `fork`, so they start in milliseconds and share the memory of whatever the work
+needs, such as a model.
 """
 
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
@@ -51,14 +50,23 @@ class Workers(Generic[T]):
         return len(self._connections)
 
     def map(self, calls: Sequence[tuple[Any, ...]]) -> list[T]:
-        """The results of `work` for each tuple of arguments, in their order.
-
-        Raises:
-            TmtError: a copy was ended from outside.
-            Exception: what `work` raised. After any exception the workers are closed.
-        """
+        """Results in the order of the calls; after an exception all copies are closed."""
+        results: dict[int, T] = {}
+        waiting = iter(enumerate(calls))
+        doing: dict[Connection, int] = {}
+        ready = list(self._connections)
         try:
-            return [result for _, result in sorted(self._results(calls), key=lambda pair: pair[0])]
+            while ready:
+                for connection, (index, arguments) in zip(ready, waiting, strict=False):
+                    connection.send(arguments)
+                    doing[connection] = index
+                readable = wait(list(doing)) if doing else []
+                ready = [one for one in readable if isinstance(one, Connection)]
+                for connection in ready:
+                    error, result = connection.recv()
+                    if error is not None:
+                        raise error
+                    results[doing.pop(connection)] = result
         except (EOFError, ConnectionError) as error:
             self.close()
             raise TmtError(
@@ -68,28 +76,7 @@ class Workers(Generic[T]):
         except BaseException:
             self.close()
             raise
-
-    def _results(self, calls: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, T]]:
-        """Indices with results, as they come; a copy that is ready gets the next call."""
-        waiting = iter(enumerate(calls))
-        doing: dict[Connection, int] = {}
-
-        def give(connection: Connection) -> None:
-            for index, arguments in waiting:
-                doing[connection] = index
-                connection.send(arguments)
-                return
-
-        for connection in self._connections:
-            give(connection)
-        while doing:
-            for ready in wait(list(doing)):
-                assert isinstance(ready, Connection)  # and not a socket, as `wait` allows
-                error, result = ready.recv()
-                if error is not None:
-                    raise error
-                yield doing.pop(ready), result
-                give(ready)
+        return [results[index] for index in range(len(calls))]
 
     def close(self) -> None:
         """End the copies, whatever they are doing."""

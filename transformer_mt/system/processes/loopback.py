@@ -1,7 +1,6 @@
 """The sockets of this process through which ranks of one machine reach each other.
 
-Comes in: nothing. Goes out: settings that keep gloo and NCCL to loopback, and listening sockets
-that take no more connections. This file knows no messages.
+Gloo and NCCL are kept to loopback; listening sockets are told to take no more connections.
 """
 
 import ctypes
@@ -14,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_IFF_LOOPBACK = 0x8
 _SO_ATTACH_FILTER = 26  # Linux
 _DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction: return 0, "keep no byte"
 
@@ -27,12 +25,7 @@ def keep_to_loopback() -> None:
 
 def loopback_interface() -> str:
     """Its name: `lo` on Linux, `lo0` on macOS."""
-    names = [name for _, name in socket.if_nameindex()]
-    for name in names:
-        with suppress(OSError, ValueError):
-            flags = int(Path(f"/sys/class/net/{name}/flags").read_text(), 16)
-            if flags & _IFF_LOOPBACK:
-                return name
+    names = (name for _, name in socket.if_nameindex())
     return next((name for name in names if name.startswith("lo")), "lo")
 
 
@@ -50,10 +43,9 @@ def open_doors() -> set[int]:
 
 
 def close_doors(descriptors: Iterable[int]) -> None:
-    """Let listening sockets take no more connections; those that are made stay.
+    """Let listening sockets take no more connections, on Linux; those that are made stay.
 
     Gloo keeps its socket open, and would end the process if strangers used up its descriptors.
-    Elsewhere than on Linux the door stays open.
     """
     if sys.platform != "linux":
         return
@@ -67,11 +59,7 @@ def close_doors(descriptors: Iterable[int]) -> None:
 
 @contextmanager
 def _socket_of(descriptor: int) -> Iterator[socket.socket]:
-    """The socket behind a descriptor, for a moment.
-
-    Raises:
-        OSError: there is none.
-    """
+    """The socket behind a descriptor, for a moment; an OSError if there is none."""
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         raise OSError(f"{descriptor} is no socket")
     with socket.socket(fileno=os.dup(descriptor)) as copy:
