@@ -2,19 +2,12 @@
 
 import pytest
 import torch
-from test_transformer import BOS, VOCAB, assert_same, make_model, random_batch
-from torch import Tensor
+from test_transformer import BOS, KINDS, VOCAB, assert_same, make_model, random_ids
 
 from transformer_mt.model import incremental_decoder as incremental
 from transformer_mt.model.incremental_decoder import IncrementalDecoder
 
-KINDS = [
-    {"architecture": "paper", "norm": "post"},
-    {"architecture": "paper", "norm": "pre"},
-    {"architecture": "modern", "norm": "pre"},
-]
-
-pytestmark = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(kind.values()))
+pytestmark = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 @pytest.fixture(params=["plain", "reordered", "explicit"])
@@ -28,12 +21,6 @@ def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
             pytest.skip("this build of torch has no oneDNN")
         monkeypatch.setattr(incremental, "REORDER_MIN_ELEMENTS", 1)
     return str(request.param)
-
-
-def random_ids(*lengths: int) -> Tensor:
-    """(B, longest) ids that start with BOS, padded."""
-    _, tgt_in = random_batch([1], list(lengths))
-    return tgt_in
 
 
 @pytest.mark.parametrize("lengths", [(6, 3, 5), (4, 4, 4)], ids=["padded", "equal"])

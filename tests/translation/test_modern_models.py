@@ -90,7 +90,7 @@ def test_a_beams_scores_are_those_of_one_teacher_forced_pass(
     """Also with sentences that leave early, and prefixes that change their row at every step."""
     model = translator.model
     sources = [[5, 9, 30, 3], [7, 3], [8, 6, 11, 20, 40, 3]]
-    stepper = Stepper(IncrementalDecoder(model), translator.pad(sources))
+    stepper = Stepper([IncrementalDecoder(model)], translator.pad(sources))
     rules = TokenRules(eos_id=EOS_ID)
     task = SearchTask(stepper, [24, 3, 11], rules, BOS_ID, LengthPenalty())
     search = beam_search(task, beam=beam, n_best=beam)
