@@ -87,18 +87,6 @@ def test_sentences_read_some_at_a_time_are_those_read_at_once(
 
 
 @torch.inference_mode()
-def test_a_beam_may_be_wider_than_the_first_buffers(kind: dict[str, str]) -> None:
-    model, beam = make_model(**kind), 300
-    decoding = IncrementalDecoder(model).start(random_ids(4))
-    decoding.step(torch.tensor([[BOS]]))
-    decoding.select_beams(torch.zeros(1, beam, dtype=torch.int64))
-    tokens = torch.arange(beam)[None] % (VOCAB - 4) + 4
-    prefixes = torch.stack([torch.full_like(tokens[0], BOS), tokens[0]], dim=1)
-    expected = model.project(model(random_ids(4).expand(beam, -1), prefixes)[:, -1])
-    assert_same(decoding.step(tokens)[0], expected)
-
-
-@torch.inference_mode()
 def test_a_new_order_of_beams_moves_no_keys(kind: dict[str, str]) -> None:
     """What `Decoding` promises: only the mask changes."""
     decoding = IncrementalDecoder(make_model(**kind)).start(random_ids(6, 3))

@@ -37,18 +37,6 @@ def test_rotation_is_a_product_of_complex_numbers(start: int) -> None:
             assert found == pytest.approx(expected, abs=1e-5)
 
 
-def test_scores_depend_on_the_distance_only() -> None:
-    """q at m against k at n gives the score of q at m + shift against k at n + shift."""
-    rotary = RotaryPositions(8)
-    q, k = random_heads(9, 8), random_heads(7, 8)
-    scores = rotary(q, 5) @ rotary(k, 2).transpose(-2, -1)
-    for shift in (1, 30, 400, 1500):
-        shifted = rotary(q, 5 + shift) @ rotary(k, 2 + shift).transpose(-2, -1)
-        torch.testing.assert_close(shifted, scores, rtol=1e-4, atol=1e-4)
-    elsewhere = rotary(q, 6) @ rotary(k, 2).transpose(-2, -1)
-    assert (elsewhere - scores).abs().max() > 0.1, "another distance is another score"
-
-
 def test_positions_have_no_limit_and_may_be_read_in_parts() -> None:
     x = random_heads(1300, 8)
     whole = RotaryPositions(8)(x)
