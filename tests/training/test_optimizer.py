@@ -97,7 +97,7 @@ def test_equals_torchs_adam_on_an_ordinary_model(clip_norm: float, tied: bool) -
 def test_micro_batches_add_up_to_their_update(
     at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transformer_mt.training.gradient_sum.ADD_ELEMENTS", at_a_time)
+    monkeypatch.setattr("transformer_mt.training.flat_parameters.ADD_ELEMENTS", at_a_time)
     whole, parts = Learned(make_module()), Learned(make_module())
     norm = whole.update(X)
     for part in X.split(1):

@@ -245,8 +245,11 @@ def test_twenty_updates_equal_ten_and_ten_more(tmp_path: Path, precision: str) -
 MIXED = replace(CORPUS, sources=(np.arange(400) % 4 == 0).astype(np.uint16))
 
 
-def test_resume_is_exact_with_weights_and_a_corpus_of_each_epoch_s_own(tmp_path: Path) -> None:
-    """A stop after any update, also at the edges of epochs."""
+def test_a_stop_request_loses_nothing(tmp_path: Path) -> None:
+    """The update is finished, a checkpoint is written; resuming leads to the same end.
+
+    After any update, also at the edges of epochs, with weights and a corpus of each epoch's own.
+    """
     cfg = make_config(weights=(0.4, 2.5), max_updates=16)
     asked: list[int] = []
 
@@ -259,9 +262,12 @@ def test_resume_is_exact_with_weights_and_a_corpus_of_each_epoch_s_own(tmp_path:
     whole = Session(tmp_path / "whole", cfg, corpus_of=corpus_of)
     n_epochs = whole.run().progress.epoch + 1
     assert asked == list(range(n_epochs)) and n_epochs > 2
-    for update in (1, n_first - 1, n_first, n_first + 1):
+    for update in (1, n_first - 1, n_first, n_first + 1, 10):
         directory = tmp_path / str(update)
-        Session(directory, cfg, corpus_of=corpus_of).stop_at(update).run()
+        first = Session(directory, cfg, corpus_of=corpus_of).stop_at(update)
+        outcome = first.run()
+        assert (outcome.stopped_by, outcome.progress.update) == ("signal", update)
+        assert first.validated_at == [u for u in (5, 10, 15) if u <= update]
         resumed = Session(directory, cfg, seed=99, corpus_of=corpus_of)
         assert resumed.trainer.progress.update == update
         resumed.run()
@@ -285,19 +291,6 @@ def test_an_epoch_without_a_row_is_passed_over(tmp_path: Path) -> None:
     progress = Session(tmp_path, cfg, corpus_of=lambda epoch: lonely).run().progress
     assert progress.update == 2
     assert progress.epoch == 6, "0.3 rows an epoch: the first in epoch 3, the second in epoch 6"
-
-
-@pytest.mark.parametrize("update", [7, 10])
-def test_a_stop_request_loses_nothing(tmp_path: Path, whole: Session, update: int) -> None:
-    """The update is finished, a checkpoint is written; resuming leads to the same end."""
-    first = Session(tmp_path, make_config()).stop_at(update)
-    outcome = first.run()
-    assert (outcome.stopped_by, outcome.progress.update) == ("signal", update)
-    assert first.validated_at == [u for u in (5, 10, 15) if u <= update]
-    second = Session(tmp_path, make_config(), seed=99)
-    assert second.trainer.progress.update == update
-    second.run()
-    assert_same(second, whole)
 
 
 def test_a_stop_before_the_first_update_saves_nothing(tmp_path: Path) -> None:
@@ -369,15 +362,6 @@ def test_the_clock_ends_training_with_a_validation(tmp_path: Path) -> None:
     outcome = session.run()
     assert (outcome.stopped_by, outcome.progress.update) == ("max_minutes", 1)
     assert session.validated_at == [1] and outcome.progress.validated
-
-
-def test_the_best_checkpoint_keeps_its_weights(tmp_path: Path) -> None:
-    cfg = make_config(metric="bleu", max_updates=25, keep_last=2, average=2)
-    session = Session(tmp_path, cfg, scores=lambda u: {"bleu": 9.0 if u == 5 else 1.0})
-    best = session.weights_at(5)
-    assert session.run().progress.best_update == 5
-    assert_equal(session.trainer.store.weights(5), best)
-    assert session.trainer.store.validated_updates() == [5, 20, 25]
 
 
 def test_one_gradient_that_is_not_finite_is_left_out_counted_and_told(
