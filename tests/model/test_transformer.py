@@ -103,6 +103,7 @@ def torch_transformer(ours: Transformer) -> nn.Transformer:
     return theirs
 
 
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_equals_torchs_transformer_weight_for_weight(norm: str) -> None:
     ours = make_model(norm=norm)
