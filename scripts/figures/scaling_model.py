@@ -24,7 +24,7 @@ from transformer_mt.encoding.encoded_corpus import Indices
 from transformer_mt.model.transformer import Transformer, resolve_tying
 from transformer_mt.profiling.flops import training_flops
 from transformer_mt.training.batches import EpochPlan, deal
-from transformer_mt.training.gradient_sum import BUCKET_BYTES
+from transformer_mt.training.flat_parameters import BUCKET_BYTES
 from transformer_mt.training.loss import CHUNK_BYTES, GPU_CHUNK_BYTES, OutputLoss
 
 PER_MACHINE = 8

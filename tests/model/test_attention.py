@@ -1,4 +1,4 @@
-"""Attention against the formula written out, and its cache against plain concatenation."""
+"""Attention against the formula written out, and against torch's own."""
 
 import math
 from typing import Any
@@ -9,45 +9,38 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_mt.model import attention
-from transformer_mt.model.attention import (
-    SelfAttention,
-    attend,
-    causal_mask,
-    may_attend,
-    merge_heads,
-    split_heads,
-)
+from transformer_mt.model.attention import SelfAttention, attend, causal_mask, may_attend
+from transformer_mt.model.modern import RotaryPositions
 
 CPU = torch.device("cpu")
+KINDS = pytest.mark.parametrize("kind", ["none", "padding", "causal", "both"])
 
 
-def random_heads(*lengths: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+def random_heads(*lengths: int) -> list[Tensor]:
     """(2, 3, length, 5) for each length."""
     generator = torch.Generator().manual_seed(len(lengths) + sum(lengths))
-    return [torch.randn(2, 3, n, 5, generator=generator).to(dtype) for n in lengths]
+    return [torch.randn(2, 3, n, 5, generator=generator) for n in lengths]
 
 
-def masks(n_queries: int, n_keys: int) -> dict[str, Tensor | None]:
-    """One of every kind; each leaves every query at least one key."""
+def mask_of(kind: str, n_queries: int, n_keys: int) -> Tensor | None:
+    """Each leaves every query at least one key."""
     padding = torch.zeros(2, n_keys, dtype=torch.bool)
     padding[0, n_keys - 2 :] = True
     causal = torch.ones(n_queries, n_keys, dtype=torch.bool).tril()[None, None]
-    return {
-        "none": None,
-        "padding": may_attend(padding),
-        "causal": causal,
-        "both": may_attend(padding) & causal,
-    }
+    both = may_attend(padding) & causal
+    return {"none": None, "padding": may_attend(padding), "causal": causal, "both": both}[kind]
 
 
-@pytest.mark.parametrize("kind", ["none", "padding", "causal", "both"])
+@KINDS
 def test_attend_is_the_papers_formula(kind: str) -> None:
     """softmax(QKᵀ / √d_k) V with plain numbers, one query at a time."""
     q, k, v = random_heads(4, 6, 6)
-    mask = masks(4, 6)[kind]
-    outputs, weights = attend(q, k, v, mask, return_weights=True)
-    assert weights is not None
+    mask = mask_of(kind, 4, 6)
+    collected: list[Tensor] = []
+    outputs = attend(q, k, v, mask, collected)
+    (weights,) = collected
     allowed = torch.ones(2, 3, 4, 6, dtype=torch.bool) if mask is None else mask.expand(2, 3, 4, 6)
+    assert weights[~allowed].eq(0).all(), "exactly"
     for b, h, t in [(0, 0, 0), (0, 1, 3), (1, 2, 2), (1, 0, 1)]:
         scores = [
             sum(q[b, h, t, i].item() * k[b, h, s, i].item() for i in range(5)) / math.sqrt(5)
@@ -60,21 +53,7 @@ def test_attend_is_the_papers_formula(kind: str) -> None:
         assert outputs[b, h, t].tolist() == pytest.approx(output, abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["none", "padding", "causal", "both"])
-def test_weights_are_shares_and_masked_ones_exactly_zero(kind: str) -> None:
-    q, k, v = random_heads(6, 6, 6)
-    mask = masks(6, 6)[kind]
-    outputs, weights = attend(10 * q, k, v, mask, return_weights=True)
-    assert weights is not None
-    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 6))
-    torch.testing.assert_close(outputs, weights @ v)
-    if mask is not None:
-        forbidden = ~mask.expand_as(weights)
-        assert forbidden.any()
-        assert weights[forbidden].eq(0).all()
-
-
-@pytest.mark.parametrize("kind", ["none", "padding", "causal", "both"])
+@KINDS
 def test_the_fused_kernel_equals_the_explicit_products(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,17 +66,16 @@ def test_the_fused_kernel_equals_the_explicit_products(
 
     monkeypatch.setattr(attention.F, "scaled_dot_product_attention", counted)
     results = []
-    for limit in (0, 10**9):
+    for limit, weights in ((0, None), (10**9, None), (0, [])):
         monkeypatch.setattr(attention, "EXPLICIT_MAX_CELLS", limit)
         inputs = [x.requires_grad_() for x in random_heads(4, 6, 6)]
-        q, k, v = inputs
-        outputs, weights = attend(q, k, v, masks(4, 6)[kind])
-        assert weights is None
+        outputs = attend(*inputs, mask_of(kind, 4, 6), weights)
         outputs.square().sum().backward()
         results.append([outputs.detach(), *(x.grad for x in inputs)])
-    assert len(calls) == 1, "one of the two must have taken the fused kernel"
-    for fast, explicit in zip(*results, strict=True):
-        torch.testing.assert_close(fast, explicit, rtol=1e-5, atol=1e-5)
+    assert len(calls) == 1, "one must have taken the fused kernel, and none that wants weights"
+    for fast, *others in zip(*results, strict=True):
+        for explicit in others:
+            torch.testing.assert_close(fast, explicit, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("n_keys", [1, 3, 7, 8, 15, 16, 31, 32, 33])
@@ -121,34 +99,6 @@ def test_rows_of_every_length_have_the_same_softmax(dtype: torch.dtype, n_keys: 
     torch.testing.assert_close(found.grad.double(), exact.grad, **accuracy)
 
 
-def test_weights_can_be_had_beyond_the_size_of_the_explicit_path(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(attention, "EXPLICIT_MAX_CELLS", 0)
-    q, k, v = random_heads(4, 6, 6)
-    outputs, weights = attend(q, k, v, None, return_weights=True)
-    assert weights is not None
-    torch.testing.assert_close(outputs, attend(q, k, v, None)[0])
-
-
-def test_gradient_of_attention() -> None:
-    inputs = [x.requires_grad_() for x in random_heads(2, 3, 3, dtype=torch.float64)]
-    mask = masks(2, 3)["causal"]
-    assert torch.autograd.gradcheck(lambda q, k, v: attend(q, k, v, mask)[0], inputs)
-
-
-def test_scaling_keeps_the_scores_variance_at_one() -> None:
-    """Section 3.2.1, footnote 4: the dot product of d_k unit-variance parts has variance d_k."""
-    generator = torch.Generator().manual_seed(1)
-    for width in (4, 64, 512):
-        q = torch.randn(1, 1, 400, width, generator=generator)
-        k = torch.randn(1, 1, 400, width, generator=generator)
-        one_hot = torch.eye(400)[None, None]
-        weights, _ = attend(q, k, one_hot, None)  # values that show the weights themselves
-        scores = weights.log() - weights.log().mean(-1, keepdim=True)
-        assert scores.var().item() == pytest.approx(1, rel=0.1)
-
-
 def test_mask_polarity() -> None:
     padding_mask = torch.tensor([[False, False, True]])
     assert may_attend(padding_mask).tolist() == [[[[True, True, False]]]]
@@ -157,22 +107,17 @@ def test_mask_polarity() -> None:
     ]
 
 
-def test_heads_are_consecutive_slices_of_the_features() -> None:
-    x = torch.arange(2 * 3 * 8.0).view(2, 3, 8)
-    heads = split_heads(x, 4)
-    assert heads.shape == (2, 4, 3, 2)
-    for h in range(4):
-        assert heads[:, h].equal(x[:, :, 2 * h : 2 * h + 2])
-    assert merge_heads(heads).equal(x)
+@pytest.mark.parametrize("rotary", [None, RotaryPositions(4)], ids=["paper", "modern"])
+def test_multi_head_attention_is_its_heads_side_by_side(rotary: RotaryPositions | None) -> None:
+    """Section 3.2.2: Concat(head_1 … head_h) W^O, each head with projections of its own.
 
-
-def test_multi_head_attention_is_its_heads_side_by_side() -> None:
-    """Section 3.2.2: Concat(head_1 … head_h) W^O, each head with projections of its own."""
+    Rotary positions turn queries and keys after the split into heads.
+    """
     torch.manual_seed(3)
-    module = SelfAttention(12, 3)
+    module = SelfAttention(12, 3, rotary=rotary)
     x = torch.randn(2, 5, 12)
     collected: list[Tensor] = []
-    outputs = module(x, causal_mask(5, CPU), weights=collected)
+    outputs = module(x, causal_mask(5, CPU), collected)
     heads = []
     for h in range(3):
         rows = slice(4 * h, 4 * h + 4)
@@ -182,6 +127,8 @@ def test_multi_head_attention_is_its_heads_side_by_side() -> None:
                 module.qkv_proj.weight.split(12), module.qkv_proj.bias.split(12), strict=True
             )
         )
+        if rotary is not None:
+            q, k = rotary(q), rotary(k)
         scores = (q @ k.transpose(1, 2) / 2).masked_fill(~causal_mask(5, CPU)[0], -math.inf)
         torch.testing.assert_close(collected[0][:, h], scores.softmax(-1))
         heads.append(scores.softmax(-1) @ v)

@@ -11,18 +11,14 @@ FIVE_SIGMA = 5 * 0.5 / N**0.5  # of a share among N draws, at its widest
 
 @pytest.mark.parametrize("p", [0.001, 0.1, 0.3, 0.5, 0.9])
 def test_share_and_scale(p: float) -> None:
+    """Also of each of the four neighbours that share a draw; they are independent."""
     torch.manual_seed(0)
     factors = keep_scale(torch.ones(N), p)
     kept = factors != 0
     assert (~kept).float().mean().item() == pytest.approx(p, abs=min(1e-3, FIVE_SIGMA))
     assert factors[kept].unique().tolist() == pytest.approx([1 / (1 - p)])
-    assert factors.mean().item() == pytest.approx(1, abs=FIVE_SIGMA / (1 - p))
-
-
-def test_neighbours_that_share_a_draw_are_independent() -> None:
-    torch.manual_seed(0)
-    dropped = (keep_scale(torch.ones(N), 0.3) == 0).float().view(-1, 4)
-    assert dropped.mean(0).tolist() == pytest.approx([0.3] * 4, abs=2 * FIVE_SIGMA)
+    dropped = (~kept).float().view(-1, 4)
+    assert dropped.mean(0).tolist() == pytest.approx([p] * 4, abs=2 * FIVE_SIGMA)
     correlations = torch.corrcoef(dropped.T) - torch.eye(4)
     assert correlations.abs().max().item() < 0.01
 
@@ -30,18 +26,10 @@ def test_neighbours_that_share_a_draw_are_independent() -> None:
 @pytest.mark.parametrize("shape", [(1,), (3,), (2, 5, 7), (0,), (4, 1, 8)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_any_shape_and_precision(shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    x = torch.ones(shape, dtype=dtype)
+    x = torch.ones(shape, dtype=dtype).transpose(0, -1)  # rows that are not in one piece
     dropped = Dropout(0.5).train()(x)
     assert dropped.shape == x.shape and dropped.dtype == dtype
     assert set(dropped.flatten().tolist()) <= {0.0, 2.0}
-
-
-def test_rows_of_a_transposed_tensor_are_dropped_each_on_its_own() -> None:
-    torch.manual_seed(0)
-    x = torch.ones(512, 1024).T
-    assert not x.is_contiguous()
-    dropped = Dropout(0.5).train()(x)
-    assert (dropped == 0).float().mean().item() == pytest.approx(0.5, abs=0.01)
 
 
 def test_nothing_is_dropped_outside_training_or_with_p_zero() -> None:
@@ -51,12 +39,12 @@ def test_nothing_is_dropped_outside_training_or_with_p_zero() -> None:
 
 
 def test_gradient_passes_where_the_input_passed() -> None:
-    x = torch.randn(1000, requires_grad=True)
+    x = torch.randn(512, 16).T.requires_grad_()
     y = Dropout(0.4).train()(x)
     y.sum().backward()
     assert x.grad is not None
     torch.testing.assert_close(x.grad * x, y)
-    assert (x.grad == 0).any() and (x.grad != 0).any()
+    assert (x.grad == 0).float().mean().item() == pytest.approx(0.4, abs=0.05)
 
 
 def test_a_seed_decides_what_is_dropped() -> None:

@@ -2,19 +2,12 @@
 
 import pytest
 import torch
-from test_transformer import BOS, VOCAB, assert_same, make_model, random_batch
-from torch import Tensor
+from test_transformer import BOS, KINDS, VOCAB, assert_same, make_model, random_ids
 
 from transformer_mt.model import incremental_decoder as incremental
 from transformer_mt.model.incremental_decoder import IncrementalDecoder
 
-KINDS = [
-    {"architecture": "paper", "norm": "post"},
-    {"architecture": "paper", "norm": "pre"},
-    {"architecture": "modern", "norm": "pre"},
-]
-
-pytestmark = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(kind.values()))
+pytestmark = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 @pytest.fixture(params=["plain", "reordered", "explicit"])
@@ -28,12 +21,6 @@ def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
             pytest.skip("this build of torch has no oneDNN")
         monkeypatch.setattr(incremental, "REORDER_MIN_ELEMENTS", 1)
     return str(request.param)
-
-
-def random_ids(*lengths: int) -> Tensor:
-    """(B, longest) ids that start with BOS, padded."""
-    _, tgt_in = random_batch([1], list(lengths))
-    return tgt_in
 
 
 @pytest.mark.parametrize("lengths", [(6, 3, 5), (4, 4, 4)], ids=["padded", "equal"])
@@ -97,18 +84,6 @@ def test_sentences_read_some_at_a_time_are_those_read_at_once(
     for row, length in enumerate(lengths):
         alone = decoder.start(random_ids(*lengths)[row : row + 1, :length])
         assert_same(logits[row : row + 1], alone.step(tokens[row : row + 1]))
-
-
-@torch.inference_mode()
-def test_a_beam_may_be_wider_than_the_first_buffers(kind: dict[str, str]) -> None:
-    model, beam = make_model(**kind), 300
-    decoding = IncrementalDecoder(model).start(random_ids(4))
-    decoding.step(torch.tensor([[BOS]]))
-    decoding.select_beams(torch.zeros(1, beam, dtype=torch.int64))
-    tokens = torch.arange(beam)[None] % (VOCAB - 4) + 4
-    prefixes = torch.stack([torch.full_like(tokens[0], BOS), tokens[0]], dim=1)
-    expected = model.project(model(random_ids(4).expand(beam, -1), prefixes)[:, -1])
-    assert_same(decoding.step(tokens)[0], expected)
 
 
 @torch.inference_mode()

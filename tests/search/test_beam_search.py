@@ -5,47 +5,19 @@ import math
 import pytest
 import torch
 from torch import Tensor
-from toy_model import BOS, EOS, ToyModel, every_hypothesis
+from toy_model import EOS, GNMT, NO_PENALTY, ToyModel, every_hypothesis, toy_task
 
 from transformer_mt.search import beam_search as search_module
 from transformer_mt.search.beam_search import (
-    Hypothesis,
     LengthPenalty,
-    SearchTask,
     beam_search,
     best_continuations,
     most_probable,
     step_by_step_search,
 )
-from transformer_mt.search.token_rules import TokenRules
 
-NO_RULES = TokenRules(eos_id=EOS)
-NO_PENALTY = LengthPenalty()
-
-
-def search(
-    model: ToyModel,
-    limits: list[int],
-    beam: int,
-    *,
-    penalty: LengthPenalty = NO_PENALTY,
-    rules: TokenRules = NO_RULES,
-    n_best: int = 1,
-) -> list[list[Hypothesis]]:
-    task = SearchTask(model, limits, rules, BOS, penalty)
-    return beam_search(task, beam=beam, n_best=n_best)
-
-
-def greedy_search(model: ToyModel, limits: list[int]) -> list[Hypothesis]:
-    return step_by_step_search(SearchTask(model, limits, NO_RULES, BOS, NO_PENALTY))
-
-
-PENALTIES = [
-    NO_PENALTY,
-    LengthPenalty("gnmt", 0.6),
-    LengthPenalty("gnmt", 1.5),
-    LengthPenalty("average", 1.0),
-]
+PENALTIES = [NO_PENALTY, GNMT, LengthPenalty("gnmt", 1.5), LengthPenalty("average", 1.0)]
+IN_BLOCKS_OR_AT_ONCE = pytest.mark.parametrize("small", [0, search_module.SMALL])
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -54,7 +26,7 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(penalty: LengthPenalty, 
     limits = [4, 2, 5, 1, 3]
     beam = 2 * 3**4  # wider than the number of live prefixes: nothing is ever pruned
     model = ToyModel(len(limits), seed)
-    found = search(model, limits, beam, penalty=penalty, n_best=5)
+    found = beam_search(toy_task(model, limits, penalty), beam=beam, n_best=5)
     for sentence, limit in enumerate(limits):
         expected = every_hypothesis(model, sentence, limit, penalty)[:5]
         assert [h.ids for h in found[sentence]] == [h.ids for h in expected]
@@ -66,8 +38,8 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(penalty: LengthPenalty, 
 @pytest.mark.parametrize("seed", range(6))
 def test_beam_one_is_greedy(seed: int) -> None:
     limits = [7, 3, 9, 1, 5, 12, 4, 8]
-    greedy = greedy_search(ToyModel(8, seed), limits)
-    beams = search(ToyModel(8, seed), limits, 1)
+    greedy = step_by_step_search(toy_task(ToyModel(8, seed), limits))
+    beams = beam_search(toy_task(ToyModel(8, seed), limits), beam=1)
     assert len({len(h.ids) for h in greedy}) > 1, "the sentences must differ for this to tell much"
     for one, (other,) in zip(greedy, beams, strict=True):
         assert one.ids == other.ids
@@ -75,23 +47,15 @@ def test_beam_one_is_greedy(seed: int) -> None:
 
 
 def test_sentences_do_not_influence_each_other() -> None:
-    limits = [6, 6, 6, 6]
-    together = search(ToyModel(4), limits, 3, penalty=LengthPenalty("gnmt", 0.6))
+    together = beam_search(toy_task(ToyModel(4), [6, 6, 6, 6], GNMT), beam=3)
     for sentence in range(4):
         alone = ToyModel(1)
         alone.sentences = [sentence]
-        (hypotheses,) = search(alone, [6], 3, penalty=LengthPenalty("gnmt", 0.6))
+        (hypotheses,) = beam_search(toy_task(alone, [6], GNMT), beam=3)
         assert hypotheses[0].ids == together[sentence][0].ids
-
-
-def test_a_wider_beam_never_scores_worse_without_pruning_luck() -> None:
-    """The best hypothesis of a beam is at most as probable as the true best one."""
-    for seed in range(5):
-        model = ToyModel(3, seed)
-        found = search(model, [5, 5, 5], 2)
-        for sentence in range(3):
-            best = every_hypothesis(model, sentence, 5, NO_PENALTY)[0]
-            assert found[sentence][0].log_prob <= best.log_prob + 1e-5
+        ids = [*hypotheses[0].ids, *[EOS] * hypotheses[0].complete]
+        log_prob = ToyModel(4).log_prob(sentence, ids)
+        assert hypotheses[0].log_prob == pytest.approx(log_prob, abs=1e-4)
 
 
 def test_length_limit_is_kept_and_said() -> None:
@@ -99,10 +63,10 @@ def test_length_limit_is_kept_and_said() -> None:
         def next_log_probs(self, sentence: int, prefix: tuple[int, ...]) -> Tensor:
             return torch.tensor([-math.inf, -1e4, 0.0, -1.0])
 
-    (greedy,) = greedy_search(NeverEnds(1, 1), [6])
-    assert greedy.ids == [2] * 6 and not greedy.complete
-    ((best,),) = search(NeverEnds(1, 2), [6], 2)
-    assert best.ids == [2] * 6 and not best.complete
+    (greedy,) = step_by_step_search(toy_task(NeverEnds(1), [6]))
+    ((best,),) = beam_search(toy_task(NeverEnds(1), [6]), beam=2)
+    for found in (greedy, best):
+        assert found.ids == [2] * 6 and not found.complete
 
 
 def test_search_stops_when_nothing_can_improve() -> None:
@@ -111,24 +75,21 @@ def test_search_stops_when_nothing_can_improve() -> None:
             return torch.tensor([-math.inf, -0.001, -8.0, -8.0])
 
     model = EndsAtOnce(2, 4)
-    found = search(model, [50, 50], 4, penalty=LengthPenalty("gnmt", 0.6))
+    found = beam_search(toy_task(model, [50, 50], GNMT), beam=4)
     assert [hypotheses[0].ids for hypotheses in found] == [[], []]
     assert model.steps < 5
 
 
-def test_paper_length_penalty() -> None:
-    assert LengthPenalty("gnmt", 0.6)(7) == pytest.approx(2**0.6)
-    assert LengthPenalty("gnmt", 0.0)(123) == 1.0
-
-
-def test_average_penalty_of_one_is_the_mean_log_probability() -> None:
-    ((best,),) = search(ToyModel(1), [6], 3, penalty=LengthPenalty("average", 1.0))
+def test_length_penalties() -> None:
+    assert GNMT(7) == pytest.approx(2**0.6), "the paper's"
+    assert NO_PENALTY(123) == 1.0
+    ((best,),) = beam_search(toy_task(ToyModel(1), [6], LengthPenalty("average", 1.0)), beam=3)
     assert best.score == pytest.approx(best.log_prob / (len(best.ids) + best.complete))
 
 
 @pytest.mark.parametrize("vocab_size", [4, 63, 64, 65, 200, 1000])
 @pytest.mark.parametrize("beam", [1, 2, 5])
-@pytest.mark.parametrize("small", [0, search_module.SMALL], ids=["in blocks", "at once"])
+@IN_BLOCKS_OR_AT_ONCE
 def test_best_continuations_are_those_of_a_full_sort(
     monkeypatch: pytest.MonkeyPatch, vocab_size: int, beam: int, small: int
 ) -> None:
@@ -149,7 +110,7 @@ def test_best_continuations_are_those_of_a_full_sort(
 
 
 @pytest.mark.parametrize("vocab_size", [4, 63, 64, 65, 200, 1000])
-@pytest.mark.parametrize("small", [0, search_module.SMALL], ids=["in blocks", "at once"])
+@IN_BLOCKS_OR_AT_ONCE
 def test_the_most_probable_is_the_first_of_the_largest(
     monkeypatch: pytest.MonkeyPatch, vocab_size: int, small: int
 ) -> None:
@@ -160,8 +121,3 @@ def test_the_most_probable_is_the_first_of_the_largest(
     log_probs[1, :-1] = -math.inf  # rules leave only the last
     expected = [row.index(max(row)) for row in log_probs.tolist()]
     assert most_probable(log_probs).tolist() == expected
-
-
-def test_n_best_beyond_the_beam_is_refused() -> None:
-    with pytest.raises(ValueError, match="n_best 3 must be between 1 and the beam, 2"):
-        search(ToyModel(1), [3], 2, n_best=3)

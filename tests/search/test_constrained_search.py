@@ -7,15 +7,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from toy_model import BOS, EOS, ToyModel, every_hypothesis
+from toy_model import GNMT, ToyModel, contains, every_hypothesis, toy_task
 
-from transformer_mt.search.beam_search import Hypothesis, LengthPenalty, SearchTask, beam_search
-from transformer_mt.search.constrained_search import _Phrase, constrained_beam_search
-from transformer_mt.search.token_rules import TokenRules
+from transformer_mt.search.beam_search import Hypothesis, LengthPenalty, beam_search
+from transformer_mt.search.constrained_search import constrained_beam_search, tokens_begun
 
 LIMIT = 6
-PENALTY = LengthPenalty("gnmt", 0.6)
-NO_RULES = TokenRules(eos_id=EOS)
 PHRASES = [
     [[2]],
     [[2], [3]],
@@ -26,12 +23,8 @@ PHRASES = [
 ]
 
 
-def contains(ids: list[int], part: list[int]) -> bool:
-    return any(ids[i : i + len(part)] == part for i in range(len(ids) - len(part) + 1))
-
-
 def search(model: ToyModel, required: list[list[list[int]]], beam: int) -> list[list[Hypothesis]]:
-    task = SearchTask(model, [LIMIT] * len(required), NO_RULES, BOS, PENALTY)
+    task = toy_task(model, [LIMIT] * len(required), GNMT)
     return constrained_beam_search(task, required=required, beam=beam)
 
 
@@ -42,7 +35,7 @@ def test_a_wide_beam_finds_the_best_that_contains_all(phrases: list[list[int]], 
     ((found,),) = search(model, [phrases], 3**LIMIT)
     expected = next(
         h
-        for h in every_hypothesis(model, 0, LIMIT, PENALTY)
+        for h in every_hypothesis(model, 0, LIMIT, GNMT)
         if h.complete and all(contains(h.ids, phrase) for phrase in phrases)
     )
     assert found.ids == expected.ids
@@ -69,16 +62,14 @@ class Talkative(ToyModel):
 
 def test_what_ends_well_is_kept_though_others_are_more_probable() -> None:
     """Prefixes without the phrase may not end, and grow; they must not crowd out what did."""
-    required = [[[3, 3]]]
-    task = SearchTask(Talkative(1, 4), [30], NO_RULES, BOS, LengthPenalty("average", 1.0))
-    (found,) = constrained_beam_search(task, required=required, beam=4, n_best=2)
-    assert all(hypothesis.complete for hypothesis in found)
-    assert all(contains(hypothesis.ids, [3, 3]) for hypothesis in found)
+    task = toy_task(Talkative(1), [30], LengthPenalty("average", 1.0))
+    (found,) = constrained_beam_search(task, required=[[[3, 3]]], beam=4, n_best=2)
+    assert all(h.complete and contains(h.ids, [3, 3]) for h in found)
 
 
 def test_without_phrases_it_is_beam_search() -> None:
     found = search(ToyModel(5), [[]] * 5, 3)
-    plain = beam_search(SearchTask(ToyModel(5), [LIMIT] * 5, NO_RULES, BOS, PENALTY), beam=3)
+    plain = beam_search(toy_task(ToyModel(5), [LIMIT] * 5, GNMT), beam=3)
     assert sum(a[0].ids == b[0].ids for a, b in zip(found, plain, strict=True)) >= 4
 
 
@@ -98,9 +89,9 @@ def test_sentences_do_not_influence_each_other() -> None:
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=6), st.lists(st.integers(0, 2)))
 def test_a_phrase_knows_how_much_of_it_stands_last(ids: list[int], written: list[int]) -> None:
-    phrase, n = _Phrase.of(ids), 0
+    n = 0
     for end, token in enumerate(written, 1):
-        n = phrase.after(n, token)
+        n = tokens_begun(ids, n, token)
         ends = [k for k in range(len(ids) + 1) if written[:end][end - k :] == ids[:k] and k <= end]
         assert n == max(ends)
         if n == len(ids):

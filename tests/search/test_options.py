@@ -1,5 +1,6 @@
 """Options of a search: which numbers there are."""
 
+import itertools
 import math
 import re
 from typing import Any
@@ -15,26 +16,21 @@ COUNTS = ["beam", "n_best", "mbr", "min_length"]
 SAMPLING = ["temperature", "top_p"]
 
 
-def message(name: str, value: float) -> str:
-    return "^" + re.escape(f"{name.replace('_', ' ')} {value}: expected a number")
-
-
-@pytest.mark.parametrize("name", [*NUMBERS, *SAMPLING])
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e308, -1.0])
-def test_numbers_out_of_range(name: str, value: float) -> None:
-    changes: dict[str, Any] = {name: value}
-    if name in SAMPLING:
-        changes = {"sampling": SamplingOptions(**changes)}
-    with pytest.raises(ConfigError, match=message(name, value)):
-        SearchOptions(**changes)
-
-
-@pytest.mark.parametrize("name", COUNTS)
-@pytest.mark.parametrize("value", [-1, 10**6, 10**30])
-def test_counts_out_of_range(name: str, value: int) -> None:
-    changes: dict[str, Any] = {name: value}
-    with pytest.raises(ConfigError, match=message(name, value)):
-        SearchOptions(**changes)
+@pytest.mark.parametrize(
+    ("names", "values"),
+    [
+        ([*NUMBERS, *SAMPLING], [math.nan, math.inf, -math.inf, 1e308, -1.0]),
+        (COUNTS, [-1, 10**6, 10**30]),
+    ],
+)
+def test_numbers_out_of_range(names: list[str], values: list[float]) -> None:
+    for name, value in itertools.product(names, values):
+        changes: dict[str, Any] = {name: value}
+        if name in SAMPLING:
+            changes = {"sampling": SamplingOptions(**changes)}
+        message = f"^{name.replace('_', ' ')} {re.escape(str(value))}: expected a"
+        with pytest.raises(ConfigError, match=message):
+            SearchOptions(**changes)
 
 
 def test_all_problems_are_told() -> None:

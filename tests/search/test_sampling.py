@@ -1,16 +1,17 @@
 """Sampling draws from the model's distribution, and from the part of it that is asked for."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
-from toy_model import BOS, EOS, ToyModel
+from torch import Tensor
+from toy_model import EOS, ToyModel, toy_task
 
-from transformer_mt.search.beam_search import LengthPenalty, SearchTask, step_by_step_search
+from transformer_mt.search.beam_search import Hypothesis, most_probable, step_by_step_search
 from transformer_mt.search.sampling import Sampler, SamplingOptions, candidate_probs
-from transformer_mt.search.token_rules import TokenRules
 
 PROBS = torch.tensor([[0.05, 0.4, 0.25, 0.3]])
 CPU = torch.device("cpu")
-NO_RULES = TokenRules(eos_id=EOS)
 
 TABLE = [
     (SamplingOptions(), [0.05, 0.4, 0.25, 0.3], "as the model says"),
@@ -20,11 +21,7 @@ TABLE = [
     (SamplingOptions(top_p=0.41), [0, 0.4, 0, 0.3], "one is not enough"),
     (SamplingOptions(top_p=0.0001), [0, 0.4, 0, 0], "at least one"),
     (SamplingOptions(temperature=0.5), [0.05**2, 0.4**2, 0.25**2, 0.3**2], "p^(1/T)"),
-    (
-        SamplingOptions(top_k=3, top_p=0.8),
-        [0, 0.4, 0.25, 0.3],
-        "0.4 + 0.3 of 0.95 is less than 0.8",
-    ),
+    (SamplingOptions(top_k=3, top_p=0.8), [0, 0.4, 0.25, 0.3], "0.4 + 0.3 of 0.95 is < 0.8"),
 ]
 
 
@@ -41,29 +38,21 @@ def test_draws_follow_the_distribution() -> None:
     assert (shares - PROBS[0]).abs().max() < 0.02
 
 
-def translate(sampling: SamplingOptions) -> list[list[int]]:
-    task = SearchTask(ToyModel(20), [8] * 20, NO_RULES, BOS, LengthPenalty())
-    found = step_by_step_search(task, Sampler(sampling, CPU))
-    return [hypothesis.ids for hypothesis in found]
+def searched(choose: Callable[[Tensor], Tensor]) -> list[Hypothesis]:
+    return step_by_step_search(toy_task(ToyModel(20), [8] * 20), choose)
+
+
+def drawn(**options: float) -> list[list[int]]:
+    return [h.ids for h in searched(Sampler(SamplingOptions(**options), CPU))]
 
 
 def test_a_seed_repeats_its_draws_and_another_does_not() -> None:
-    assert translate(SamplingOptions(seed=1)) == translate(SamplingOptions(seed=1))
-    assert translate(SamplingOptions(seed=1)) != translate(SamplingOptions(seed=2))
-
-
-def test_one_candidate_is_greedy_search() -> None:
-    task = SearchTask(ToyModel(20), [8] * 20, NO_RULES, BOS, LengthPenalty())
-    greedy = step_by_step_search(task)
-    assert translate(SamplingOptions(top_k=1)) == [hypothesis.ids for hypothesis in greedy]
+    assert drawn(seed=1) == drawn(seed=1) != drawn(seed=2)
+    assert drawn(top_k=1) == [h.ids for h in searched(most_probable)], "one candidate is greedy"
 
 
 def test_log_probabilities_are_those_of_the_model_at_any_temperature() -> None:
-    model = ToyModel(1)
-    task = SearchTask(model, [8], NO_RULES, BOS, LengthPenalty())
-    (found,) = step_by_step_search(task, Sampler(SamplingOptions(temperature=3.0), CPU))
-    ids = [*found.ids, *[EOS] * found.complete]
-    log_prob = sum(
-        model.next_log_probs(0, tuple(ids[:i]))[token].item() for i, token in enumerate(ids)
-    )
-    assert found.log_prob == pytest.approx(log_prob, abs=1e-4)
+    hypotheses = searched(Sampler(SamplingOptions(temperature=3.0), CPU))
+    for sentence, found in enumerate(hypotheses):
+        log_prob = ToyModel(20).log_prob(sentence, [*found.ids, *[EOS] * found.complete])
+        assert found.log_prob == pytest.approx(log_prob, abs=1e-4)

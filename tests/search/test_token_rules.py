@@ -1,37 +1,17 @@
 """Rules against brute force: of everything a toy model can write, what the rule allows."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 import torch
-from toy_model import BOS, EOS, ToyModel, every_hypothesis
+from toy_model import EOS, GNMT, NO_PENALTY, ToyModel, contains, every_hypothesis, toy_task
 
-from transformer_mt.search.beam_search import (
-    Hypothesis,
-    LengthPenalty,
-    SearchTask,
-    beam_search,
-    step_by_step_search,
-)
+from transformer_mt.search.beam_search import Hypothesis, beam_search, step_by_step_search
 from transformer_mt.search.token_rules import TokenRules
 
 LIMIT = 5
 WIDE = 2 * 3**LIMIT
-PENALTY = LengthPenalty("gnmt", 0.6)
-
-
-def task(
-    model: ToyModel,
-    rules: TokenRules,
-    limits: Sequence[int] = (LIMIT,),
-    penalty: LengthPenalty = PENALTY,
-) -> SearchTask:
-    return SearchTask(model, limits, rules, BOS, penalty)
-
-
-def contains(ids: list[int], part: list[int]) -> bool:
-    return any(ids[i : i + len(part)] == part for i in range(len(ids) - len(part) + 1))
 
 
 def has_no_repeated(n: int) -> Callable[[Hypothesis], bool]:
@@ -66,9 +46,8 @@ def test_search_finds_the_best_that_a_rule_allows(
     settings: dict, allowed: Callable[[Hypothesis], bool], seed: int
 ) -> None:
     model = ToyModel(1, seed)
-    rules = TokenRules(eos_id=EOS, **settings)
-    (found,) = beam_search(task(model, rules), beam=WIDE, n_best=4)
-    expected = [h for h in every_hypothesis(model, 0, LIMIT, PENALTY) if allowed(h)][:4]
+    (found,) = beam_search(toy_task(model, [LIMIT], GNMT, **settings), beam=WIDE, n_best=4)
+    expected = [h for h in every_hypothesis(model, 0, LIMIT, GNMT) if allowed(h)][:4]
     assert [h.ids for h in found] == [h.ids for h in expected]
     for mine, theirs in zip(found, expected, strict=True):
         assert mine.score == pytest.approx(theirs.score, abs=1e-4)
@@ -77,8 +56,8 @@ def test_search_finds_the_best_that_a_rule_allows(
 @pytest.mark.parametrize("seed", range(3))
 def test_repetition_penalty_makes_written_tokens_less_probable(seed: int) -> None:
     model = ToyModel(1, seed)
-    rules = TokenRules(eos_id=EOS, repetition_penalty=1.7)
-    (found,) = beam_search(task(model, rules, penalty=LengthPenalty()), beam=WIDE, n_best=3)
+    task = toy_task(model, [LIMIT], repetition_penalty=1.7)
+    (found,) = beam_search(task, beam=WIDE, n_best=3)
 
     def penalised(hypothesis: Hypothesis) -> float:
         ids = [*hypothesis.ids, *[EOS] * hypothesis.complete]
@@ -87,7 +66,7 @@ def test_repetition_penalty_makes_written_tokens_less_probable(seed: int) -> Non
             for i, token in enumerate(ids)
         )
 
-    everything = every_hypothesis(model, 0, LIMIT, LengthPenalty())
+    everything = every_hypothesis(model, 0, LIMIT, NO_PENALTY)
     expected = sorted(everything, key=lambda h: -penalised(h))[:3]
     assert [h.ids for h in found] == [h.ids for h in expected]
     assert [h.log_prob for h in found] == pytest.approx([penalised(h) for h in expected], abs=1e-4)
@@ -95,26 +74,23 @@ def test_repetition_penalty_makes_written_tokens_less_probable(seed: int) -> Non
 
 def test_each_sentence_keeps_its_own_prefix_when_others_leave() -> None:
     prefixes = [[2, 2, 2, 2], [3], [], [3, 3, 2]]
-    rules = TokenRules(eos_id=EOS, prefixes=prefixes)
     for beam in (1, 3):
-        found = beam_search(task(ToyModel(4), rules, [9] * 4), beam=beam)
+        found = beam_search(toy_task(ToyModel(4), [9] * 4, prefixes=prefixes), beam=beam)
         for (best,), prefix in zip(found, prefixes, strict=True):
             assert best.ids[: len(prefix)] == prefix
 
 
 @pytest.mark.parametrize("settings", [settings for settings, _ in RULES], ids=str)
 def test_rules_hold_in_greedy_search_too(settings: dict) -> None:
-    rules = TokenRules(eos_id=EOS, **settings)
-    (greedy,) = step_by_step_search(task(ToyModel(1, 5), rules))
-    ((beam,),) = beam_search(task(ToyModel(1, 5), rules), beam=1)
+    (greedy,) = step_by_step_search(toy_task(ToyModel(1, 5), [LIMIT], **settings))
+    ((beam,),) = beam_search(toy_task(ToyModel(1, 5), [LIMIT], **settings), beam=1)
     assert (greedy.ids, greedy.complete) == (beam.ids, beam.complete)
     assert greedy.score == pytest.approx(beam.score, abs=1e-5)
 
 
 def test_a_rule_that_forbids_everything_leaves_the_end() -> None:
     """Each token once, then only EOS is left."""
-    rules = TokenRules(eos_id=EOS, no_repeat_ngram=1)
-    (greedy,) = step_by_step_search(task(ToyModel(1), rules, [50]))
+    (greedy,) = step_by_step_search(toy_task(ToyModel(1), [50], no_repeat_ngram=1))
     assert len(greedy.ids) <= 2 and greedy.complete
 
 

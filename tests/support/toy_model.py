@@ -1,14 +1,20 @@
-"""A model with a vocabulary of four, and everything that it can write."""
+"""A model with a vocabulary of four, the search with it, and everything that it can write."""
 
 import itertools
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from transformer_mt.search.beam_search import Hypothesis, LengthPenalty
+from transformer_mt.search.beam_search import Hypothesis, LengthPenalty, SearchTask
+from transformer_mt.search.loop_detection import LoopWatch
+from transformer_mt.search.token_rules import TokenRules
 
 VOCAB, BOS, EOS = 4, 0, 1
+NO_PENALTY = LengthPenalty()
+GNMT = LengthPenalty("gnmt", 0.6)
 
 
 class ToyModel:
@@ -25,6 +31,11 @@ class ToyModel:
         logits = 2 * torch.randn(VOCAB, generator=generator)
         logits[BOS] = -math.inf
         return logits.log_softmax(0)
+
+    def log_prob(self, sentence: int, ids: Sequence[int]) -> float:
+        """Of tokens, the last of which may be EOS."""
+        numbers = (self.next_log_probs(sentence, tuple(ids[:i]))[id_] for i, id_ in enumerate(ids))
+        return float(sum(numbers))
 
     def step(self, tokens: Tensor) -> Tensor:
         self.steps += 1
@@ -50,6 +61,20 @@ class ToyModel:
         self.prefixes = [self.prefixes[i] for i in kept]
 
 
+def toy_task(
+    model: ToyModel,
+    limits: Sequence[int],
+    penalty: LengthPenalty = NO_PENALTY,
+    loops: LoopWatch | None = None,
+    **rules: Any,
+) -> SearchTask:
+    return SearchTask(model, limits, TokenRules(eos_id=EOS, **rules), BOS, penalty, loops)
+
+
+def contains(ids: list[int], part: list[int]) -> bool:
+    return any(ids[i : i + len(part)] == part for i in range(len(ids) - len(part) + 1))
+
+
 def every_hypothesis(
     model: ToyModel, sentence: int, max_length: int, penalty: LengthPenalty
 ) -> list[Hypothesis]:
@@ -61,10 +86,7 @@ def every_hypothesis(
             lasts = [EOS] if length < max_length else [EOS, *words]
             for last in lasts:
                 ids = [*body, last]
-                log_prob = sum(
-                    model.next_log_probs(sentence, tuple(ids[:i]))[token].item()
-                    for i, token in enumerate(ids)
-                )
+                log_prob = model.log_prob(sentence, ids)
                 complete = last == EOS
                 score = log_prob / penalty(length)
                 found.append(Hypothesis(ids[:-1] if complete else ids, log_prob, score, complete))

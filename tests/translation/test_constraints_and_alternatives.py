@@ -14,7 +14,7 @@ from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.model.incremental_decoder import IncrementalDecoder
 from transformer_mt.model_dir import save_model_dir, weights_of
 from transformer_mt.search.engine import Request
-from transformer_mt.search.ensemble import Ensemble, Stepper
+from transformer_mt.search.ensemble import Stepper
 from transformer_mt.search.options import SearchOptions
 from transformer_mt.search.sampling import SamplingOptions
 from transformer_mt.translation.glossary import Glossary, Term
@@ -125,8 +125,8 @@ def test_an_ensemble_has_the_mean_probability(translator: Translator) -> None:
     src = translator.pad([[5, 6, 7, EOS_ID]])
     decoders = [IncrementalDecoder(model) for model in (translator.model, other)]
     tokens = torch.tensor([[2, 2]])
-    alone = [Stepper(decoder, src).step(tokens).exp() for decoder in decoders]
-    together = Ensemble([Stepper(decoder, src) for decoder in decoders]).step(tokens).exp()
+    alone = [Stepper([decoder], src).step(tokens).exp() for decoder in decoders]
+    together = Stepper(decoders, src).step(tokens).exp()
     torch.testing.assert_close(together, (alone[0] + alone[1]) / 2)
 
 

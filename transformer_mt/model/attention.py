@@ -25,13 +25,7 @@ VECTOR_BYTES = 64 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 32
 
 
 def may_attend(padding_mask: Tensor) -> Tensor:
-    """Turn a key padding mask into an attention mask.
-
-    Args:
-        padding_mask: (B, S) bool, True = padding.
-    Returns:
-        (B, 1, 1, S) bool, True = may attend; broadcasts over heads and queries.
-    """
+    """(B, S) → (B, 1, 1, S), for all heads and queries."""
     return ~padding_mask[:, None, None, :]
 
 
@@ -45,8 +39,8 @@ def causal_mask(length: int, device: torch.device) -> Tensor:
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, *, return_weights: bool = False
-) -> tuple[Tensor, Tensor | None]:
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None, weights: list[Tensor] | None = None
+) -> Tensor:
     """softmax(QKᵀ / √Dh) V, one softmax along the keys for each query.
 
     Source: Vaswani et al. 2017, section 3.2.1, formula 1.
@@ -54,19 +48,21 @@ def attend(
         q: (B, H, T, Dh). k, v: (B, H, S, Dh).
         attn_mask: bool, broadcastable to (B, H, T, S), True = may attend; every query must have
             at least one key. None: every key may be attended to.
-        return_weights: also return the softmax; takes the explicit path.
+        weights: if given, the softmax (B, H, T, S) is appended to it; takes the explicit path.
     Returns:
-        The outputs (B, H, T, Dh) and the weights (B, H, T, S) or None.
+        (B, H, T, Dh).
     """
     n_cells = q.size(2) * k.size(2)
-    if not return_weights and (q.device.type != "cpu" or n_cells > EXPLICIT_MAX_CELLS):
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask), None
+    if weights is None and (q.device.type != "cpu" or n_cells > EXPLICIT_MAX_CELLS):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask)
     # Transposed and not in one piece, keys would be copied number by number.
     scores = (q * q.size(-1) ** -0.5) @ k.contiguous().transpose(-2, -1)  # (B, H, T, S)
     if attn_mask is not None:
         scores.masked_fill_(~attn_mask, -math.inf)
-    weights = softmax(scores)  # (B, H, T, S)
-    return weights @ v.contiguous(), (weights if return_weights else None)  # (B, H, T, Dh)
+    shares = softmax(scores)  # (B, H, T, S)
+    if weights is not None:
+        weights.append(shares)
+    return shares @ v.contiguous()  # (B, H, T, Dh)
 
 
 def softmax(scores: Tensor) -> Tensor:
@@ -110,11 +106,7 @@ class SelfAttention(nn.Module):
     def __init__(
         self, d_model: int, heads: int, *, bias: bool = True, rotary: RotaryPositions | None = None
     ) -> None:
-        """
-        Args:
-            bias, rotary: as in the paper by default; the modern model has rotary positions and no
-                biases.
-        """
+        """The modern model has rotary positions and no biases."""
         super().__init__()
         self.heads = heads
         self.qkv_proj = nn.Linear(d_model, 3 * d_model, bias=bias)  # rows: q, k, v
@@ -122,26 +114,13 @@ class SelfAttention(nn.Module):
         self.rotary = rotary
 
     def forward(
-        self,
-        x: Tensor,
-        attn_mask: Tensor | None,
-        *,
-        weights: list[Tensor] | None = None,
+        self, x: Tensor, attn_mask: Tensor | None, weights: list[Tensor] | None = None
     ) -> Tensor:
-        """Args:
-            x: (B, T, D).
-            attn_mask: see `attend`.
-            weights: if given, the (B, H, T, S) attention weights are appended to it.
-        Returns:
-            (B, T, D).
-        """
+        """(B, T, D) → (B, T, D). Args: attn_mask, weights: see `attend`."""
         q, k, v = (split_heads(y, self.heads) for y in self.qkv_proj(x).chunk(3, dim=-1))
         if self.rotary is not None:
             q, k = self.rotary(q), self.rotary(k)
-        outputs, head_weights = attend(q, k, v, attn_mask, return_weights=weights is not None)
-        if weights is not None and head_weights is not None:
-            weights.append(head_weights)
-        return self.out_proj(merge_heads(outputs))
+        return self.out_proj(merge_heads(attend(q, k, v, attn_mask, weights)))
 
 
 class CrossAttention(nn.Module):
@@ -170,20 +149,14 @@ class CrossAttention(nn.Module):
         attn_mask: Tensor | None,
         weights: list[Tensor] | None = None,
     ) -> Tensor:
-        """Args:
-            x: (B, T, D).
+        """(B, T, D) → (B, T, D).
+
+        Args:
             keys_values: from `project_memory`, (B, H, S, Dh) each.
-            attn_mask: broadcastable to (B, H, T, S), True = may attend.
-            weights: if given, the (B, H, T, S) attention weights are appended to it.
-        Returns:
-            (B, T, D).
+            attn_mask, weights: see `attend`.
         """
-        k, v = keys_values
         q = split_heads(self.q_proj(x), self.heads)
-        outputs, head_weights = attend(q, k, v, attn_mask, return_weights=weights is not None)
-        if weights is not None and head_weights is not None:
-            weights.append(head_weights)
-        return self.out_proj(merge_heads(outputs))
+        return self.out_proj(merge_heads(attend(q, *keys_values, attn_mask, weights)))
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

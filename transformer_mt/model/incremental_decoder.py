@@ -44,15 +44,10 @@ class IncrementalDecoder:
         """Args: model: in eval mode."""
         self.model = model
         self.layers = [_Layer(cast(DecoderLayer, layer)) for layer in model.decoder_layers]
-        self.norm = _norm(model.decoder_norm)
         self.output = _Linear(model.output)
 
     def start(self, src: Tensor) -> "Decoding":
-        """Read the source.
-
-        Args:
-            src: (B, S) int64 ids, padded. Sentences of like lengths should be neighbours.
-        """
+        """Read the source, (B, S) int64, padded; sentences of like lengths should be neighbours."""
         memory, memory_mask = self._encode(src)
         return Decoding(self, self.model.project_memory(memory), memory_mask)
 
@@ -98,16 +93,11 @@ class Decoding:
         self._cache = keys.new_empty(len(self._memory), batch, heads, 0, head_width)
         # What is added to the scores: 0 for the slots of a beam's own prefix, else −∞.
         self._mask = keys.new_empty(batch, 1, 0)  # (B, K, slots)
-        self._own = keys.new_zeros(1, 1, 1)
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Go on by one position.
+        """Go on by one position: the newest tokens, (B, K) int64 → logits of the next, (B, K, V).
 
-        Args:
-            tokens: (B, K) int64, the newest. K may grow through `select_beams`; before the first
-                step it is free.
-        Returns:
-            (B, K, V) logits of the next.
+        K is free in the first step, and then changes through `select_beams` only.
         """
         decoder, memory = self._decoder, self._memory
         x = decoder.model.decoder_embedding(tokens.view(-1, 1), self.length).squeeze(1)  # (N, D)
@@ -118,14 +108,14 @@ class Decoding:
             source = _Seen(memory[k], memory[v], self._memory_mask)
             x = layer(x, self.length, newest[k : v + 1], target, source)
         self.length += 1
-        return decoder.output(decoder.norm(x)).view(*tokens.shape, -1)
+        return decoder.output(decoder.model.decoder_norm(x)).view(*tokens.shape, -1)
 
     def select_beams(self, parents: Tensor) -> None:
-        """Let beam k continue the former beam `parents[:, k]`. Args: parents: (B, K) int64."""
+        """Let beam k continue the former beam `parents[:, k]`, (B, K) int64."""
         self._mask = self._mask.gather(1, parents[:, :, None].expand(-1, -1, self._mask.size(2)))
 
     def select_sentences(self, sentences: Tensor) -> None:
-        """Keep these of the B sentences. Args: sentences: (B',) int64."""
+        """Keep these of the B sentences, (B',) int64."""
         self._memory = [keys[sentences] for keys in self._memory]
         used = self._mask.size(2)
         self._cache, self._mask = self._cache[:, sentences, :, :used], self._mask[sentences]
@@ -158,8 +148,8 @@ class Decoding:
             self._grow_cache(beam, start)
         newest, all_slots = self._cache[:, :, :, start:end], self._cache[:, :, :, :end].unbind()
         before = self._mask if start else self._mask.expand(-1, beam, -1)
-        own = self._own_slots(beam).expand(self._mask.size(0), -1, -1)
-        self._mask = torch.cat([before, own], dim=2)
+        own = _added(torch.eye(beam, dtype=torch.bool, device=before.device), before.dtype)
+        self._mask = torch.cat([before, own.expand(before.size(0), -1, -1)], dim=2)
         only_beam = end == self.length + 1  # at every position
         return newest, all_slots, None if only_beam else self._mask[:, None]
 
@@ -171,13 +161,6 @@ class Decoding:
         grown = self._cache.new_empty(layers, batch, heads, size, head_width)
         grown[:, :, :, :n_used] = self._cache[:, :, :, :n_used]
         self._cache = grown
-
-    def _own_slots(self, beam: int) -> Tensor:
-        """(1, K, K): the mask of the newest position; each beam sees its own slot."""
-        if self._own.size(1) != beam:
-            eye = torch.eye(beam, dtype=torch.bool, device=self._mask.device)
-            self._own = _added(eye, self._mask.dtype)[None]
-        return self._own
 
 
 class _Seen(NamedTuple):
@@ -192,14 +175,9 @@ class _Layer:
     """The parameters of one `DecoderLayer`, for rows (N, D): N = B·K newest positions."""
 
     def __init__(self, layer: DecoderLayer) -> None:
+        residuals = (layer.self_attn_residual, layer.encoder_attn_residual, layer.ffn_residual)
+        self._norms = [residual.layer_norm.forward for residual in residuals]
         self._pre = layer.ffn_residual.pre
-        self._norms = [
-            _norm(residual.layer_norm)
-            for residual in (
-                layer.self_attn_residual, layer.encoder_attn_residual, layer.ffn_residual
-            )
-        ]  # fmt: skip
-        self._heads = layer.self_attn.heads
         self._rotary = layer.self_attn.rotary
         self._qkv = _Linear(layer.self_attn.qkv_proj)
         self._self_out = _Linear(layer.self_attn.out_proj)
@@ -239,26 +217,18 @@ class _Layer:
 
 def _attend(q: Tensor, seen: _Seen) -> Tensor:
     """(B, H, K, Dh) → (N, D); by the formula of `attention.attend`."""
-    n_heads, n_positions = q.size(0) * q.size(1), seen.keys.size(2)
-    if (
-        q.device.type == "cpu"
-        and n_heads >= EXPLICIT_MIN_HEADS
-        and n_positions <= EXPLICIT_MAX_POSITIONS
-    ):
-        outputs = _attend_explicitly(q, seen)
+    keys, values, mask = seen
+    many_heads = q.size(0) * q.size(1) >= EXPLICIT_MIN_HEADS
+    if q.device.type == "cpu" and many_heads and keys.size(2) <= EXPLICIT_MAX_POSITIONS:
+        if q.dtype == torch.bfloat16:
+            keys = keys.contiguous()  # or, once transposed, they would be copied number by number
+        scores = ((q * q.size(-1) ** -0.5) @ keys.transpose(-2, -1)).float()  # (B, H, K, any)
+        if mask is not None:
+            scores += mask
+        outputs = softmax(scores).to(q.dtype) @ values  # (B, H, K, Dh)
     else:
-        outputs = F.scaled_dot_product_attention(q, seen.keys, seen.values, attn_mask=seen.mask)
+        outputs = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
     return outputs.transpose(1, 2).reshape(-1, q.size(1) * q.size(3))
-
-
-def _attend_explicitly(q: Tensor, seen: _Seen) -> Tensor:
-    """(B, H, K, Dh) → the same, by two batched products and a softmax in fp32 between them."""
-    # In bf16, keys would be copied in any case, and once transposed, number by number.
-    keys = seen.keys.contiguous() if q.dtype == torch.bfloat16 else seen.keys
-    scores = ((q * q.size(-1) ** -0.5) @ keys.transpose(-2, -1)).float()  # (B, H, K, any)
-    if seen.mask is not None:
-        scores += seen.mask
-    return softmax(scores).to(q.dtype) @ seen.values
 
 
 def _added(may_attend: Tensor, dtype: torch.dtype) -> Tensor:
@@ -296,17 +266,6 @@ def _can_reorder(weight: Tensor) -> bool:
     if weight.dtype == torch.float16:
         return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
     return weight.dtype == torch.float32 and weight.numel() >= REORDER_MIN_ELEMENTS
-
-
-def _norm(module: nn.Module) -> Function:
-    """The function of a norm, without the cost of calling a module."""
-    if isinstance(module, nn.LayerNorm):
-        shape, weight, bias = module.normalized_shape, module.weight, module.bias
-        return lambda x: F.layer_norm(x, shape, weight, bias, module.eps)
-    if isinstance(module, nn.RMSNorm):
-        shape, weight = module.normalized_shape, module.weight
-        return lambda x: F.rms_norm(x, shape, weight, module.eps)
-    return lambda x: x
 
 
 def _feed_forward(module: nn.Module) -> Function:

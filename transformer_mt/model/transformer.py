@@ -6,18 +6,15 @@ the parts that `architecture: modern` replaces. Shapes: see `attention.py`.
 """
 
 import math
+from dataclasses import dataclass, field
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.config.experiment import ModelConfig
-from transformer_mt.model.attention import (
-    CrossAttention,
-    SelfAttention,
-    causal_mask,
-    may_attend,
-)
+from transformer_mt.model.attention import CrossAttention, SelfAttention, causal_mask, may_attend
 from transformer_mt.model.dropout import Dropout
 from transformer_mt.model.modern import RotaryPositions, SwiGLU
 
@@ -29,8 +26,7 @@ def sinusoidal_positions(length: int, d_model: int) -> Tensor:
 
     PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same.
     Source: Vaswani et al. 2017, section 3.5.
-    Returns:
-        (length, D) float32; row 0 is position 0.
+    Returns: (length, D) float32; row 0 is position 0.
     """
     positions = torch.arange(length, dtype=torch.float64)[:, None]
     exponents = torch.arange(0, d_model, 2, dtype=torch.float64) / d_model
@@ -121,8 +117,17 @@ class EncoderLayer(nn.Module):
     def forward(self, x: Tensor, attn_mask: Tensor, weights: list[Tensor] | None) -> Tensor:
         """(B, S, D) → (B, S, D)."""
         normed = self.self_attn_residual.before(x)
-        x = self.self_attn_residual.after(x, self.self_attn(normed, attn_mask, weights=weights))
+        x = self.self_attn_residual.after(x, self.self_attn(normed, attn_mask, weights))
         return self.ffn_residual.after(x, self.ffn(self.ffn_residual.before(x)))
+
+
+@dataclass
+class AttentionWeights:
+    """Collects the weights of every layer during one pass; each list has one entry per layer."""
+
+    encoder: list[Tensor] = field(default_factory=list)  # (B, H, S, S)
+    decoder: list[Tensor] = field(default_factory=list)  # (B, H, T, T)
+    cross: list[Tensor] = field(default_factory=list)  # (B, H, T, S)
 
 
 class DecoderLayer(nn.Module):
@@ -143,12 +148,12 @@ class DecoderLayer(nn.Module):
         self_mask: Tensor | None,
         memory_keys_values: tuple[Tensor, Tensor],
         memory_mask: Tensor,
-        self_weights: list[Tensor] | None,
-        cross_weights: list[Tensor] | None,
+        weights: AttentionWeights | None,
     ) -> Tensor:
         """(B, T, D) → (B, T, D); see `Transformer.decode` for the arguments."""
+        self_weights, cross_weights = (weights.decoder, weights.cross) if weights else (None, None)
         normed = self.self_attn_residual.before(x)
-        attended = self.self_attn(normed, self_mask, weights=self_weights)
+        attended = self.self_attn(normed, self_mask, self_weights)
         x = self.self_attn_residual.after(x, attended)
         normed = self.encoder_attn_residual.before(x)
         attended = self.encoder_attn(normed, memory_keys_values, memory_mask, cross_weights)
@@ -156,27 +161,13 @@ class DecoderLayer(nn.Module):
         return self.ffn_residual.after(x, self.ffn(self.ffn_residual.before(x)))
 
 
-class AttentionWeights:
-    """Collects the weights of every layer during one pass; each list has one entry per layer."""
-
-    def __init__(self) -> None:
-        self.encoder: list[Tensor] = []  # (B, H, S, S)
-        self.decoder: list[Tensor] = []  # (B, H, T, T)
-        self.cross: list[Tensor] = []  # (B, H, T, S)
-
-
 class Transformer(nn.Module):
-    """Encoder, decoder and output layer.
-
-    Source: Vaswani et al. 2017, figure 1.
-    """
+    """Encoder, decoder and output layer. Source: Vaswani et al. 2017, figure 1."""
 
     def __init__(self, cfg: ModelConfig, src_vocab: int, tgt_vocab: int, *, pad_id: int = 0):
         """
         Args:
-            cfg: sizes; `tie_embeddings: auto` shares everything that can be shared: all three
-                matrices when `src_vocab` and `tgt_vocab` are one vocabulary (`cfg` cannot know:
-                resolve it first with `resolve_tying`), else the decoder's two.
+            cfg: sizes; `tie_embeddings: auto` is resolved, see `resolve_tying`.
             pad_id: id of the padding token on both sides.
         Raises:
             ValueError: `tie_embeddings` is unresolved, or asks for what the sizes forbid.
@@ -235,11 +226,8 @@ class Transformer(nn.Module):
 
     def project_memory(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
         """(B, S, D) → keys and values, (B, H, S, Dh) each, for every decoder layer."""
-        keys_values = []
-        for layer in self.decoder_layers:
-            assert isinstance(layer, DecoderLayer)
-            keys_values.append(layer.encoder_attn.project_memory(memory))
-        return keys_values
+        layers = (cast(DecoderLayer, layer) for layer in self.decoder_layers)
+        return [layer.encoder_attn.project_memory(memory) for layer in layers]
 
     def decode(
         self,
@@ -261,14 +249,7 @@ class Transformer(nn.Module):
         self_mask = causal_mask(tgt_in.size(1), tgt_in.device)
         keys_values = self.project_memory(memory)
         for layer, layer_keys_values in zip(self.decoder_layers, keys_values, strict=True):
-            x = layer(
-                x,
-                self_mask,
-                layer_keys_values,
-                memory_mask,
-                None if weights is None else weights.decoder,
-                None if weights is None else weights.cross,
-            )
+            x = layer(x, self_mask, layer_keys_values, memory_mask, weights)
         return self.decoder_norm(x)
 
     def project(self, hidden: Tensor) -> Tensor:
@@ -278,13 +259,8 @@ class Transformer(nn.Module):
     def forward(
         self, src: Tensor, tgt_in: Tensor, weights: AttentionWeights | None = None
     ) -> Tensor:
-        """Teacher forcing.
-
-        Args:
-            src: (B, S), tgt_in: (B, T), int64, padded; `tgt_in` starts with BOS.
-        Returns:
-            Hidden states (B, T, D) before the output layer, so that the loss can take it in parts.
-        """
+        """Teacher forcing: (B, S) and (B, T) int64 → hidden states (B, T, D), for the loss to take
+        through the output layer in parts."""
         return self.decode(tgt_in, *self.encode(src, weights), weights)
 
 

@@ -9,7 +9,7 @@ Shapes: `B` sentences still searched · `K` beam · `V` vocabulary · `t` tokens
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -22,20 +22,13 @@ class StepModel(Protocol):
     """One decoding step for all beams of all sentences, and the bookkeeping of both."""
 
     def step(self, tokens: Tensor) -> Tensor:
-        """(B, K) newest token ids → (B, K, V) log-probabilities of the next, float32.
-
-        The caller may change the result.
-        """
+        """(B, K) newest ids → (B, K, V) log-probabilities, fp32, which the caller may change."""
 
     def select_beams(self, parents: Tensor) -> None:
-        """Let beam k continue the former beam `parents[:, k]`.
-
-        Args:
-            parents: (B, K) int64, for the next step; K may differ from that of the last one.
-        """
+        """Let beam k continue the former beam `parents[:, k]`, (B, K) int64; K may change."""
 
     def select_sentences(self, sentences: Tensor) -> None:
-        """Keep these of the B sentences. Args: sentences: (B',) int64, ascending."""
+        """Keep these of the B sentences, (B',) int64, ascending."""
 
 
 @dataclass(frozen=True)
@@ -169,11 +162,12 @@ def beam_search(task: SearchTask, *, beam: int, n_best: int = 1) -> list[list[Hy
     Returns:
         Per sentence up to `n_best` hypotheses, best first.
     """
-    if not 1 <= n_best <= beam:
-        raise ValueError(f"n_best {n_best} must be between 1 and the beam, {beam}")
-    finished: list[list[Hypothesis]] = [[] for _ in task.max_lengths]  # best first
     limits = list(task.max_lengths)
-    beams = _Beams.start(len(limits), task.bos_id, task.device)
+    n = len(limits)
+    finished: list[list[Hypothesis]] = [[] for _ in limits]  # best first
+    bos = torch.full((n, 1, 1), task.bos_id, device=task.device)
+    scores = torch.zeros((n, 1), device=task.device)
+    beams = _Beams(list(range(n)), [False] * n, bos[..., 0], scores, bos[..., :0])
     while beams.sentences:
         log_probs = task.model.step(beams.tokens)
         task.rules.apply(log_probs, beams.history, beams.sentences)
@@ -207,13 +201,6 @@ class _Beams:
     tokens: Tensor  # (B, K) int64: the newest; one beam at first
     scores: Tensor  # (B, K) float32: log-probability of each prefix, −∞ for dead ones
     history: Tensor  # (B, K, t) int64, without BOS
-
-    @classmethod
-    def start(cls, n_sentences: int, bos_id: int, device: torch.device | None) -> "_Beams":
-        tokens = torch.full((n_sentences, 1), bos_id, device=device)
-        scores = torch.zeros((n_sentences, 1), device=device)
-        done = [False] * n_sentences
-        return cls(list(range(n_sentences)), done, tokens, scores, tokens[:, :, None][:, :, :0])
 
     def extend(self, candidates: "Candidates", beam: int, eos_id: int) -> Tensor:
         """Go on with the `beam` best candidates that do not end.
@@ -249,8 +236,7 @@ class _Beams:
         return stay
 
 
-@dataclass(frozen=True)
-class Candidates:
+class Candidates(NamedTuple):
     """The best one-token continuations per sentence, (B, C) each, best first."""
 
     scores: Tensor

@@ -21,6 +21,8 @@ from transformer_mt.search.beam_search import (
     is_settled,
 )
 
+Phrase = Sequence[int]  # tokens that must occur one after the other
+
 
 @dataclass(frozen=True)
 class _Prefix:
@@ -33,55 +35,26 @@ class _Prefix:
     parent: int = 0  # beam of the step before that it continues
 
     def continued(
-        self, token: int, log_prob: float, phrases: Sequence["_Phrase"], parent: int
+        self, token: int, log_prob: float, phrases: Sequence[Phrase], parent: int
     ) -> "_Prefix":
-        begun, n_met = {}, self.n_met
-        for index, n in self.begun.items():
-            phrase = phrases[index]
-            n = phrase.after(n, token)
-            if n == len(phrase.ids):
-                n_met += n
-            else:
-                begun[index] = n
+        begun = {i: tokens_begun(phrases[i], n, token) for i, n in self.begun.items()}
+        met = [i for i, n in begun.items() if n == len(phrases[i])]
+        n_met = self.n_met + sum(begun.pop(i) for i in met)
         return _Prefix((*self.ids, token), log_prob, begun, n_met, parent)
 
     def coverage(self) -> int:
         """Required tokens written: of whole phrases, and of the one that may be under way."""
         return self.n_met + max(self.begun.values(), default=0)
 
-    def wanted(self, phrases: Sequence["_Phrase"]) -> set[int]:
+    def wanted(self, phrases: Sequence[Phrase]) -> set[int]:
         """Tokens that would begin a missing phrase or go on with it."""
-        starts = {phrases[index].ids[0] for index in self.begun}
-        return starts | {phrases[index].ids[n] for index, n in self.begun.items()}
+        return {phrases[i][at] for i, n in self.begun.items() for at in (0, n)}
 
 
-@dataclass(frozen=True)
-class _Phrase:
-    """A sequence that must occur, and how to look for it token by token.
-
-    Source: Knuth, Morris and Pratt 1977.
-    Attributes:
-        borders: for each n the longest beginning shorter than n that the first n tokens end with.
-    """
-
-    ids: Sequence[int]
-    borders: Sequence[int]
-
-    @classmethod
-    def of(cls, ids: Sequence[int]) -> "_Phrase":
-        borders = [0, 0]
-        for token in ids[1:]:
-            n = borders[-1]
-            while n and ids[n] != token:
-                n = borders[n]
-            borders.append(n + 1 if ids[n] == token else 0)
-        return cls(ids, borders)
-
-    def after(self, n: int, token: int) -> int:
-        """How many tokens of the phrase stand last, if it were `n` before one more token."""
-        while n and self.ids[n] != token:
-            n = self.borders[n]
-        return n + 1 if self.ids[n] == token else 0
+def tokens_begun(phrase: Phrase, n: int, token: int) -> int:
+    """How many tokens of a phrase stand last, if it were `n` before one more token."""
+    last = [*phrase[:n], token]
+    return max(k for k in range(n + 2) if last[n + 1 - k :] == [*phrase[:k]])
 
 
 _DEAD = _Prefix((), -torch.inf, {})
@@ -90,7 +63,7 @@ _DEAD = _Prefix((), -torch.inf, {})
 def constrained_beam_search(
     task: SearchTask,
     *,
-    required: Sequence[Sequence[Sequence[int]]],
+    required: Sequence[Sequence[Phrase]],
     beam: int,
     n_best: int = 1,
 ) -> list[list[Hypothesis]]:
@@ -104,7 +77,7 @@ def constrained_beam_search(
         limit: those with most of them, not complete.
     """
     sentences = [
-        _Sentence(number, limit, [_Phrase.of(ids) for ids in phrases])
+        _Sentence(number, limit, phrases, [_Prefix((), 0.0, dict.fromkeys(range(len(phrases)), 0))])
         for number, (limit, phrases) in enumerate(zip(task.max_lengths, required, strict=True))
     ]
     rows = list(sentences)  # those still searched
@@ -132,22 +105,9 @@ class _Sentence:
 
     number: int  # of the sentence in the batch
     limit: int  # the most tokens to produce, EOS included
-    phrases: list[_Phrase]
-    beams: list[_Prefix] = field(default_factory=list)  # K, best first, then dead ones
+    phrases: Sequence[Phrase]
+    beams: list[_Prefix]  # K, best first, then dead ones
     finished: list[Hypothesis] = field(default_factory=list)  # best first
-
-    def __post_init__(self) -> None:
-        self.beams = [_Prefix((), 0.0, dict.fromkeys(range(len(self.phrases)), 0))]
-
-    def continued(
-        self, parents: Sequence[int], tokens: Sequence[int], log_probs: Sequence[float]
-    ) -> list[_Prefix]:
-        """Prefixes of one token more, those of probability 0 left out."""
-        return [
-            self.beams[parent].continued(token, log_prob, self.phrases, parent)
-            for parent, token, log_prob in zip(parents, tokens, log_probs, strict=True)
-            if log_prob > -torch.inf
-        ]
 
     def step(self, found: list[_Prefix], task: SearchTask, beam: int, n_best: int) -> bool:
         """Sort out what ended and choose the next beam; whether the search goes on.
@@ -176,7 +136,7 @@ class _Sentence:
         Args:
             live: best first.
         """
-        n_banks = 1 + sum(len(phrase.ids) for phrase in self.phrases)
+        n_banks = 1 + sum(map(len, self.phrases))
         room = dict.fromkeys(range(n_banks), beam // n_banks)
         room[n_banks - 1] += beam % n_banks
         chosen: list[_Prefix] = []
@@ -212,4 +172,8 @@ def _continuations(
             places |= {(parent, token) for token in wanted}
         parents, words = zip(*sorted(places), strict=True)
         totals = scores[row, list(parents)] + log_probs[row, list(parents), list(words)]
-        yield sentence.continued(parents, words, totals.tolist())
+        yield [
+            sentence.beams[parent].continued(token, log_prob, sentence.phrases, parent)
+            for parent, token, log_prob in zip(parents, words, totals.tolist(), strict=True)
+            if log_prob > -torch.inf
+        ]

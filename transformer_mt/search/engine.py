@@ -27,7 +27,7 @@ from transformer_mt.search.beam_search import (
     step_by_step_search,
 )
 from transformer_mt.search.constrained_search import constrained_beam_search
-from transformer_mt.search.ensemble import Ensemble, Stepper
+from transformer_mt.search.ensemble import Stepper
 from transformer_mt.search.loop_detection import LoopWatch
 from transformer_mt.search.options import SearchOptions
 from transformer_mt.search.sampling import Sampler
@@ -137,28 +137,24 @@ class Engine:
         found: dict[int, list[Hypothesis]] = {}
         plain = [i for i, request in enumerate(batch) if not request.required]
         constrained = [i for i, request in enumerate(batch) if request.required]
-        for part, search in ((plain, self._search_plain), (constrained, self._search_constrained)):
-            if part:
-                hypotheses = search([batch[i] for i in part], options)
-                found.update(zip(part, hypotheses, strict=True))
+        for part in filter(None, (plain, constrained)):
+            hypotheses = self._search_alike([batch[i] for i in part], options)
+            found.update(zip(part, hypotheses, strict=True))
         if not all(found.values()):
             raise TmtError("the scores of this model are not numbers: its weights are bad")
         return [found[i] for i in range(len(batch))]
 
-    def _search_plain(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
-        task = self._task(batch, options)
+    def _search_alike(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
+        """Sentences that all have required words, or none of them has."""
+        task, n_best = self._task(batch, options), options.n_best
+        required = [request.required for request in batch]
+        if all(required):
+            # There must be room in the beam for every required token.
+            beam = max(options.beam, 1 + max(sum(map(len, phrases)) for phrases in required))
+            return constrained_beam_search(task, required=required, beam=beam, n_best=n_best)
         if options.beam == 1:
             return [[found] for found in step_by_step_search(task)]
-        return beam_search(task, beam=options.beam, n_best=options.n_best)
-
-    def _search_constrained(
-        self, batch: list[Request], options: SearchOptions
-    ) -> list[list[Hypothesis]]:
-        """With a beam that has room for every required token."""
-        required = [request.required for request in batch]
-        beam = max(options.beam, 1 + max(sum(map(len, phrases)) for phrases in required))
-        task = self._task(batch, options)
-        return constrained_beam_search(task, required=required, beam=beam, n_best=options.n_best)
+        return beam_search(task, beam=options.beam, n_best=n_best)
 
     def _sample(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """`n_best` draws for each request, the most probable first."""
@@ -192,26 +188,20 @@ class Engine:
         longest = max(len(request.prefix) for request in batch)
         if any(len(request.prefix) != longest for request in batch):
             return [self._first_tokens([request], options)[0] for request in batch]
-        stepper = self.stepper(batch)
-        tokens = torch.full((len(batch), 1), BOS_ID, device=self.device)
-        for step in range(longest):
-            stepper.step(tokens)
-            tokens = torch.tensor([[r.prefix[step]] for r in batch], device=self.device)
-        log_probs = stepper.step(tokens)
-        history = torch.tensor([r.prefix for r in batch], dtype=torch.int64, device=self.device)
+        stepper = self._stepper(batch)
+        written = torch.tensor([[BOS_ID, *r.prefix] for r in batch], device=self.device)
+        for tokens in written.split(1, dim=1):
+            log_probs = stepper.step(tokens)
         not_yet = replace(self._rules(batch, options), min_length=longest + 1)
-        not_yet.apply(log_probs, history[:, None], range(len(batch)))
+        not_yet.apply(log_probs, written[:, None, 1:], range(len(batch)))
         best = log_probs[:, 0].topk(options.n_best, dim=1)
-        allowed = (best.values > -torch.inf).tolist()
-        return [
-            [token for token, may in zip(row, oks, strict=True) if may]
-            for row, oks in zip(best.indices.tolist(), allowed, strict=True)
-        ]
+        allowed = best.values > -torch.inf
+        return [row[may].tolist() for row, may in zip(best.indices, allowed, strict=True)]
 
     def _task(self, batch: Sequence[Request], options: SearchOptions) -> SearchTask:
         watched = options.end_loops and not options.min_length
         return SearchTask(
-            self.stepper(batch),
+            self._stepper(batch),
             length_limits(batch, options),
             self._rules(batch, options),
             BOS_ID,
@@ -220,11 +210,10 @@ class Engine:
             self.device,
         )
 
-    def stepper(self, batch: Sequence[Request]) -> StepModel:
+    def _stepper(self, batch: Sequence[Request]) -> StepModel:
         """The source of a batch read by every model."""
         src = padded([[*request.src, EOS_ID] for request in batch], self.device)
-        members = [Stepper(decoder, src) for decoder in self._decoders]
-        return members[0] if len(members) == 1 else Ensemble(members)
+        return Stepper(self._decoders, src)
 
     def _rules(self, batch: Sequence[Request], options: SearchOptions) -> TokenRules:
         prefixes = [request.prefix for request in batch]

@@ -23,6 +23,7 @@ from transformer_mt.system.staging import remove_left_over
 from transformer_mt.system.state import Damaged, damages, read_manifest, write_manifest
 
 _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors", "progress.json"
+_FILES = (_PROGRESS, _OPTIMIZER, _WEIGHTS)
 N_RESUMABLE = 2  # a damaged newest checkpoint leaves one to fall back to
 
 
@@ -47,15 +48,6 @@ class Checkpoint:
     progress: Progress
     weights: dict[str, Tensor]
     optimizer: dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class _Described:
-    """What a checkpoint says of itself."""
-
-    progress: Progress
-    identity: dict[str, Any]
-    manifest: dict[str, Any]
 
 
 class CheckpointStore:
@@ -89,8 +81,9 @@ class CheckpointStore:
                 "on the disk any more"
             )
         with writing_folder(self._path(progress.update), _PROGRESS, ours=True) as directory:
-            save_file(_contiguous(weights), directory / _WEIGHTS)
-            save_file(_contiguous(optimizer), directory / _OPTIMIZER)
+            for name, tensors in ((_WEIGHTS, weights), (_OPTIMIZER, optimizer)):
+                # Views of one flat buffer, each on its own: the file format knows no shared memory.
+                save_file({n: t.detach().clone() for n, t in tensors.items()}, directory / name)
             content = {"progress": asdict(progress), "identity": self.identity}
             write_manifest(directory, _PROGRESS, content)
         self._prune(keep_last)
@@ -105,19 +98,21 @@ class CheckpointStore:
                 with another model or other data.
         """
         damaged = []
-        for update in sorted(self._updates(), reverse=True):
+        for update in reversed(self._updates()):
             path = self._path(update)
             if not (path / _OPTIMIZER).is_file():
                 continue  # kept for averaging only
             try:
-                checkpoint = self._load(update)
-            except Damaged as error:
+                found, identity = self._read(update, _WEIGHTS, _OPTIMIZER)
+                self._compare(identity)
+                weights, optimizer = load_file(path / _WEIGHTS), load_file(path / _OPTIMIZER)
+            except (Damaged, SafetensorError, OSError) as error:
                 damaged.append(path)
                 report(f"{path} is damaged ({error}); using the checkpoint before it")
                 continue
             for worthless in damaged:
-                self._remove(worthless)
-            return checkpoint
+                _remove(worthless)
+            return Checkpoint(found, weights, optimizer)
         if not self._updates():
             return None
         problem = f"{', '.join(path.name for path in damaged)} damaged"
@@ -127,11 +122,9 @@ class CheckpointStore:
         )
 
     def check_identity(self) -> None:
-        """Raise what `load_newest` would raise if the run was trained from something else."""
-        for update in sorted(self._updates(), reverse=True):
-            if (found := self._described(update)) is not None:
-                self._compare(found.identity)
-                return
+        """Raise the error of `load_newest` if the run was trained from something else."""
+        for _, identity in self._readable()[-1:]:
+            self._compare(identity)
 
     def average(
         self, n_last: int, report: Callable[[str], None]
@@ -149,33 +142,31 @@ class CheckpointStore:
             if len(updates) == n_last:
                 break
             try:
-                self._check_weights(update)
-            except CheckpointError as error:
+                self._read(update, _WEIGHTS)
+                updates.insert(0, update)
+            except Damaged as error:
                 report(f"{error}; it is left out of the mean")
-                continue
-            updates.insert(0, update)
         if not updates:
             raise CheckpointError(f"{self.directory}: no validated checkpoint that is intact")
-        return average_weights([self._path(update) / _WEIGHTS for update in updates]), updates
+        return _mean([self._path(update) / _WEIGHTS for update in updates]), updates
 
     def weights(self, update: int) -> dict[str, Tensor]:
         """
         Raises:
             CheckpointError: the checkpoint is absent or damaged.
         """
-        self._check_weights(update)
+        try:
+            self._read(update, _WEIGHTS)
+        except Damaged as error:
+            raise CheckpointError(str(error)) from error
         return load_file(self._path(update) / _WEIGHTS)
 
     def validated_updates(self) -> list[int]:
-        """Updates whose checkpoints were validated and have a file of weights, ascending."""
-        return [
-            update
-            for update in sorted(self._updates())
-            if (found := self._described(update)) is not None and found.progress.validated
-        ]
+        """Updates whose checkpoints were validated, ascending."""
+        return [progress.update for progress, _ in self._readable() if progress.validated]
 
     def holds(self, update: int) -> bool:
-        return self._described(update) is not None
+        return update in (progress.update for progress, _ in self._readable())
 
     def has_any(self) -> bool:
         return bool(self._updates())
@@ -183,7 +174,7 @@ class CheckpointStore:
     def clear(self) -> None:
         """Remove all checkpoints; other files in the directory stay."""
         for update in self._updates():
-            self._remove(self._path(update))
+            _remove(self._path(update))
         with suppress(OSError):
             self.directory.rmdir()
 
@@ -191,70 +182,36 @@ class CheckpointStore:
         return self.directory / f"{update:08d}"
 
     def _updates(self) -> list[int]:
-        files = (_PROGRESS, _OPTIMIZER, _WEIGHTS)
-        return [
-            int(path.name)
-            for path in self.directory.glob("[0-9]" * 8)
-            if any((path / name).exists() for name in files)
-        ]
+        """Ascending, damaged checkpoints included."""
+        folders = sorted(self.directory.glob("[0-9]" * 8))
+        return [int(path.name) for path in folders if any((path / n).exists() for n in _FILES)]
 
-    def _load(self, update: int) -> Checkpoint:
-        """
+    def _readable(self) -> list[tuple[Progress, dict[str, Any]]]:
+        """Progress and identity of the checkpoints whose manifest is intact, ascending."""
+        found = []
+        for update in self._updates():
+            with suppress(Damaged):
+                found.append(self._read(update))
+        return found
+
+    def _read(self, update: int, *names: str) -> tuple[Progress, dict[str, Any]]:
+        """Progress and identity of a checkpoint, once these files of it are known to be intact.
+
         Raises:
-            Damaged: a file of the checkpoint is not as it was written.
-            CheckpointError: it is of another model or other data.
-        """
-        path = self._path(update)
-        described = self._read(update)
-        if problems := damages(path, described.manifest):
-            raise Damaged("; ".join(problems))
-        self._compare(described.identity)
-        try:
-            weights, optimizer = load_file(path / _WEIGHTS), load_file(path / _OPTIMIZER)
-        except (SafetensorError, OSError) as error:
-            raise Damaged(f"{path}: {error}") from error
-        return Checkpoint(described.progress, weights, optimizer)
-
-    def _check_weights(self, update: int) -> None:
-        path = self._path(update)
-        try:
-            manifest = self._read(update).manifest
-            listed = {_WEIGHTS: manifest["files"][_WEIGHTS]}
-            problems = damages(path, {**manifest, "files": listed})
-        except (Damaged, KeyError) as error:
-            problems = [str(error)]
-        if problems:
-            raise CheckpointError("; ".join(problems))
-
-    def _described(self, update: int) -> "_Described | None":
-        """What a checkpoint says of itself; None if that is damaged."""
-        try:
-            return self._read(update)
-        except Damaged:
-            return None
-
-    def _read(self, update: int) -> "_Described":
-        """
-        Raises:
-            Damaged: the manifest is absent, altered, or of another update.
+            Damaged: one is not, or the manifest is absent, altered, or of another update.
         """
         path = self._path(update)
         manifest = read_manifest(path, _PROGRESS) or {}
-        identity = manifest.get("identity")
         try:
             progress = TypeAdapter(Progress).validate_python(manifest.get("progress"))
         except ValidationError as error:
             raise Damaged(f"{path / _PROGRESS}: absent, or damaged") from error
-        if not isinstance(identity, dict) or progress.update != update:
+        identity, listed = manifest.get("identity"), manifest.get("files", {})
+        if not isinstance(identity, dict) or progress.update != update or not {*names} <= {*listed}:
             raise Damaged(f"{path / _PROGRESS}: not of this checkpoint")
-        return _Described(progress, identity, manifest)
-
-    def _remove(self, path: Path) -> None:
-        """Remove a checkpoint, damaged or not, but nothing else that lies in its folder."""
-        for name in (_PROGRESS, _OPTIMIZER, _WEIGHTS):
-            (path / name).unlink(missing_ok=True)
-        with suppress(OSError):
-            path.rmdir()
+        if problems := damages(path, {**manifest, "files": {name: listed[name] for name in names}}):
+            raise Damaged("; ".join(problems))
+        return progress, identity
 
     def _compare(self, saved: dict[str, Any]) -> None:
         changed = [
@@ -270,26 +227,31 @@ class CheckpointStore:
             )
 
     def _prune(self, keep_last: int) -> None:
-        updates = sorted(self._updates())
-        resumable = updates[-N_RESUMABLE:]
+        resumable = self._updates()[-N_RESUMABLE:]
         # The checkpoint to fall back to may name another best one.
-        best = {at.progress.best_update for u in resumable if (at := self._described(u))}
+        best = {found.best_update for found, _ in self._readable() if found.update in resumable}
         wanted = {*self.validated_updates()[-keep_last:], *best}
-        for update in updates:
-            if update in resumable:
-                continue
+        for update in self._updates()[:-N_RESUMABLE]:
             if update in wanted:
                 (self._path(update) / _OPTIMIZER).unlink(missing_ok=True)
             else:
-                self._remove(self._path(update))
+                _remove(self._path(update))
         remove_left_over(self.directory)
 
 
-def average_weights(paths: list[Path]) -> dict[str, Tensor]:
-    """The mean of several weight files with the same names and shapes.
+def _remove(path: Path) -> None:
+    """Remove a checkpoint, damaged or not, but nothing else that lies in its folder."""
+    for name in _FILES:
+        (path / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        path.rmdir()
+
+
+def _mean(paths: list[Path]) -> dict[str, Tensor]:
+    """The mean of several weight files.
 
     Raises:
-        CheckpointError: they do not fit together.
+        CheckpointError: they have different names or shapes.
     """
     total = {name: weight.double() for name, weight in load_file(paths[0]).items()}
     for path in paths[1:]:
@@ -299,8 +261,3 @@ def average_weights(paths: list[Path]) -> dict[str, Tensor]:
         for name, weight in weights.items():
             total[name] += weight
     return {name: (weight / len(paths)).float() for name, weight in total.items()}
-
-
-def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Views of one flat buffer, each on its own: the file format knows no shared memory."""
-    return {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}

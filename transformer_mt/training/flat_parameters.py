@@ -1,11 +1,20 @@
-"""All parameters of a model as one flat buffer.
+"""All parameters of a model as one flat buffer, and their gradient of an update as another.
 
-Comes in: a model. Goes out: `FlatParameters`, so that clipping, Adam, the cast to the compute
-precision and the messages between processes are few operations. This file knows no optimizer.
+So clipping, Adam, the cast to the compute precision and the messages between processes are few
+operations. The gradient is the sum over micro-batches and over all processes, in fp32. It is sent
+in buckets, the last layers' first, while backward makes the next. This file knows no loss and no
+optimizer.
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+
+from transformer_mt.system.processes.distributed import Ranks
+
+BUCKET_BYTES = 16 << 20  # of fp32 gradient sent at a time
+ADD_ELEMENTS = 1 << 18  # converted to fp32 and added at a time: they stay in the cache of a core
 
 
 class FlatParameters:
@@ -48,3 +57,106 @@ class FlatParameters:
         """Overwrite a flat tensor with the tensors called prefix + parameter name."""
         for name, view in self.views(flat).items():
             view.copy_(named[prefix + name])
+
+
+class GradientSum:
+    """Adds up the gradients of an update.
+
+    Every process sends the same buckets in the same order, whether it has sentences or not.
+
+    Args:
+        send_dtype: of the gradients that processes send each other.
+    Attributes:
+        total: (n,) fp32.
+    """
+
+    def __init__(self, flat: FlatParameters, ranks: Ranks, send_dtype: torch.dtype) -> None:
+        self.total = torch.zeros_like(flat.exact)
+        self._of_batch = flat.gradients
+        self._ranks = ranks
+        self._send_dtype = send_dtype
+        self._buckets: list[slice] = []  # of the flat tensors, the last one's end first
+        self._n_parameters: list[int] = []  # of each bucket
+        self._unfinished: list[int] = []  # parameters of each bucket that backward has still to do
+        self._sending = False
+        self._waits: list[Callable[[], None]] = []  # one for each bucket that was sent
+        if ranks.size > 1:
+            self._form_buckets(flat)
+
+    def send_with_next(self) -> None:
+        """The next `backward` is this process's last of the update: send each finished bucket."""
+        self._sending, self._unfinished = True, list(self._n_parameters)
+
+    def add(self) -> None:
+        """Add the gradients of one micro-batch, and clear them in the model."""
+        self._add(slice(0, self._n_unsent))
+        self._of_batch.zero_()
+
+    def discard(self) -> None:
+        """Forget the gradients of a micro-batch that failed, which will be done again in parts.
+
+        What was sent already is whole, so that `add` leaves it out of the repetition.
+        """
+        self._sending = False
+        self._of_batch.zero_()
+
+    def finish(self) -> Tensor:
+        """Send the rest and wait for all of it; returns `total`, which the caller clears."""
+        self._sending = False
+        while len(self._waits) < len(self._buckets):
+            self._send_next()
+        for wait in self._waits:
+            wait()
+        self._waits = []
+        return self.total
+
+    @property
+    def _n_unsent(self) -> int:
+        """Length of the beginning of the flat tensors that was not sent yet."""
+        return self._buckets[len(self._waits) - 1].start if self._waits else len(self.total)
+
+    def _form_buckets(self, flat: FlatParameters) -> None:
+        end = start = len(flat.exact)
+        n_parameters = 0
+        for i, parameter in reversed(list(enumerate(flat.parameters))):
+            parameter.register_post_accumulate_grad_hook(self._hook(len(self._buckets)))
+            start -= parameter.numel()
+            n_parameters += 1
+            if 4 * (end - start) >= BUCKET_BYTES or i == 0:
+                self._buckets.append(slice(start, end))
+                self._n_parameters.append(n_parameters)
+                end, n_parameters = start, 0
+
+    def _hook(self, bucket: int) -> Callable[[Tensor], None]:
+        def finished(_: Tensor) -> None:
+            if not self._sending:
+                return
+            self._unfinished[bucket] -= 1
+            while len(self._waits) < len(self._buckets) and not self._unfinished[len(self._waits)]:
+                self._send_next()
+
+        return finished
+
+    def _send_next(self) -> None:
+        bucket = self._buckets[len(self._waits)]
+        part = self.total[bucket]
+        self._add(bucket)
+        self._of_batch[bucket].zero_()
+        if self._send_dtype == torch.float32:
+            self._waits.append(self._ranks.start_sum(part))
+            return
+        rounded = part.to(self._send_dtype)
+        wait = self._ranks.start_sum(rounded)
+
+        def finish() -> None:
+            wait()
+            part.copy_(rounded)
+
+        self._waits.append(finish)
+
+    def _add(self, where: slice) -> None:
+        """In parts: at once, torch would first copy all gradients to fp32."""
+        total, part = self.total[where], self._of_batch[where]
+        n = ADD_ELEMENTS if total.device.type == "cpu" else len(total)
+        for into, values in zip(total.split(n), part.split(n), strict=True):
+            into += values

@@ -40,12 +40,13 @@ CPU_SHARE = 0.5
 
 _PROBED_TOKENS = 256  # of the smaller of two steps that are measured on a CPU
 
+Build = Callable[[], Transformer]
+
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Does this error say that memory, of a GPU or of the machine, could not be had?"""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and "DefaultCPUAllocator: can't allocate" in str(error)
+    """Whether memory, of a GPU or of the machine, could not be had."""
+    of_the_cpu = isinstance(error, RuntimeError) and "DefaultCPUAllocator: can't" in str(error)
+    return of_the_cpu or isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
 def halves(rows: Indices, corpus: EncodedCorpus) -> list[Indices]:
@@ -87,8 +88,7 @@ def choose_max_tokens(
         longest: tokens of the longest sentence of either side.
         n_processes: that will train on this machine and share its memory; GPUs are not shared.
     Returns:
-        Sentences × longest side, a multiple of 64; not less than the longest sentence, and not
-        much more than an update has.
+        Sentences × longest side, a multiple of 64, from the longest sentence to about an update.
     Raises:
         TrainingError: a single sentence of the longest kind does not fit.
     """
@@ -173,11 +173,10 @@ class StepMemory:
 
 
 def peak_of_step(model: Transformer, cfg: TrainConfig, *, length: int) -> StepMemory:
-    """What training on micro-batches of sentences of one length takes on a CPU.
+    """The memory of training on a CPU, measured on two small micro-batches in a fresh process.
 
-    Measured on two small micro-batches, in a process of its own. Long sentences are the worst:
-    each token has a score for every other of its sentence. Where the scores are no longer stored,
-    the longest sentences for which they still are.
+    Long sentences are the worst: each token has a score for every other of its sentence. Where the
+    scores are no longer stored, the longest sentences for which they still are.
 
     Args:
         length: of all sentences, on both sides.
@@ -188,9 +187,10 @@ def peak_of_step(model: Transformer, cfg: TrainConfig, *, length: int) -> StepMe
     n_sentences = -(-_PROBED_TOKENS // length)
     shapes = [(n_sentences, length), (2 * n_sentences, length)]
     with ProcessPoolExecutor(1, mp_context=spawn_context()) as pool:
-        task = (_builder(model), cfg, torch.get_num_threads(), shapes)
+        threads = torch.get_num_threads()
         try:
-            small, large = pool.submit(_measure_peaks, *task).result()
+            task = pool.submit(_measure_peaks, _builder(model), cfg, threads, shapes)
+            small, large = task.result()
         except BrokenProcessPool as error:
             raise TrainingError(
                 f"a process that trained on {2 * n_sentences} sentences of {length} tokens was "
@@ -202,10 +202,7 @@ def peak_of_step(model: Transformer, cfg: TrainConfig, *, length: int) -> StepMe
 
 
 def _measure_peaks(
-    build: Callable[[], Transformer],
-    cfg: TrainConfig,
-    n_threads: int,
-    shapes: list[tuple[int, int]],
+    build: Build, cfg: TrainConfig, n_threads: int, shapes: list[tuple[int, int]]
 ) -> list[int]:
     """Largest resident size of this fresh process after a step of each shape, smallest first."""
     keep_memory()
@@ -219,7 +216,7 @@ def _measure_peaks(
     return peaks
 
 
-def _builder(model: Transformer) -> Callable[[], Transformer]:
+def _builder(model: Transformer) -> Build:
     """Builds a model of the same sizes, here or in another process."""
     src, tgt = (side.tokens for side in (model.encoder_embedding, model.decoder_embedding))
     return partial(Transformer, model.cfg, src.num_embeddings, tgt.num_embeddings, pad_id=PAD_ID)
@@ -228,19 +225,16 @@ def _builder(model: Transformer) -> Callable[[], Transformer]:
 class _Step:
     """Updates of a fresh model as the trainer does them, on random sentences."""
 
-    def __init__(
-        self, build: Callable[[], Transformer], cfg: TrainConfig, device: torch.device
-    ) -> None:
+    def __init__(self, build: Build, cfg: TrainConfig, device: torch.device) -> None:
         self._model = build().to(device).train()
         self._learner = Learner(self._model, cfg)
 
     def run(self, n_sentences: int, length: int) -> None:
         """One update of one micro-batch without padding."""
         shape, device = (n_sentences, length), self._learner.device
-        sides = (self._model.encoder_embedding.tokens, self._model.decoder_embedding.tokens)
-        src, tgt = (
-            torch.randint(BOS_ID, side.num_embeddings, shape, device=device) for side in sides
-        )
+        embeddings = (self._model.encoder_embedding, self._model.decoder_embedding)
+        sizes = (embedding.tokens.num_embeddings for embedding in embeddings)
+        src, tgt = (torch.randint(BOS_ID, size, shape, device=device) for size in sizes)
         self._learner.add_gradients(Batch(src, tgt, tgt))
         self._learner.optimizer.step(0.0, n_sentences * length)
 

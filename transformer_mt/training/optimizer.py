@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.system.processes.distributed import ALONE, Ranks
-from transformer_mt.training.flat_parameters import FlatParameters
-from transformer_mt.training.gradient_sum import GradientSum
+from transformer_mt.training.flat_parameters import FlatParameters, GradientSum
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 

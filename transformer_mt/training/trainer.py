@@ -103,11 +103,9 @@ class Trainer:
 
     def resume(self, report: Callable[[str], None]) -> None:
         """Continue from the newest intact checkpoint, if there is one."""
-        checkpoint = self.store.load_newest(report) if self.ranks.is_main else None
-        found = None if checkpoint is None else asdict(checkpoint.progress)
-        if (progress := self.ranks.told_by_main(found)) is not None:
-            weights = {} if checkpoint is None else checkpoint.weights
-            state = {} if checkpoint is None else checkpoint.optimizer
+        found = self.store.load_newest(report) if self.ranks.is_main else None
+        if progress := self.ranks.told_by_main(asdict(found.progress) if found else None):
+            weights, state = (found.weights, found.optimizer) if found else ({}, {})
             self.learner.optimizer.load(weights, state)
             self.progress = Progress(**progress)
 
@@ -213,11 +211,9 @@ class Trainer:
             Was any of them asked to stop; seconds of training, by the clock of the first one.
         """
         seconds = self.progress.seconds if self.ranks.is_main else 0.0
-        told = [float(bool(stop)), seconds, float(self._n_split)]
+        told = torch.tensor([bool(stop), seconds, self._n_split], dtype=torch.float64)
         self._n_split = 0
-        stopping, seconds, n_split = self.ranks.sum(
-            torch.tensor(told, dtype=torch.float64)
-        ).tolist()
+        stopping, seconds, n_split = self.ranks.sum(told).tolist()
         if n_split:
             self.progress = replace(self.progress, split=self.progress.split + int(n_split))
             log.say(
@@ -234,17 +230,16 @@ class Trainer:
         scores = self.validate()
         value = -scores["loss"] if train.metric == "loss" else scores[train.metric]
         better = not self.progress.best_update or value > self.progress.best_metric
+        so_far = self.progress
+        best = (so_far.update, value) if better else (so_far.best_update, so_far.best_metric)
         self.progress = replace(
-            self.progress,
+            so_far,
             validated=True,
-            best_update=self.progress.update if better else self.progress.best_update,
-            best_metric=value if better else self.progress.best_metric,
-            validations_without_gain=(0 if better else self.progress.validations_without_gain + 1),
+            best_update=best[0],
+            best_metric=best[1],
+            validations_without_gain=0 if better else so_far.validations_without_gain + 1,
         )
-        clock = {
-            "minutes": self.progress.seconds / 60,
-            "validation_s": time.monotonic() - started,
-        }
+        clock = {"minutes": so_far.seconds / 60, "validation_s": time.monotonic() - started}
         # Before the checkpoint: records beyond the newest one are dropped when training goes on,
         # but one that is missing is never written again.
         log.record("validation", self.progress.update, {**scores, **clock})
@@ -275,9 +270,8 @@ class Trainer:
         if train.max_minutes is not None:
             left = min(left, max(0.0, train.max_minutes - minutes))
         epoch = self.progress.epoch + self.progress.next_in_epoch / n_in_epoch
-        return {
-            "lr": lr, "grad_norm": norm, "epoch": epoch, "minutes": minutes, "eta_minutes": left,
-        }  # fmt: skip
+        known = {"lr": lr, "grad_norm": norm, "epoch": epoch}
+        return {**known, "minutes": minutes, "eta_minutes": left}
 
     def _report_skipped(self, log: SilentLog, batches: list[Indices], in_a_row: int) -> None:
         rows = np.concatenate(batches)
