@@ -11,7 +11,7 @@ from transformer_mt.encoding.tags import tag_pieces
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.evaluation.metrics import Score
-from transformer_mt.evaluation.systems import EvaluationRequest, evaluate_systems, name_systems
+from transformer_mt.evaluation.systems import evaluate_systems, name_systems
 from transformer_mt.evaluation.test_sets import (
     describe_model,
     files_test_set,
@@ -134,8 +134,7 @@ def scores(
         if files
         else list(run_test_sets(model, languages, to))
     )
-    request = EvaluationRequest(name_systems([(model, True)]), tests, ("bleu",))
-    return evaluate_systems(request).only_scores()
+    return evaluate_systems(name_systems([(model, True)]), tests, ("bleu",)).only_scores()
 
 
 def test_test_sets_are_scored_both_ways(run_dir: Path, cfg: Config) -> None:

@@ -1,11 +1,10 @@
 """Test sets from runs, files and names; and the facts of a model directory.
 
-Comes in: paths and names. Goes out: test sets, plain values. This file knows nothing of training,
-nor of systems, see `systems.py`.
+This file knows nothing of training, nor of systems, see `systems.py`.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,9 @@ from transformer_mt.corpus.sources.cache import default_cache
 from transformer_mt.corpus.sources.sacrebleu_sets import obtain_test_set
 from transformer_mt.errors import DataError
 from transformer_mt.model_dir import load_tokenizers, read_metadata
+from transformer_mt.system.terminal import Say
 from transformer_mt.text.languages import language_name
-from transformer_mt.translation.direction import (
-    both_directions,
-    direction_of,
-    direction_of_file,
-)
+from transformer_mt.translation.direction import both_directions, direction_of, direction_of_file
 
 
 @dataclass(frozen=True)
@@ -54,8 +50,13 @@ def _in_directions(
 ) -> Iterator[EvaluationSet]:
     for direction in both_directions(languages):
         srcs, refs = texts if direction.src == languages.src else texts[::-1]
-        full_name = f"{name}.{direction.pair}" if languages.bidirectional else name
-        yield EvaluationSet(full_name, direction.tgt, srcs, refs, direction.src)
+        yield EvaluationSet(
+            _full_name(name, direction, languages), direction.tgt, srcs, refs, direction.src
+        )
+
+
+def _full_name(name: str, direction: Languages, languages: Languages) -> str:
+    return f"{name}.{direction.pair}" if languages.bidirectional else name
 
 
 def files_test_set(
@@ -103,7 +104,7 @@ def run_test_sets(
 
 
 def named_test_sets(
-    name: str, languages: Languages, to: str | None, say: Callable[[str], None]
+    name: str, languages: Languages, to: str | None, say: Say
 ) -> list[EvaluationSet]:
     """A test set that sacreBLEU knows, in every wanted direction; fetched if it is not cached.
 
@@ -114,17 +115,15 @@ def named_test_sets(
         DataError: unknown, not for these languages, or not to be had.
         TmtError: see `direction_of`.
     """
-    directions = [direction_of("", languages, to)] if to else both_directions(languages)
     found = []
-    for direction in directions:
-        source = Source(sacrebleu=name)
+    for direction in [direction_of("", languages, to)] if to else both_directions(languages):
         order = direction.model_copy(update={"bidirectional": False})
         obtained = obtain_test_set(
-            source, order, cache_dir=default_cache(), offline=False, say=say
+            Source(sacrebleu=name), order, cache_dir=default_cache(), offline=False, say=say
         ).source
         assert obtained.files is not None
         srcs, refs = _read_test(*map(Path, obtained.files))
-        full_name = f"{name}.{direction.pair}" if languages.bidirectional else name
+        full_name = _full_name(name, direction, languages)
         found.append(EvaluationSet(full_name, direction.tgt, srcs, refs, direction.src))
     return found
 
@@ -145,8 +144,7 @@ def describe_model(model_dir: Path) -> dict[str, Any]:
     cfg = load_config(model_dir / "config.yaml")
     with safe_open(model_dir / "model.safetensors", framework="numpy") as weights:
         names: list[str] = list(weights.keys())
-        shapes = [weights.get_slice(name).get_shape() for name in names]
-    n_parameters = sum(math.prod(shape) for shape in shapes)
+        n_parameters = sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
     languages = cfg.languages
     arrow = "↔" if languages.bidirectional else "→"
     tokenizer, _ = load_tokenizers(model_dir, joint=cfg.tokenizer.joint)

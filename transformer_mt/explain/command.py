@@ -92,7 +92,7 @@ def contrast_text(
     share = result.score.score
     lines = [f"{share:.1f} % of {result.n} sentences prefer the right translation"]
     for failure in result.failures[:n_failures]:
-        lines.append(f"  {failure.source}")
-        lines.append(f"    {failure.log_prob_right:8.2f}  {failure.right}")
-        lines.append(f"    {failure.log_prob_wrong:8.2f}  {failure.wrong}")
+        lines.append(f"  {failure.item.source}")
+        lines.append(f"    {failure.log_prob_right:8.2f}  {failure.item.right}")
+        lines.append(f"    {failure.log_prob_wrong:8.2f}  {failure.item.wrong}")
     return "\n".join(lines)
