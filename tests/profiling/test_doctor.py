@@ -25,7 +25,7 @@ def test_examine_machine_looks_at_everything() -> None:
     assert f"{torch.get_num_threads()} threads" in facts["CPU"].value
     assert str(Path.cwd()) in facts["disk"].value
     assert all(fact.advice for fact in facts.values() if fact.verdict == "problem")
-    assert json.loads(json.dumps([fact.to_json() for fact in facts.values()]))
+    assert json.loads(json.dumps([vars(fact) for fact in facts.values()]))
 
 
 def test_render_aligns_and_counts() -> None:

@@ -1,17 +1,14 @@
-"""What this machine can do, measured where possible: facts, a verdict on each, and advice.
-
-Nothing comes in and nothing is changed. This file knows no configurations and no corpora.
-"""
+"""What this machine can do, measured where possible: facts, a verdict on each, and advice."""
 
 import os
 import platform
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -30,9 +27,6 @@ class MachineFact:
     value: str
     verdict: Literal["ok", "note", "problem"] = "ok"
     advice: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def examine_machine() -> list[MachineFact]:

@@ -1,8 +1,4 @@
-"""Matrix products: how many a training step needs, and how fast this machine does them.
-
-Comes in: a model and sentence lengths, or a device. Goes out: numbers of floating-point operations,
-and of those per second. This file knows nothing of data, losses or optimizers.
-"""
+"""Matrix products: how many a training step needs, and how fast this machine does them."""
 
 import time
 from collections.abc import Iterable

@@ -1,13 +1,13 @@
 """`tmt plan`: the work of `tmt train`, and its cost on this machine.
 
-Comes in: a configuration. Goes out: sizes, rates and estimates. The run's prepared corpus is used
-if there is one, else a part of the sources is prepared; some updates of the real plan are carried
-out and found. All of it in a temporary folder: nothing is left behind.
+The run's prepared corpus is used if there is one, else a part of the sources is prepared; some
+updates of the real plan are carried out. All of it in a temporary folder: nothing is left behind.
 """
 
 import math
 import tempfile
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from transformer_mt.profiling.corpus_sample import (
     measure_sources,
     planning_corpus,
 )
-from transformer_mt.profiling.dry_run import DryRun, DryRunTask, dry_run
-from transformer_mt.profiling.timed_updates import in_new_processes
+from transformer_mt.profiling.dry_run import DryRun, dry_run
+from transformer_mt.profiling.timed_updates import TrainingSetup, in_new_processes
 from transformer_mt.system.processes.launch import count_processes
 from transformer_mt.system.processes.parallel import count_workers
 
@@ -33,25 +33,17 @@ MAX_PLANNED_ROWS = 500_000
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(TrainingSetup):
     name: str
     sources: list[SourceSize]
     corpus: str  # in which the tokens are counted
-    parameters: int
-    device: str
-    precision: str
-    processes: int
-    max_tokens: int  # also for `auto`
     pairs_per_epoch: int
     src_tokens_per_epoch: int
     tgt_tokens_per_epoch: int
     updates_per_epoch: int
     micro_batches_per_update: float
-    src_padding: float  # share of positions
-    tgt_padding: float
     peak_lr: float
     tgt_tokens_per_s: float  # measured, as training will log it
-    peak_memory_mib: float  # measured: of all processes together, while training
     preparation_minutes: float  # still to come; 0 if it is done
     validation_seconds: float  # of each, with its checkpoint
     updates: int  # until max_updates, or the clock of max_minutes
@@ -120,22 +112,24 @@ def make_plan(
     run = run or Run(Path("runs") / cfg.name)
     with tempfile.TemporaryDirectory() as folder:
         corpus = planning_corpus(cfg, run, sizes, sample, Path(folder))
-        task = _dry_run_task(corpus, Path(folder), budget_s)
-        found = in_new_processes(dry_run, task, processes or count_processes())
-    return _conclude(cfg, sizes, corpus, found, corpus.scale / task.copies)
+        corpus_dir = _first_epoch(corpus, Path(folder) / "epoch")
+        affordable = max(1, MAX_PLANNED_ROWS // len(open_corpus(corpus_dir)))
+        copies = min(affordable, round(corpus.scale))
+        work = partial(dry_run, corpus.cfg, corpus.run.directory, corpus_dir, copies, budget_s)
+        found = in_new_processes(work, processes or count_processes())
+    return _conclude(cfg, sizes, corpus, found, corpus.scale / copies)
 
 
-def _dry_run_task(corpus: PlanningCorpus, folder: Path, budget_s: float) -> DryRunTask:
+def _first_epoch(corpus: PlanningCorpus, out_dir: Path) -> Path:
+    """Where the corpus of the first epoch lies; it is drawn if sub-words are."""
     cfg, run = corpus.cfg, corpus.run
     corpus_dir = run.encoded_dir / "train"
-    if cfg.tokenizer.sampling:
-        tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
-        sampling = SubwordSampling.of(cfg, corpus_dir, tokenizers)
-        corpus_dir = folder / "epoch"
-        sample_corpus(sampling, 0, corpus_dir, workers=count_workers(cfg.data.workers))
-    affordable = max(1, MAX_PLANNED_ROWS // len(open_corpus(corpus_dir)))
-    copies = min(affordable, round(corpus.scale))
-    return DryRunTask(cfg, run.directory, corpus_dir, copies, budget_s)
+    if not cfg.tokenizer.sampling:
+        return corpus_dir
+    tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
+    sampling = SubwordSampling.of(cfg, corpus_dir, tokenizers)
+    sample_corpus(sampling, 0, out_dir, workers=count_workers(cfg.data.workers))
+    return out_dir
 
 
 def _conclude(
@@ -147,27 +141,20 @@ def _conclude(
     update_s = found.tgt_tokens / found.updates / found.tgt_tokens_per_s
     updates, total_s = time_of_updates(cfg.train, update_s, validation_s)
     n_pairs, n_tokens = round(scale * found.pairs), round(scale * found.tgt_tokens)
-    device = "cpu" if found.device == "cpu" else "cuda"
+    device = "cpu" if found.setup.device == "cpu" else "cuda"
     advice = recommend(n_pairs, n_tokens, languages=cfg.languages, device=device)
     return Plan(
+        **vars(found.setup),
         name=cfg.name,
         sources=sizes,
         corpus=_describe(corpus),
-        parameters=found.parameters,
-        device=found.device,
-        precision=found.precision,
-        processes=found.processes,
-        max_tokens=found.max_tokens,
         pairs_per_epoch=n_pairs,
         src_tokens_per_epoch=round(scale * found.src_tokens),
         tgt_tokens_per_epoch=n_tokens,
         updates_per_epoch=updates_per_epoch,
         micro_batches_per_update=found.micro_batches / found.updates,
-        src_padding=found.src_padding,
-        tgt_padding=found.tgt_padding,
         peak_lr=cfg.train.peak_lr(cfg.model.d_model),
         tgt_tokens_per_s=found.tgt_tokens_per_s,
-        peak_memory_mib=found.peak_memory_mib,
         preparation_minutes=corpus.preparation_s / 60,
         validation_seconds=validation_s,
         updates=updates,
