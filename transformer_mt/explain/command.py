@@ -1,7 +1,6 @@
 """The output of `tmt explain`, put together from maps, numbers and contrasts.
 
-Comes in: a translator, a sentence and a view. Goes out: text, pictures, a page. This file does not
-know how each of them is drawn.
+This file does not know how each of them is drawn.
 """
 
 import shutil
@@ -14,7 +13,7 @@ from transformer_mt.evaluation.contrast import evaluate_contrast, read_contrast
 from transformer_mt.explain.figures import write_pngs
 from transformer_mt.explain.head_numbers import head_numbers, render_numbers
 from transformer_mt.explain.page import write_attention_page
-from transformer_mt.explain.terminal import render_terminal, render_top_words
+from transformer_mt.explain.terminal import map_title, render_terminal, render_top_words
 from transformer_mt.system.output import writing_files
 from transformer_mt.translation.attention_maps import Choice, Kind, parse_choice, parse_kind
 from transformer_mt.translation.translator import Translator
@@ -51,14 +50,8 @@ def attention_text(
         with writing_files(out_dir) as folder:
             write_pngs(maps, folder)
             write_attention_page(maps, folder / "attention.html", d_model=d_model)
-    heatmap = render_terminal(
-        maps,
-        view.kind,
-        view.layer,
-        view.head,
-        color=sys.stdout.isatty(),
-        width=shutil.get_terminal_size().columns,
-    )
+    chosen, width = (view.kind, view.layer, view.head), shutil.get_terminal_size().columns
+    heatmap = render_terminal(maps, *chosen, color=sys.stdout.isatty(), width=width)
     return f"{maps.source}\n{maps.translation}\n\n{heatmap}\n\n{render_top_words(maps)}"
 
 
@@ -69,19 +62,14 @@ def numbers_text(
     layer, head = (1 if choice == "mean" else choice for choice in (view.layer, view.head))
     src_ids, tgt_ids = translator.forced_ids(text, target, to=to)
     tgt_in_ids = [BOS_ID, *tgt_ids]
-    numbers = head_numbers(
-        translator.model,
-        translator.pad([src_ids]),
-        translator.pad([tgt_in_ids]),
-        view.kind,
-        layer,
-        head,
-    )
+    src, tgt_in = translator.pad([src_ids]), translator.pad([tgt_in_ids])
+    numbers = head_numbers(translator.model, src, tgt_in, view.kind, layer, head)
     src_pieces = translator.src_tokenizer.pieces(src_ids)
     tgt_pieces = translator.tgt_tokenizer.pieces(tgt_in_ids)
     rows = src_pieces if view.kind == "encoder" else tgt_pieces
     columns = tgt_pieces if view.kind == "decoder" else src_pieces
-    return render_numbers(numbers, rows, columns, width=shutil.get_terminal_size().columns)
+    title, width = map_title(view.kind, layer, head), shutil.get_terminal_size().columns
+    return render_numbers(numbers, title, rows, columns, width=width)
 
 
 def contrast_text(

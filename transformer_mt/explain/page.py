@@ -1,7 +1,6 @@
 """Attention maps as one HTML page that needs no network and no other file.
 
-Comes in: `AttentionMaps`. Goes out: the page. This file chooses the values; the look is that of the
-template `page.html.j2`.
+This file chooses the values; the look is that of the template `page.html.j2`.
 """
 
 from pathlib import Path
@@ -10,33 +9,23 @@ from typing import Any
 import numpy as np
 
 from transformer_mt.rendering.pages import write_html
-from transformer_mt.translation.attention_maps import (
-    EXPLANATIONS,
-    KINDS,
-    TITLES,
-    AttentionMaps,
-    Kind,
-)
+from transformer_mt.translation.attention_maps import EXPLANATIONS, KINDS, TITLES, AttentionMaps
 
 # Weights travel as whole numbers of this size for 1.0: four decimals in the fewest characters.
 UNIT = 10_000
 
 
-def write_attention_page(
-    maps: AttentionMaps,
-    path: Path,
-    *,
-    title: str = "Attention of one translation",
-    d_model: int | None = 512,
-) -> None:
+def write_attention_page(maps: AttentionMaps, path: Path, *, d_model: int | None) -> None:
     """Write the page, whole or not at all.
 
     Args:
         d_model: model width, for the table of position encodings, which the page computes; None:
             the model adds no such table, and the page shows none.
     """
-    template_path = Path(__file__).with_name("page.html.j2")
-    write_html(template_path, path, title=title, data=page_data(maps, d_model))
+    title = "Attention of one translation"
+    write_html(
+        Path(__file__).with_name("page.html.j2"), path, title=title, data=page_data(maps, d_model)
+    )
 
 
 def page_data(maps: AttentionMaps, d_model: int | None) -> dict[str, Any]:
@@ -47,21 +36,20 @@ def page_data(maps: AttentionMaps, d_model: int | None) -> dict[str, Any]:
         "translation": maps.translation,
         "unit": UNIT,
         "d_model": d_model,
-        "kinds": {kind: _kind_data(maps, kind) for kind in KINDS},
+        "kinds": {
+            kind: {
+                "title": TITLES[kind],
+                "explanation": EXPLANATIONS[kind],
+                "rows": maps.row_pieces(kind),
+                "columns": maps.column_pieces(kind),
+                "writes": maps.written_pieces(kind),
+                "masked": maps.masked(kind).astype(int).tolist(),
+                "weights": np.rint(maps.weights(kind) * UNIT).astype(int).tolist(),
+            }
+            for kind in KINDS
+        },
         "steps": [
             {"reads": reads, "writes": writes, "best": [[piece, round(p, 4)] for piece, p in best]}
             for reads, writes, best in steps
         ],
-    }
-
-
-def _kind_data(maps: AttentionMaps, kind: Kind) -> dict[str, Any]:
-    return {
-        "title": TITLES[kind],
-        "explanation": EXPLANATIONS[kind],
-        "rows": maps.row_pieces(kind),
-        "columns": maps.column_pieces(kind),
-        "writes": maps.written_pieces(kind),
-        "masked": maps.masked(kind).astype(int).tolist(),
-        "weights": np.rint(maps.weights(kind) * UNIT).astype(int).tolist(),  # (L, H, rows, columns)
     }
