@@ -1,8 +1,4 @@
-"""A tokenizer and text → how well sub-words, and the words of the training text, cover dev.
-
-Comes in: one side's tokenizer, training and dev texts. Goes out: a `VocabularyReport`. This file
-does not know how the numbers are shown.
-"""
+"""A tokenizer and text → how well sub-words, and the words of the training text, cover dev."""
 
 from collections.abc import Sequence
 

@@ -1,8 +1,7 @@
 """Marks before a source sentence: which language is wanted, and what kind of corpus it is from.
 
-Comes in: a configuration, and a tokenizer that knows the marks as pieces of their own. Goes out:
-their ids, in the order in which they stand before a sentence. No text is ever encoded as a mark,
-even if it spells one. This file knows nothing of how sentences are stored or searched.
+The tokenizer knows the marks as pieces of their own. No text is ever encoded as a mark, even if it
+spells one.
 """
 
 from dataclasses import dataclass

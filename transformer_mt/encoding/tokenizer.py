@@ -1,8 +1,5 @@
 """Text ↔ ids with one SentencePiece model: train, load, encode, decode.
 
-Comes in: text, one sentence each. Goes out: a model file, and lists of ids without BOS and EOS.
-This file knows the special ids, and nothing of corpora, batches or which side a text is from.
-
 Beside the four special ids a model may have tags: pieces such as `<bt>`, which stand for no text.
 Encoding never gives one, whatever a text spells, and decoding leaves them out.
 """
@@ -176,7 +173,7 @@ def train_tokenizer(
     sample: RandomSample[str] = RandomSample(MAX_CHARACTERS, seed)
     for text in _usable(texts, out_path):
         sample.add(text, len(text))
-    if not len(sample):
+    if not sample.items:
         raise TokenizerError(
             "no text to learn a tokenizer from: all lines are blank or longer than "
             f"{MAX_SENTENCE_BYTES} bytes; check data.train"
