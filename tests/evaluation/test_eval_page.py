@@ -31,31 +31,31 @@ def write(
     return ParsedPage(tmp_path / "report.html"), json.loads(json.dumps(report))
 
 
-def test_hostile_text_stays_text(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[ParsedPage, Any]:
     outputs = {HOSTILE[0]: HOSTILE, HOSTILE[4]: HOSTILE[::-1]}
-    page, plain = write(tmp_path, outputs, HOSTILE)
+    return write(tmp_path_factory.mktemp("page"), outputs, HOSTILE)
+
+
+def test_hostile_text_stays_text_and_the_page_needs_nothing_else(
+    hostile: tuple[ParsedPage, Any],
+) -> None:
+    page, plain = hostile
     tags = [tag for tag, _ in page.elements]
     assert tags.count("script") == 2 and {"img", "svg"}.isdisjoint(tags)
-    assert page.needs_nothing_else()
+    assert page.needs_nothing_else() and page.values_of("href") == []
     sentences = page.data["tests"][0]["sentences"]
     assert [sentence["src"] for sentence in sentences] == HOSTILE
-    assert [sentence["hyps"] for sentence in sentences] == [
-        list(both) for both in zip(*outputs.values(), strict=True)
-    ]
-    assert page.data["systems"] == list(outputs)
-    found = plain["tests"][HOSTILE[0]]["sentences"][1]["systems"][HOSTILE[0]]
-    assert found["text"] == HOSTILE[1]
-
-
-def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
-    page, plain = write(tmp_path, {"a": ["你好。", "再见"]}, ["Hello.", "Bye 7"])
-    assert page.needs_nothing_else() and page.values_of("href") == []
-    assert "accuracy" in page.text and "pronouns.tsv" in page.text and "BLEU" in page.text
-    assert "By length" in page.text and "Rare words" in page.text
-    own = plain["tests"]["Hello."]["systems"]["a"]
+    assert [sentence["hyps"][1] for sentence in sentences] == HOSTILE[::-1]
+    assert page.data["systems"] == [HOSTILE[0], HOSTILE[4]]
+    test = plain["tests"][HOSTILE[0]]
+    assert test["sentences"][1]["systems"][HOSTILE[0]]["text"] == HOSTILE[1]
+    for word in ("accuracy", "pronouns.tsv", "BLEU", "By length", "Rare words"):
+        assert word in page.text
+    own = test["systems"][HOSTILE[0]]
     assert own["frequency_basis"].startswith("the references")
     assert own["scores"]["bleu"]["signature"] in page.text
-    assert plain["contrast"]["pronouns.tsv"]["a"]["score"] == 75
+    assert plain["contrast"]["pronouns.tsv"][HOSTILE[0]]["score"] == 75
 
 
 @pytest.mark.parametrize("n_systems", [1, 2, 3])

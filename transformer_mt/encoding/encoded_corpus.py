@@ -88,13 +88,10 @@ def encode_corpus(
     With two directions, row 2·i is pair i as it stands, and row 2·i + 1 the other way round.
 
     Args:
-        pairs: clean text.
-        max_length: pairs with more tokens on either side (tags and EOS not counted) are dropped and
-            counted; None keeps all.
-        tagging: None: no tags, one direction.
-        sources: (n,) which source of `data.train` each pair is from; None: nobody will ask.
+        max_length: pairs with more tokens on either side (tags and EOS not counted) are dropped.
+        sources: (n,) which source of `data.train` each pair is from.
         shards_dir: where finished shards stay if this is killed, for the next call with the same
-            arguments; None: nowhere. It is removed at the end.
+            arguments. It is removed at the end.
     Raises:
         DataError: nothing is left; a process died.
     """

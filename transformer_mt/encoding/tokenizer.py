@@ -39,11 +39,8 @@ class Tokenizer:
     """A trained SentencePiece model with tmt's special ids."""
 
     def __init__(self, model: bytes, *, where: str) -> None:
-        """Open a serialised SentencePiece model.
+        """Open the bytes of a model file, named `where` in errors.
 
-        Args:
-            model: the bytes of a model file.
-            where: its name in errors.
         Raises:
             TokenizerError: not a SentencePiece model, or one with other special ids.
         """
@@ -163,7 +160,6 @@ def train_tokenizer(
 
     Args:
         texts: one sentence each; of more than `MAX_CHARACTERS` a part is used, drawn with `seed`.
-        languages: canonical codes of the text; two of them for a joint vocabulary.
         side: 0 or 1, source or target: which of `cfg.vocab_sizes` counts.
         tags: pieces that stand for no text, such as `<bt>`; they are part of the vocabulary.
     Raises:

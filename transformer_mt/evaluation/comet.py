@@ -44,9 +44,6 @@ def score_comet(
 ) -> dict[str, Score]:
     """COMET of each system, times 100, compared with the first by paired bootstrap.
 
-    Args:
-        python: the interpreter of an environment with unbabel-comet.
-        outputs: translations by system.
     Raises:
         ConfigError: the interpreter cannot be started, or has no COMET.
         TmtError: the test set has no sources; COMET failed, or answered something else.

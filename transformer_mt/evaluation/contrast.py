@@ -43,8 +43,7 @@ def read_contrast(path: Path) -> list[ContrastItem]:
     """Read a tab-separated file: source, right, wrong.
 
     Raises:
-        DataError: lines do not have three different fields, of which the message names the first;
-            the file is empty, or cannot be read, see `split_lines`.
+        DataError: lines without three different fields; the file is empty, or cannot be read.
     """
     items, problems = [], []
     for number, line in enumerate(split_lines(path), start=1):
@@ -75,9 +74,7 @@ def evaluate_contrast(
 ) -> ContrastResult:
     """Score every translation once and compare; equal scores count as wrong.
 
-    Args:
-        items: at least one; same source and right translation: one group.
-        to: the language to translate into, for models of both directions.
+    Items of the same source and right translation are one group; there is at least one.
     """
     groups: dict[tuple[str, str], list[ContrastItem]] = {}
     for item in items:

@@ -26,12 +26,7 @@ Rows = list[dict[str, Any]]
 
 
 def count_errors(results: Mapping[str, Mapping[int, CheckResult]]) -> Rows:
-    """The result of `check_sentences`, counted.
-
-    Returns:
-        For each kind of error `n` sentences with it, `of` those that could have it, and indices of
-        the `worst`, the worst first.
-    """
+    """By kind: `n` sentences with the error, `of` those that could have it, the `worst` of them."""
     counts = []
     for kind, (_, meaning) in CHECKS.items():
         wrong = {i: found for i, found in results[kind].items() if found.severity > 0}
@@ -44,11 +39,9 @@ def count_errors(results: Mapping[str, Mapping[int, CheckResult]]) -> Rows:
 def score_by_length(
     srcs: Sequence[str], hyps: Sequence[str], refs: Sequence[str], language: str, scorer: Scorer
 ) -> Rows:
-    """BLEU and chrF of the sentences whose sources are of about the same length.
+    """BLEU and chrF of the sentences whose sources, in `language`, are of about the same length.
 
-    Args:
-        language: of the sources; without spaces, buckets count characters, twice as many.
-        scorer: for the target language.
+    Without spaces, buckets count characters, twice as many.
     """
     per_word = _CHARACTERS_PER_WORD if is_unspaced(language) else 1
     starts = [per_word * start for start in LENGTHS]
@@ -69,9 +62,8 @@ def recall_by_frequency(
 ) -> Rows:
     """How many words of the references the translations have, by how often training saw them.
 
-    Returns:
-        For each bucket `n` occurrences in the references, how many of them are `found` in the
-        translation of the same sentence, and the words that are `missed` most often.
+    A bucket has `n` occurrences in the references, of which so many are `found` in the translation
+    of the same sentence, and the words that are `missed` most often.
     """
     n_words: Counter[str] = Counter()
     n_missed: Counter[str] = Counter()
@@ -98,10 +90,7 @@ def word_frequencies(
 ) -> tuple[Counter[str], str]:
     """Frequencies of the words of references in the training text, or else in themselves.
 
-    Args:
-        training_path: text in the target language, or None; a long one is read from the start only.
-    Returns:
-        The counts, and the name of the text that they are of.
+    Of a long text the beginning is read. The name of the text stands beside the counts.
     """
     vocabulary = {word for ref in refs for word in words(ref, language)}
     lines, basis = iter(refs), "the references (no training text at hand)"

@@ -56,9 +56,7 @@ SystemScores = dict[str, dict[str, Score]]  # system → metric → score
 class Scorer:
     """Scores translations into one language; validation, `tmt eval` and reports share it.
 
-    Attributes:
-        tokenize: the sacreBLEU tokenizer by which BLEU cuts this language into words.
-        note: a remark on this choice for the reader of the scores, or None.
+    BLEU cuts words by the sacreBLEU tokenizer `tokenize`; `note` is a remark on this choice.
     """
 
     def __init__(self, tgt_language: str) -> None:

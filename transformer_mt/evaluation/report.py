@@ -140,9 +140,7 @@ def _script_data(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
 def _marks(ref: str, hyps: list[str], language: str) -> list[list[list[int]]]:
     """Differences as lengths of stretches: shared, not shared, shared …, in code points.
 
-    Returns:
-        For each system beside the baseline, the stretches of the baseline and its own; for a single
-        system the stretches of the reference and its own.
+    Of each system beside the baseline, and of the baseline; or of the reference and the system.
     """
     pairs = [(hyps[0], hyp) for hyp in hyps[1:]] or [(ref, hyps[0])]
     return [

@@ -91,8 +91,8 @@ def _short_name(path: Path) -> str:
 
 def _difference(path: Path, others: Sequence[Path]) -> str:
     """The path without the parts that all paths begin and end with."""
-    every = [other.absolute().parts for other in others]
-    parts, n_behind = path.absolute().parts, _count_shared([parts[::-1] for parts in every])
+    every, parts = [other.absolute().parts for other in others], path.absolute().parts
+    n_behind = _count_shared([own[::-1] for own in every])
     return "/".join(parts[_count_shared(every) : len(parts) - n_behind])
 
 
@@ -139,21 +139,18 @@ def evaluate_systems(
     confidence: bool = False,
     robustness: bool = False,
 ) -> Evaluation:
-    """Translate with each model, one at a time, and score; with several systems, compare.
+    """Translate with each model, one at a time, and score; compare others with the first.
 
     Args:
-        systems: the first is the baseline of the others.
         comet_python: the interpreter of an environment with unbabel-comet: also COMET.
-        contrast_paths: contrast files: also the share of sources whose right translation wins.
-        to: the direction of the contrast files, for models of both directions.
+        contrast_paths: also the share of sources whose right translation wins, in direction `to`.
         beam: None: each model's own.
         confidence: a 95 % interval also for a single system; compared ones always have it.
         robustness: also the variants of each test set and its single words, see `robustness.py`.
     Raises:
-        DataError: nothing to translate; a file that does not fit its test set; a contrast file
-            that cannot be read, or no model to ask.
-        TmtError: a model that does not translate in the direction of a test set; see also
-            `score_comet`.
+        TmtError: nothing to translate; a file that does not fit its test set; a contrast file
+            that cannot be read, or no model to ask; a model that does not translate in the
+            direction of a test set; see also `score_comet`.
     """
     if contrast_paths and not any(system.is_model for system in systems):
         raise TmtError("--contrast needs a model: finished translations have no preferences")

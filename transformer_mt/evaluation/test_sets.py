@@ -62,14 +62,10 @@ def _full_name(name: str, direction: Languages, languages: Languages) -> str:
 def files_test_set(
     src_path: Path, ref_path: Path, languages: Languages, to: str | None = None
 ) -> EvaluationSet:
-    """Two line-aligned files, sources and references.
+    """Two line-aligned files, sources and references; `to` as for `direction_of_file`.
 
-    Args:
-        languages: of the model.
-        to: into which of them; a model of both directions needs it.
     Raises:
         DataError: missing, or not line-aligned.
-        TmtError: see `direction_of_file`.
     """
     direction = direction_of_file(src_path, languages, to)
     srcs, refs = _read_test(src_path, ref_path)
@@ -85,13 +81,10 @@ def references_only(ref_path: Path, tgt: str, name: str) -> EvaluationSet:
 def run_test_sets(
     model_dir: Path, languages: Languages, to: str | None = None
 ) -> list[EvaluationSet]:
-    """The test sets of the run that holds a model.
+    """The test sets of the run that holds a model, in every direction, or only into `to`.
 
-    Args:
-        to: only into this language; None: in every direction of the model.
     Raises:
         DataError: the model does not lie in a run with test sets.
-        TmtError: see `direction_of`.
     """
     wanted = None if to is None else direction_of("", languages, to).tgt
     clean_dir = model_dir.parent / "data" / "clean"
@@ -106,14 +99,12 @@ def run_test_sets(
 def named_test_sets(
     name: str, languages: Languages, to: str | None, say: Say
 ) -> list[EvaluationSet]:
-    """A test set that sacreBLEU knows, in every wanted direction; fetched if it is not cached.
+    """A test set that sacreBLEU knows, fetched if it is not cached; directions as above.
 
     Args:
         name: as `sacrebleu --list` writes it: `wmt17`.
-        to: only into this language; None: in every direction of the model.
     Raises:
         DataError: unknown, not for these languages, or not to be had.
-        TmtError: see `direction_of`.
     """
     found = []
     for direction in [direction_of("", languages, to)] if to else both_directions(languages):

@@ -101,12 +101,10 @@ def render_numbers(
     n_features: int = 8,
     width: int = 100,
 ) -> str:
-    """All matrices of a head as text.
+    """All matrices of a head as text; of Q, K, V and the output `n_features` columns.
 
     Args:
         rows, columns: pieces of the queries (T) and of the keys (S).
-        n_features: how many of the Dh columns of Q, K, V and the output are written.
-        width: terminal columns.
     """
     head_width = numbers.q.size(-1)
     some = f", first {n_features} of {head_width} columns" if head_width > n_features else ""

@@ -18,9 +18,7 @@ UNIT = 10_000
 def write_attention_page(maps: AttentionMaps, path: Path, *, d_model: int | None) -> None:
     """Write the page, whole or not at all.
 
-    Args:
-        d_model: model width, for the table of position encodings, which the page computes; None:
-            the model adds no such table, and the page shows none.
+    The page computes a table of position encodings `d_model` wide; None: the model adds none.
     """
     title = "Attention of one translation"
     write_html(

@@ -150,9 +150,7 @@ def render_matrix(
 ) -> str:
     """A title, and a matrix: no decimals if all numbers are whole, −∞ for masked scores.
 
-    Args:
-        rows, columns: labels, or none.
-        width: terminal columns; a wider matrix is written in several parts.
+    A matrix of more than `width` terminal columns is written in several parts.
     """
     values = np.asarray(matrix)
     finite = values[np.isfinite(values)]

@@ -129,12 +129,9 @@ def measure_scaling(
     n_keys: int = 16,
     seed: int = 1,
 ) -> dict[int, tuple[Saturation, Saturation]]:
-    """Saturation without and with the division by √d_k, on vectors of independent components.
+    """Saturation without and with the division by √d_k, of `n` queries with own `n_keys` keys each.
 
-    Source: Vaswani et al. 2017, section 3.2.1, footnote 4.
-    Args:
-        d_ks: lengths of the vectors, whose components have variance 1.
-        n: queries per d_k, each with `n_keys` keys of its own.
+    Source: Vaswani et al. 2017, section 3.2.1, footnote 4: components have variance 1.
     """
     generator = np.random.default_rng(seed)
     measured = {}

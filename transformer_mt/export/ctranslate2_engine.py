@@ -29,10 +29,8 @@ class CTranslate2Engine:
     def __init__(
         self, path: Path, tokenizers: tuple[Tokenizer, Tokenizer], *, threads: int
     ) -> None:
-        """
-        Args:
-            path: what `save_ctranslate2` wrote.
-            threads: batches translated at a time, each by one thread.
+        """Load what `save_ctranslate2` wrote; `threads` batches are translated at a time.
+
         Raises:
             TmtError: the package is not installed, or there is no exported model.
         """

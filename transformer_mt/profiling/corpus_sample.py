@@ -90,8 +90,6 @@ def planning_corpus(
 ) -> PlanningCorpus:
     """The run's own corpus if it is up to date, else the sample, prepared in `folder`.
 
-    Args:
-        sizes, sample: from `measure_sources`.
     Raises:
         TmtError: what preparing the whole corpus would raise, as far as the sample shows it.
     """

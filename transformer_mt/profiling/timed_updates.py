@@ -63,8 +63,6 @@ class TimedTraining:
     """A model, its optimizer, its loss and its first epoch as the trainer has them.
 
     Args:
-        run: has the tokenizers.
-        ranks: the processes that share every update.
         copies: plan the epoch as if the corpus were so many times as large.
     """
 
@@ -155,16 +153,13 @@ def worst_batches(plan: EpochPlan, src_lengths: Indices, tgt_lengths: Indices) -
 
 
 def in_new_processes(work: Callable[[Ranks], Value], n_processes: int) -> Value:
-    """What `work` gives in processes that train together, as rank 0 has it.
+    """What `work`, picklable, gives in processes that train together, as rank 0 has it.
 
     They are started with as many threads as `tmt train` would give them, and nothing that this
     process holds counts for their memory.
 
-    Args:
-        work: a function of a module, or `partial` of one.
     Raises:
-        TrainingError: one of them ended early, or there is not enough memory.
-        TmtError: what `work` raised.
+        TmtError: what `work` raised; one of them ended early; there is not enough memory.
     """
     from torch.multiprocessing import ProcessExitedException, start_processes
 
