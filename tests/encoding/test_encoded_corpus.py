@@ -93,22 +93,15 @@ def test_neither_the_pieces_of_the_stream_nor_processes_make_a_difference(
 
 
 class Deadly(ByteTokenizer):
-    """Kills the process that meets an x."""
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        if "x" in texts:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().encode(texts)
-
-
-class Counting(ByteTokenizer):
-    """Knows what it was asked for."""
+    """Kills the process that meets an x; knows what it was asked for."""
 
     def __init__(self) -> None:
         super().__init__(300)
         self.seen: list[str] = []
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        if "x" in texts:
+            os.kill(os.getpid(), signal.SIGKILL)
         self.seen += texts
         return super().encode(texts)
 
@@ -118,24 +111,20 @@ def test_shards_that_were_finished_before_a_death_are_used(
 ) -> None:
     monkeypatch.setattr(dataset, "SHARD", 10)
     pairs = [("a" * i, "b") for i in range(30)]
-    deadly = cast(tuple[Tokenizer, Tokenizer], (Deadly(300), Deadly(300)))
-    shards_dir = tmp_path / "shards"
+    deadly = Deadly()
+    place, again = tmp_path / "train", tmp_path / "again"
+    settings = {"tokenizers": (deadly, ByteTokenizer(300)), "shards_dir": tmp_path / "shards"}
     with pytest.raises(DataError, match="killed, most likely for want of memory"):
-        write(
-            tmp_path / "train", [*pairs[:-1], ("x", "b")], tokenizers=deadly, workers=2,
-            shards_dir=shards_dir,
-        )  # fmt: skip
-    assert not (tmp_path / "train").exists()
-    # A worker that died in the middle of writing leaves a temporary file.
-    done = {path.name for path in shards_dir.glob("[!.]*.npz")}
+        write(place, [*pairs[:-1], ("x", "b")], workers=2, **settings)
+    assert not place.exists()
+    # A worker that died in the middle of writing leaves a shard without its digest.
+    done = {path.stem for path in (tmp_path / "shards").glob("[!.]*.sha256")}
     assert done and done < {"000000.npz", "000001.npz", "000002.npz"}
-    counting = Counting()
-    tokenizers = cast(tuple[Tokenizer, Tokenizer], (counting, ByteTokenizer(300)))
-    write(tmp_path / "train", pairs, tokenizers=tokenizers, shards_dir=shards_dir)
-    assert len(counting.seen) == 10 * (3 - len(done))
-    write(tmp_path / "at_once", pairs)
-    assert contents(tmp_path / "train") == contents(tmp_path / "at_once")
-    assert not shards_dir.exists()
+    write(place, pairs, **settings)
+    assert len(deadly.seen) == 10 * (3 - len(done))
+    write(again, pairs)
+    assert contents(place) == contents(again)
+    assert not (tmp_path / "shards").exists()
 
 
 def test_tags_stand_before_the_source_and_count_for_no_limit(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 import json
 import logging
-import random
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -96,19 +96,6 @@ def test_intervals_enclose_the_score_and_enter_the_signature() -> None:
     assert (zero.score, zero.low, zero.high) == (0, 0, 0)
 
 
-def test_more_text_narrows_the_interval() -> None:
-    generator = random.Random(0)
-
-    def width(n_lines: int) -> float:
-        refs = [_ENGLISH[i % 5] for i in range(n_lines)]
-        hyps = [ref if generator.random() < 0.5 else "x y z w v" for ref in refs]
-        score = SCORER.compare({"a": hyps}, refs, ["chrf"], n=100)["a"]["chrf"]
-        assert score.low is not None and score.high is not None
-        return score.high - score.low
-
-    assert width(400) < width(20) / 2
-
-
 @pytest.mark.parametrize("metric", ["bleu", "chrf", "chrf++", "ter"])
 def test_a_clear_difference_is_significant(metric: str) -> None:
     outputs = {"bad": worse(15), "good": worse(2), "as bad": worse(15)}
@@ -142,16 +129,6 @@ def test_a_third_system_changes_nothing_between_two() -> None:
 def test_a_system_does_not_differ_from_itself(second: list[str], why: str) -> None:
     found = SCORER.compare({"a": worse(5), "b": second}, _ENGLISH, n=50)
     assert [score.p_value for score in found["b"].values()] == [1, 1], why
-
-
-def test_equally_good_systems_do_not_differ() -> None:
-    first, second = (
-        ["x y z w v" if i % 2 == odd else ref for i, ref in enumerate(_ENGLISH)] for odd in (0, 1)
-    )
-    p_value = SCORER.compare({"a": first, "b": second}, _ENGLISH, ["chrf"], n=200)["b"][
-        "chrf"
-    ].p_value
-    assert p_value is not None and 0.2 < p_value < 1
 
 
 @pytest.mark.parametrize(
@@ -209,20 +186,19 @@ def flores_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "models" / "vocabulary"
 
 
-def test_spbleu_is_counted_in_sub_words(flores_model: Path, tokenizer_dir: Path) -> None:
-    flores_model.parent.mkdir()
-    shutil.copyfile(tokenizer_dir / "tokenizer.src.model", flores_model)
-    score = Scorer("zh").score(_CHINESE, _CHINESE, ["spbleu"])["spbleu"]
-    assert (score.name, score.score) == ("spBLEU", pytest.approx(100))
-    assert "tok:flores200" in score.signature
-
-
-def test_spbleu_without_its_vocabulary_says_what_to_do(flores_model: Path) -> None:
+def test_spbleu_counts_sub_words_or_says_what_to_do(
+    flores_model: Path, tokenizer_dir: Path
+) -> None:
+    score = partial(Scorer("zh").score, _CHINESE, _CHINESE, ["spbleu"])
     with pytest.raises(ConfigError, match=r"could not be fetched or read .*refused.*copy .*models"):
-        Scorer("zh").score(_CHINESE, _CHINESE, ["spbleu"])
+        score()
     flores_model.write_bytes(b"<html>please log in</html>")
     with pytest.raises(ConfigError, match="could not be fetched or read"):
-        Scorer("zh").score(_CHINESE, _CHINESE, ["spbleu"])
+        score()
+    shutil.copyfile(tokenizer_dir / "tokenizer.src.model", flores_model)
+    found = score()["spbleu"]
+    assert (found.name, found.score) == ("spBLEU", pytest.approx(100))
+    assert "tok:flores200" in found.signature
 
 
 @pytest.mark.parametrize(
