@@ -25,12 +25,12 @@ from transformer_mt.encoding.tokenizer import (
 from transformer_mt.errors import TokenizerError
 
 _ENGLISH, _CHINESE = (
-    [form.format(*words) for words in product(*choices)]
+    [form.format(*words) for words in product(*map(str.split, choices))]
     for form, *choices in (
-        ("The {} {} {} the {}, didn't it?", ("old", "tired", "small"), ("animal", "girl", "teacher"),
-         ("crossed", "saw", "painted"), ("street", "house", "river")),
-        ("{}的{}{}了{}，对吗？“好！”", ("很老", "疲倦", "小"),
-         ("动物", "女孩", "老师"), ("穿过", "看见", "画"), ("街道", "房子", "河流")),
+        ("The {} {} {} the {}, didn't it?", "old tired small", "animal girl teacher",
+         "crossed saw painted", "street house river"),
+        ("{}的{}{}了{}，对吗？“好！”", "很老 疲倦 小", "动物 女孩 老师",
+         "穿过 看见 画", "街道 房子 河流"),
     )
 )  # fmt: skip
 

@@ -16,8 +16,8 @@ from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.encoded_corpus import open_corpus
 from transformer_mt.errors import DataError, TrainingError
 from transformer_mt.pipeline.run_dir import Run
-from transformer_mt.profiling import dry_run as module
-from transformer_mt.profiling.dry_run import dry_run
+from transformer_mt.profiling import plan as module
+from transformer_mt.profiling.plan import dry_run
 from transformer_mt.profiling.timed_updates import (
     PARTS,
     TimedTraining,
