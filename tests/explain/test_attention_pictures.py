@@ -8,8 +8,8 @@ import pytest
 from parsed_page import HOSTILE, ParsedPage
 from toy_maps import make_maps
 
+from transformer_mt.explain.command import UNIT, page_data, write_attention_page
 from transformer_mt.explain.figures import write_pngs
-from transformer_mt.explain.page import UNIT, page_data, write_attention_page
 from transformer_mt.rendering import figures
 from transformer_mt.translation.attention_maps import KINDS
 

@@ -6,7 +6,7 @@ Encoding never gives one, whatever a text spells, and decoding leaves them out.
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import chain
@@ -133,17 +133,15 @@ class Tokenizer:
         model = self._model
         return sum(model.is_byte(id_) or model.is_unknown(id_) for id_ in ids) / max(1, len(ids))
 
-    def unknown_rate(self, texts: Iterable[str]) -> float:
+    def unknown_rate(self, texts: Sequence[str]) -> float:
         """Share of pieces that are UNK, in [0, 1]: text which decoding cannot give back."""
-        return self._share(texts, self._model.is_unknown)
+        ids = list(chain.from_iterable(self.encode(texts)))
+        return sum(map(self._model.is_unknown, ids)) / max(1, len(ids))
 
-    def byte_rate(self, texts: Iterable[str]) -> float:
+    def byte_rate(self, texts: Sequence[str]) -> float:
         """Share of pieces that are single bytes, in [0, 1]: characters outside the vocabulary."""
-        return self._share(texts, self._model.is_byte)
-
-    def _share(self, texts: Iterable[str], counts: Callable[[int], bool]) -> float:
-        ids = [id_ for sequence in self.encode(list(texts)) for id_ in sequence]
-        return sum(map(counts, ids)) / len(ids) if ids else 0.0
+        ids = list(chain.from_iterable(self.encode(texts)))
+        return sum(map(self._model.is_byte, ids)) / max(1, len(ids))
 
 
 def train_tokenizer(
