@@ -105,7 +105,7 @@ def evaluate(
     Raises:
         TmtError: no such model, no test set, or texts that do not fit together.
     """
-    from transformer_mt.evaluation.evaluate import evaluate_models
+    from transformer_mt.evaluation.systems import evaluate_models
 
     return evaluate_models(
         _model_dirs(models), texts, testset=testset, metrics=metrics, to=to, beam=beam

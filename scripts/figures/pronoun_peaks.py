@@ -6,9 +6,11 @@ A head counts if the largest weight of the row lies on the noun; shown is all we
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
-from transformer_mt.explain.peak_heads import peak_heads
+import numpy as np
+
 from transformer_mt.pipeline.run_dir import find_model
 from transformer_mt.translation.attention_maps import AttentionMaps, Kind
 from transformer_mt.translation.translator import Translator
@@ -20,6 +22,20 @@ SENTENCES = [  # Chinese, its noun, the English pronoun
     ("这个女孩没有穿过街道，因为太宽了。", "街道", "▁it"),
     ("这些动物没有穿过街道，因为太累了。", "动物", "▁they"),
 ]
+
+
+def peak_heads(
+    maps: AttentionMaps, row: int, columns: Sequence[int], *, kind: Kind = "encoder"
+) -> list[tuple[int, int, float]]:
+    """Layer and head, from 1, whose largest weight in a row lies on one of the columns, best first.
+
+    The weight beside them is summed over the columns.
+    """
+    rows = maps.weights(kind)[:, :, row]  # (L, H, columns)
+    weights = rows[:, :, list(columns)].sum(axis=-1)  # (L, H)
+    hits = np.argwhere(np.isin(rows.argmax(axis=-1), list(columns)))
+    found = [(int(i) + 1, int(j) + 1, float(weights[i, j])) for i, j in hits]
+    return sorted(found, key=lambda entry: -entry[2])
 
 
 def show(maps: AttentionMaps, kind: Kind, label: str, row: int, noun: str) -> None:

@@ -66,9 +66,8 @@ def ctranslate2s(translator: Any, sentences: list[list[int]], beam: int, work_di
 def hugging_faces(
     translator: Any, sentences: list[list[int]], beam: int, work_dir: Path, venvs_dir: Path
 ) -> Found:
+    from marian import marian_config, marian_weights
     from safetensors.torch import save_file
-
-    from transformer_mt.export.marian import marian_config, marian_weights
 
     directory = work_dir / "marian"
     directory.mkdir()

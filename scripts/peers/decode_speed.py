@@ -63,11 +63,11 @@ def make_models(size: Size, tokenizer_dir: Path, work_dir: Path) -> tuple[Any, d
         The tokenizer; what a task says of the models.
     """
     import torch
+    from marian import marian_config, marian_weights
     from safetensors.torch import save_file
 
     from transformer_mt.config.experiment import build_config
     from transformer_mt.export.ctranslate2 import save_ctranslate2
-    from transformer_mt.export.marian import marian_config, marian_weights
     from transformer_mt.model_dir import (
         build_model,
         load_tokenizers,

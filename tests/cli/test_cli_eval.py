@@ -6,7 +6,6 @@ import json
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -84,13 +83,6 @@ def test_one_model_is_scored_on_the_tests_of_its_run(run_dir: Path) -> None:
     assert "chrF2++" in table and "BLEU" not in table and " … " in table
 
 
-def test_one_file_is_scored_without_a_model(files: Path) -> None:
-    words = [*hyps(files, "good"), "--ref", files / "ref.en", "--lang", "eng", "--json"]
-    found = json.loads(tmt_eval(*words)[0])
-    assert found["good.en"]["bleu"]["score"] == pytest.approx(100)
-    assert "tok:13a" in found["good.en"]["bleu"]["signature"]
-
-
 def test_files_and_models_are_compared_with_the_first_named(run_dir: Path, files: Path) -> None:
     given = ["--src", files / "src.zh", "--ref", files / "ref.en", "--json", "--chrf"]
     found = json.loads(tmt_eval(*hyps(files, "good", "bad"), "-m", run_dir, *given)[0])
@@ -112,9 +104,12 @@ def test_a_model_does_not_differ_from_itself(run_dir: Path) -> None:
         assert (score["p_value"], score["difference"]) == (1, 0)
 
 
-def test_bleu_below_the_threshold_exits_with_1(files: Path) -> None:
-    given = ["--ref", files / "ref.en", "--lang", "en", "--chrf", "--min-bleu", "99"]
-    tmt_eval(*hyps(files, "good"), *given)
+def test_files_are_scored_without_a_model_and_bleu_below_the_threshold_exits_with_1(
+    files: Path,
+) -> None:
+    given = ["--ref", files / "ref.en", "--lang", "eng", "--chrf", "--min-bleu", "99"]
+    found = json.loads(tmt_eval(*hyps(files, "good"), *given, "--json")[0])["good.en"]["bleu"]
+    assert found["score"] == pytest.approx(100) and "tok:13a" in found["signature"]
     _, error = tmt_eval(*hyps(files, "bad"), *given, code=1)
     assert error == "tmt: BLEU is below 99.0 on bad.en\n"
     _, error = tmt_eval(*hyps(files, "good", "bad"), *given, code=1)
@@ -231,19 +226,18 @@ def set_of_sacrebleu(
 
 
 def test_a_test_set_by_name(set_of_sacrebleu: Server, run_dir: Path, files: Path) -> None:
-    found: dict[str, Any] = json.loads(tmt_eval("-m", run_dir, "--testset", "toy/one", "--json")[0])
-    assert list(found) == ["toy/one"]
+    named = ["--testset", "toy/one", "--json"]
+    replies = dict(set_of_sacrebleu.replies)
+    set_of_sacrebleu.replies.clear()
+    with pytest.raises(DataError, match=r"one\.tgz: .*404"):
+        tmt_eval("-m", run_dir, *named)
+    set_of_sacrebleu.replies.update(replies)
+    assert list(json.loads(tmt_eval("-m", run_dir, *named)[0])) == ["toy/one"]
     set_of_sacrebleu.replies.clear()  # it is in the cache now
     three = files / "three.en"
     three.write_text("".join((files / "ref.en").read_text("utf-8").splitlines(True)[:3]), "utf-8")
-    given = ["--hyp", three, "--lang", "en", "--from", "zh", "--testset", "toy/one", "--json"]
-    assert json.loads(tmt_eval(*given)[0])["toy/one"]["bleu"]["score"] == pytest.approx(100)
-
-
-def test_a_test_set_that_cannot_be_fetched(set_of_sacrebleu: Server, run_dir: Path) -> None:
-    set_of_sacrebleu.replies.clear()
-    with pytest.raises(DataError, match=r"one\.tgz: .*404"):
-        tmt_eval("-m", run_dir, "--testset", "toy/one")
+    found = json.loads(tmt_eval("--hyp", three, "--lang", "en", "--from", "zh", *named)[0])
+    assert found["toy/one"]["bleu"]["score"] == pytest.approx(100)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,14 +140,6 @@ def test_epochs_follow_each_other_and_old_ones_go(
     assert len(told) == 1, "what is there is not made again"
 
 
-def test_a_start_in_the_middle_has_the_same_bytes(
-    sampling: SubwordSampling, tmp_path: Path
-) -> None:
-    with opened(sampling, tmp_path / "epochs", print) as corpus_of:
-        found = ids(corpus_of(5))
-    assert found == drawn(sampling, 5, tmp_path / "5")
-
-
 def test_if_the_process_beside_dies_the_epoch_is_made_when_it_is_needed(
     sampling: SubwordSampling, tmp_path: Path
 ) -> None:
@@ -167,30 +160,22 @@ def test_finished_shards_are_used_again(
 ) -> None:
     monkeypatch.setattr(epochs, "SHARD", 100)
     whole = drawn(sampling, 0, tmp_path / "whole")
-    done: list[Path] = []
+    begun: list[object] = []
     sample_shard = epochs._sample_shard
 
-    def interrupted(job: tuple[SubwordSampling, int, int, int], path: Path) -> None:
-        if len(done) == 2:
+    def interrupted_once(*arguments: Any) -> None:
+        begun.append(arguments)
+        if len(begun) == 3:
             raise KeyboardInterrupt
-        sample_shard(job, path)
-        done.append(path)
+        sample_shard(*arguments)
 
-    monkeypatch.setattr(epochs, "_sample_shard", interrupted)
+    monkeypatch.setattr(epochs, "_sample_shard", interrupted_once)
     with pytest.raises(KeyboardInterrupt):
         sample_corpus(sampling, 0, tmp_path / "parts", workers=1)
     assert not (tmp_path / "parts").exists()
     assert len(list((tmp_path / "parts.shards").glob("*.npz"))) == 2
-    made: list[Path] = []
-
-    def counted(job: tuple[SubwordSampling, int, int, int], path: Path) -> None:
-        made.append(path)
-        sample_shard(job, path)
-
-    monkeypatch.setattr(epochs, "_sample_shard", counted)
-    sample_corpus(sampling, 0, tmp_path / "parts", workers=1)
-    assert len(made) == 2
-    assert ids(open_corpus(tmp_path / "parts")) == whole
+    assert drawn(sampling, 0, tmp_path / "parts") == whole
+    assert len(begun) == 3 + 2
     assert {path.name for path in tmp_path.iterdir()} == {"whole", "parts"}
 
 
@@ -198,34 +183,14 @@ def test_several_processes_give_the_same_bytes_as_one(
     sampling: SubwordSampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(epochs, "SHARD", 150)
-    sample_corpus(sampling, 0, tmp_path / "1", workers=1)
-    sample_corpus(sampling, 0, tmp_path / "2", workers=2)
+    one, two = (tmp_path / str(workers) for workers in (1, 2))
+    for workers, place in enumerate((one, two), start=1):
+        sample_corpus(sampling, 0, place, workers=workers)
     for name in ("src.ids", "tgt.ids", "src.offsets.npy", "tgt.offsets.npy"):
-        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+        assert (one / name).read_bytes() == (two / name).read_bytes()
 
 
-def test_of_several_processes_one_draws_and_the_others_read_what_it_drew(
-    sampling: SubwordSampling, tmp_path: Path
-) -> None:
-    """The one that reads comes first; it waits, in `meet`, until the other has drawn."""
-    plain = open_corpus(sampling.corpus_dir)
-    drawing: list[object] = []
-
-    def meet() -> None:
-        if not drawing:
-            drawing.append(stack.enter_context(opened(sampling, tmp_path / "e", print))(0))
-
-    with (
-        ExitStack() as stack,
-        epoch_corpora(
-            plain, sampling, tmp_path / "e", workers=1, say=print, draws=False, meet=meet
-        ) as reading,
-    ):
-        found = ids(reading(0))
-    assert found == drawn(sampling, 0, tmp_path / "0")
-
-
-def test_no_epoch_goes_before_the_slowest_process_has_opened_it(
+def test_of_several_processes_one_draws_and_waits_for_the_slowest_to_open(
     sampling: SubwordSampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when training resumes at the end of an epoch: one process asks for the next at once."""
@@ -239,9 +204,8 @@ def test_no_epoch_goes_before_the_slowest_process_has_opened_it(
 
     monkeypatch.setattr(epochs, "open_corpus", open_late)
     # Drawn before, so that nothing but the meeting keeps the one that draws from going on.
-    for epoch in (0, 1):
-        place = tmp_path / "e" / fingerprint(sampling.strength, sampling.seed) / f"{epoch:06d}"
-        sample_corpus(sampling, epoch, place, workers=1)
+    drawn_dir = tmp_path / "e" / fingerprint(sampling.strength, sampling.seed)
+    sample_corpus(sampling, 1, drawn_dir / "000001", workers=1)
 
     def both_epochs(draws: bool) -> list[list[list[list[int]]]]:
         with epoch_corpora(

@@ -23,6 +23,19 @@ KINDS: tuple[Kind, ...] = ("bpe", "unigram")
 ODD = ["龘 😀", "a", "", "<bt> Tom 看见", "  x  y ", "the the the", "猫" * 40]
 
 
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from transformer_mt.encoding.subword_sampling import SubwordSampler
+from transformer_mt.encoding.tokenizer import Tokenizer
+sampler = SubwordSampler(Tokenizer.load(Path(sys.argv[1])), sys.argv[2], 0.2)
+rows = json.load(sys.stdin)
+for seed in reversed(range(len(rows))):
+    rows[seed] = sampler.sample(rows[seed], seed)
+print(json.dumps(rows))
+"""
+
+
 @pytest.fixture(scope="module")
 def tokenizer_of(
     tmp_path_factory: pytest.TempPathFactory, toy_pairs: Pairs
@@ -149,30 +162,15 @@ def test_another_process_draws_the_same(
     tmp_path: Path,
 ) -> None:
     """Also with another order of sets and hashes."""
-    path = tmp_path / "t.model"
-    cfg = TokenizerConfig(type=kind, vocab_size=400)
-    texts = [text for pair in toy_pairs for text in pair]
-    tokenizer = train_tokenizer(texts, path, cfg, ["zh", "en"], seed=1)
-    plain = tokenizer.encode(texts)
+    path, tokenizer = tmp_path / "t.model", tokenizer_of(kind)
+    path.write_bytes(tokenizer.serialised)
+    plain = tokenizer.encode([text for pair in toy_pairs for text in pair])
     sampler = SubwordSampler(tokenizer, kind, 0.2)
     drawn = [sampler.sample(ids, seed) for seed, ids in enumerate(plain)]
-    script = f"""
-import json, sys
-from pathlib import Path
-from transformer_mt.encoding.subword_sampling import SubwordSampler
-from transformer_mt.encoding.tokenizer import Tokenizer
-sampler = SubwordSampler(Tokenizer.load(Path(sys.argv[1])), {kind!r}, 0.2)
-rows = json.load(sys.stdin)
-for seed in reversed(range(len(rows))):
-    rows[seed] = sampler.sample(rows[seed], seed)
-print(json.dumps(rows))
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", script, str(path)],
-        input=json.dumps(plain), capture_output=True, text=True, check=True,
-        env={"PYTHONHASHSEED": "7", "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert json.loads(result.stdout) == drawn
+    program = [sys.executable, "-c", SCRIPT, str(path), kind]
+    environment = {"PYTHONHASHSEED": "7", "PYTHONPATH": str(ROOT)}
+    found = subprocess.check_output(program, input=json.dumps(plain), text=True, env=environment)
+    assert json.loads(found) == drawn
     others = [sampler.sample(ids, seed + 1) for seed, ids in enumerate(plain)]
     n_same = sum(a == b for a, b in zip(drawn, others, strict=True))
     assert n_same < 0.5 * len(plain), "another seed, other pieces"

@@ -60,7 +60,7 @@ def test_scores_are_means_in_hundredths(environment: Path) -> None:
         ("raise RuntimeError('no space')", TmtError, "status 1:(.|\n)*RuntimeError: no space"),
         ("import os\nos._exit(0)", TmtError, "expected JSON, found ''"),
         (STAND_IN.replace("for row in rows]", "for row in rows[1:]]"), TmtError,
-         r"scored \(1, 2\), expected 1 systems of 3"),
+         r"cannot reshape array of size 2 into shape \(1,3\)"),
         (STAND_IN.replace("0.25", "'x'"), TmtError, "could not convert string to float"),
     ],
 )  # fmt: skip

@@ -45,17 +45,16 @@ def test_the_right_one_beats_every_wrong_one(
 ) -> None:
     items = [ContrastItem("a", "she", "he"), ContrastItem("a", "she", "they")]
     result = evaluate_contrast(Scorer(**log_probs), items)
-    assert (result.n_right, result.n) == (n_right, 1), why
-    assert [failure.wrong for failure in result.failures] == failures, why
-    assert result.score.score == 100 * n_right
+    assert (result.score.score, result.n) == (100 * n_right, 1), why
+    assert [failure.item.wrong for failure in result.failures] == failures, why
 
 
 def test_sources_are_grouped_and_scored_once() -> None:
     items = [("a", "she", "he"), ("b", "it", "he"), ("a", "she", "they"), ("b", "it", "they")]
     scorer = Scorer(she=-1.0, it=-2.5, he=-2.0, they=-3.0)
     result = evaluate_contrast(scorer, [ContrastItem(*item) for item in items])
-    assert (result.n_right, result.n) == (1, 2)
-    assert result.failures == [ContrastFailure("b", "it", "he", -2.5, -2.0)]
+    assert (result.score.score, result.n) == (50, 2)
+    assert result.failures == [ContrastFailure(ContrastItem("b", "it", "he"), -2.5, -2.0)]
     assert sorted(scorer.asked) == [
         ("a", "he"), ("a", "she"), ("a", "they"), ("b", "he"), ("b", "it"), ("b", "they"),
     ]  # fmt: skip

@@ -8,9 +8,8 @@ import pytest
 from parsed_page import HOSTILE, ParsedPage
 from toy_maps import make_maps
 
-from transformer_mt.errors import ConfigError
-from transformer_mt.explain.figures import write_png, write_pngs
-from transformer_mt.explain.page import UNIT, page_data, write_attention_page
+from transformer_mt.explain.command import UNIT, page_data, write_attention_page
+from transformer_mt.explain.figures import write_pngs
 from transformer_mt.rendering import figures
 from transformer_mt.translation.attention_maps import KINDS
 
@@ -41,11 +40,8 @@ def test_figures_of_chinese_need_no_font_of_the_system(
 
 def test_figures_of_other_sizes(tmp_path: Path) -> None:
     small = make_maps(src=["</s>"], tgt_in=["<s>"], n_layers=1, n_heads=1)
-    write_png(small, tmp_path / "small.png", "encoder")
-    write_png(make_maps(n_heads=16), tmp_path / "many.png", "cross", layer="mean", head=4)
-    with pytest.raises(ConfigError, match="head 9"):
-        write_png(small, tmp_path / "none.png", "cross", head=9)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["many.png", "small.png"]
+    for name, maps in (("small", small), ("many", make_maps(n_heads=16))):
+        assert len(write_pngs(maps, tmp_path / name)) == 3
 
 
 def test_the_page_holds_all_weights_to_four_decimals(tmp_path: Path) -> None:
@@ -67,12 +63,11 @@ def test_the_page_holds_all_weights_to_four_decimals(tmp_path: Path) -> None:
 
 
 def test_the_page_needs_nothing_else_and_pieces_stay_text(tmp_path: Path) -> None:
-    write_attention_page(make_maps(), tmp_path / "plain.html")
+    write_attention_page(make_maps(), tmp_path / "plain.html", d_model=None)
     maps = make_maps(src=[*HOSTILE, "</s>"])
-    write_attention_page(maps, tmp_path / "hostile.html", title=HOSTILE[0])
+    write_attention_page(maps, tmp_path / "hostile.html", d_model=None)
     plain, hostile = (ParsedPage(tmp_path / f"{name}.html") for name in ("plain", "hostile"))
     assert hostile.data["kinds"]["cross"]["columns"][:-1] == HOSTILE
-    assert HOSTILE[0] in hostile.text
     assert hostile.shape() == plain.shape() and len(plain.scripts) == 2
     assert plain.needs_nothing_else()
     addresses = {word for word in plain.source.split('"') if word.startswith("http")}

@@ -85,6 +85,6 @@ def test_top_words_name_each_step_and_at_most_k_pieces() -> None:
 
 def test_matrices_show_masks_and_wrap() -> None:
     values = np.array([[1.5, -np.inf, 2.0]])
-    assert render_matrix(values, rows=["动"], digits=2) == "动  1.50    −∞  2.00"
-    assert render_matrix(values, rows=["动"], digits=2, width=10).count("动") == 3
-    assert render_matrix(np.eye(2)) == "  1  0\n  0  1"
+    assert render_matrix("A", values, ["动"], digits=2) == "A\n动  1.50    −∞  2.00"
+    assert render_matrix("A", values, ["动"], digits=2, width=10).count("动") == 3
+    assert render_matrix("A", np.eye(2)) == "A\n  1  0\n  0  1"

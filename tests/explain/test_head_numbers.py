@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from pronoun_peaks import peak_heads
 
 from transformer_mt.config.experiment import ModelConfig
 from transformer_mt.errors import ConfigError
 from transformer_mt.explain.head_numbers import head_numbers, render_numbers
-from transformer_mt.explain.peak_heads import peak_heads
 from transformer_mt.model.transformer import AttentionWeights, Transformer
 from transformer_mt.translation.attention_maps import KINDS, AttentionMaps, Kind
 
@@ -79,9 +79,9 @@ def test_no_hook_stays_on_the_model_also_after_an_error() -> None:
 def test_written_numbers_are_complete() -> None:
     pieces = ["<s>", "▁The", "▁animal", "▁is"]
     numbers = head_numbers(make_model(), SRC_IDS, TGT_IDS, "decoder", 2, 3)
-    text = render_numbers(numbers, pieces, pieces, n_features=2)
+    text = render_numbers(numbers, "Head 3", pieces, pieces, n_features=2)
     blocks = text.split("\n\n")
-    assert blocks[0] == "Decoder self-attention, layer 2, head 3"
+    assert blocks[0] == "Head 3"
     assert [block.split("\n")[0] for block in blocks[1:]] == [
         "Q, first 2 of 4 columns",
         "K, first 2 of 4 columns",

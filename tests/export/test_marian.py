@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from marian import marian_config, marian_weights
 from torch import Tensor
 
 from transformer_mt.config.experiment import ModelConfig
 from transformer_mt.errors import ConfigError
-from transformer_mt.export.marian import marian_config, marian_weights
 from transformer_mt.model.transformer import Transformer
 
 VOCABULARY, HEADS, WIDTH = 40, 2, 16
@@ -21,12 +21,9 @@ CONFIG = ModelConfig(
 
 def positions(length: int) -> Tensor:
     """Sines in the first half of the features, cosines in the second."""
-    table = torch.zeros(length, WIDTH)
-    for position in range(length):
-        for i in range(WIDTH // 2):
-            angle = position / 10000 ** (2 * i / WIDTH)
-            table[position, i], table[position, WIDTH // 2 + i] = math.sin(angle), math.cos(angle)
-    return table
+    rates = 10000.0 ** (-torch.arange(0, WIDTH, 2) / WIDTH)
+    angles = torch.arange(length)[:, None] * rates
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
 class Marian:
@@ -83,10 +80,7 @@ def test_the_same_logits() -> None:
         expected = model.project(model(src[None], tgt_in[None]))[0]
         found = Marian(marian_weights(model)).logits(src, tgt_in)
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
-
-
-def test_the_configuration_has_the_sizes() -> None:
-    content = marian_config(random_model(CONFIG))
+    content = marian_config(model)
     assert (content["d_model"], content["encoder_ffn_dim"], content["vocab_size"]) == (16, 24, 40)
 
 

@@ -10,7 +10,7 @@ from transformer_mt.cli.bench import bench_app
 from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.profiling import bench_train as bench
-from transformer_mt.profiling.bench_train import SIZES, bench_configuration, parse_size
+from transformer_mt.profiling.bench_train import bench_configuration
 from transformer_mt.profiling.timed_updates import PARTS
 
 
@@ -94,20 +94,15 @@ def test_mistakes_are_told(src: str, tgt: str | None, message: str) -> None:
 
 
 def test_unknown_sizes_and_precisions_are_told() -> None:
-    assert [parse_size(size) for size in SIZES] == ["tiny", "small", "base", "big"]
-    with pytest.raises(ConfigError, match="--size huge: use tiny, small, base, big"):
-        parse_size("huge")
+    for command in ("train", "decode"):
+        found = CliRunner().invoke(bench_app, [command, "--size", "huge"])
+        assert "--size huge: expected tiny, small, base or big" in str(found.exception)
     with pytest.raises(ConfigError, match=r"train\.precision"):
         bench_configuration("tiny", None, None, max_tokens=4096, precision="fp8")
 
 
-@pytest.mark.parametrize(
-    ("size", "d_model", "heads", "ffn", "layers"),
-    [("tiny", 128, 4, 256, 4), ("small", 256, 4, 1024, 3), ("base", 512, 8, 2048, 6),
-     ("big", 1024, 16, 4096, 6)],
-)  # fmt: skip
-def test_sizes(size: bench.Size, d_model: int, heads: int, ffn: int, layers: int) -> None:
-    """Base and big are table 3 of the paper."""
-    model = bench_configuration(size, None, None, max_tokens=4096, precision="auto").model
-    assert (model.d_model, model.heads, model.ffn) == (d_model, heads, ffn)
-    assert (model.encoder_layers, model.decoder_layers) == (layers, layers)
+def test_base_and_big_are_table_3_of_the_paper() -> None:
+    for size, sizes in (("base", (512, 8, 2048, 6, 6, 0.1)), ("big", (1024, 16, 4096, 6, 6, 0.3))):
+        cfg = bench_configuration(size, None, None, max_tokens=4096, precision="auto").model
+        layers = cfg.encoder_layers, cfg.decoder_layers
+        assert (cfg.d_model, cfg.heads, cfg.ffn, *layers, cfg.dropout) == sizes

@@ -1,15 +1,14 @@
 """What a plan is made with: sizes of sources, a fair sample of them, or the run's own corpus."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from transformer_mt.config.experiment import Config, build_config
-from transformer_mt.corpus.sources.obtain import obtain_sources
+from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.encoded_corpus import open_corpus
 from transformer_mt.errors import ConfigError, TokenizerError
-from transformer_mt.pipeline.prepare import fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling import corpus_sample as survey
 from transformer_mt.profiling.corpus_sample import (
@@ -19,43 +18,9 @@ from transformer_mt.profiling.corpus_sample import (
 )
 
 
-def write_corpus(folder: Path, name: str, pairs: list[tuple[str, str]]) -> None:
-    for side, code in enumerate(("zh", "en")):
-        text = "".join(f"{pair[side]}\n" for pair in pairs)
-        (folder / f"{name}.{code}").write_text(text, encoding="utf-8")
-
-
 @pytest.fixture(scope="module")
-def cfg(tmp_path_factory: pytest.TempPathFactory, toy_pairs: list[tuple[str, str]]) -> Config:
-    """Two corpora, 120 and 60 pairs."""
-    folder = tmp_path_factory.mktemp("corpus")
-    parts = {"large": toy_pairs[:120], "small": toy_pairs[120:180], "dev": toy_pairs[180:]}
-    for name, pairs in parts.items():
-        write_corpus(folder, name, pairs)
-    clean = dict.fromkeys(("mismatch", "duplicate", "length_ratio", "numbers", "repeated"), False)
-    tree = {
-        "name": "x",
-        "languages": {"src": "zh", "tgt": "en"},
-        "data": {
-            "root": str(folder),
-            "train": ["large", {"path": "small", "weight": 2.0}],
-            "dev": ["dev"],
-            "test": {"toy": "dev"},
-            "clean": {**clean, "overlap": False},
-            "workers": 1,
-        },
-        "tokenizer": {"vocab_size": 320},
-    }
-    return build_config(tree, "test")
-
-
-@pytest.fixture(scope="module")
-def real(cfg: Config, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """What preparing the experiment gives."""
-    run = Run(tmp_path_factory.mktemp("run"))
-    local = obtain_sources(cfg, print)
-    prepare(local, fingerprints(local), run, print)
-    return run
+def cfg(experiment: Callable[..., Config]) -> Config:
+    return experiment(["a", {"path": "b", "weight": 2.0}], {})
 
 
 def planned(cfg: Config, run: Run, folder: Path) -> PlanningCorpus:
@@ -76,19 +41,15 @@ def test_sources_are_counted(cfg: Config) -> None:
         ("dev", 20, 1.0),
         ("test.toy", 20, 1.0),
     ]
-    assert len(sample) == 180, "of train alone"
+    assert len(sample.items) == 180, "of train alone"
     first = [pair for source, pair in sample.items if source == 0]
     assert sizes[0].src_characters == sum(len(src) for src, _ in first)
     assert sizes[0].tgt_characters == sum(len(tgt) for _, tgt in first)
 
 
-def test_all_missing_sources_are_told_at_once(cfg: Config) -> None:
-    data = cfg.data.model_copy(update={"train": [
-        source.model_copy(update={"path": f"no-{source.path}"}) for source in cfg.data.train
-    ]})  # fmt: skip
-    with pytest.raises(ConfigError) as error:
-        measure_sources(cfg.model_copy(update={"data": data}))
-    assert "no-large" in str(error.value) and "no-small" in str(error.value)
+def test_all_missing_sources_are_told_at_once(experiment: Callable[..., Config]) -> None:
+    with pytest.raises(ConfigError, match=r"(?s)no-a.*no-b"):
+        measure_sources(experiment(["no-a", "no-b"], {}))
 
 
 def test_what_is_drawn_whole_is_prepared_as_training_would(

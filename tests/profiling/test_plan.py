@@ -1,11 +1,12 @@
 """`tmt plan` against what training then does."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from transformer_mt.config.experiment import Config, TrainConfig, build_config
+from transformer_mt.config.experiment import Config, TrainConfig
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.train import train_experiment
 from transformer_mt.profiling.plan import make_plan, time_of_updates
@@ -14,28 +15,13 @@ N_UPDATES = 6
 
 
 @pytest.fixture(scope="module")
-def cfg(tmp_path_factory: pytest.TempPathFactory, toy_pairs: list[tuple[str, str]]) -> Config:
+def cfg(experiment: Callable[..., Config]) -> Config:
     """Two sources, one of them seen more often; sub-words drawn anew."""
-    folder = tmp_path_factory.mktemp("corpus")
-    for name, part in {"a": toy_pairs[:140], "b": toy_pairs[140:]}.items():
-        for side, code in enumerate(("zh", "en")):
-            text = "".join(f"{pair[side]}\n" for pair in part)
-            (folder / f"{name}.{code}").write_text(text, encoding="utf-8")
-    clean = dict.fromkeys(("mismatch", "duplicate", "length_ratio", "numbers", "repeated"), False)
-    tree = {
-        "name": "small",
-        "languages": {"src": "zh", "tgt": "en"},
-        "data": {
-            "root": str(folder), "train": ["a", {"path": "b", "weight": 2.5}],
-            "dev": ["b"], "test": {"b": "b"}, "clean": {**clean, "overlap": False}, "workers": 1,
-        },
-        "tokenizer": {"vocab_size": 320, "sampling": 0.1},
-        "model": {"d_model": 16, "heads": 2, "ffn": 32, "encoder_layers": 1, "decoder_layers": 1},
-        "train": {"max_tokens": 300, "tokens_per_update": 500, "precision": "fp32", "log_every": 1,
-                  "max_updates": N_UPDATES, "validate_every": 4},
-        "decode": {"beam": 1, "max_length_ratio": 0.1},
-    }  # fmt: skip
-    return build_config(tree, "test")
+    train = {"max_tokens": 300, "tokens_per_update": 500, "precision": "fp32", "log_every": 1,
+             "max_updates": N_UPDATES, "validate_every": 4}  # fmt: skip
+    sources = ["a", {"path": "b", "weight": 2.5}]
+    decode = {"beam": 1, "max_length_ratio": 0.1}
+    return experiment(sources, {"sampling": 0.1}, train=train, decode=decode)
 
 
 def test_training_does_what_was_planned(
@@ -68,7 +54,7 @@ def test_a_plan_can_be_read_by_people_and_programs(
     plan = make_plan(cfg, Run(tmp_path), processes=2, budget_s=0.2)
     text, values = plan.render(), json.loads(json.dumps(plan.to_json()))
     assert values["processes"] == 2 and "2 × " in text
-    assert [source["pairs"] for source in values["sources"]] == [140, 60, 60, 60]
+    assert [source["pairs"] for source in values["sources"]] == [120, 60, 20, 20]
     assert f"{values['tgt_tokens_per_epoch']:,} target tokens" in text
     assert "weight 2.5" in text and "preparation    about" in text
 

@@ -11,7 +11,7 @@ from transformer_mt.encoding.tags import tag_pieces
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, train_tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.evaluation.metrics import Score
-from transformer_mt.evaluation.systems import EvaluationRequest, evaluate_systems, name_systems
+from transformer_mt.evaluation.systems import evaluate_systems, name_systems
 from transformer_mt.evaluation.test_sets import (
     describe_model,
     files_test_set,
@@ -129,8 +129,7 @@ def scores(run_dir: Path, cfg: Config, to: str | None, *files: Path) -> dict[str
     model, languages = run_dir / "model", cfg.languages
     own = run_test_sets(model, languages, to)
     tests = [files_test_set(*files, languages, to)] if files else list(own)
-    request = EvaluationRequest(name_systems([(model, True)]), tests, ("bleu",))
-    return evaluate_systems(request).only_scores()
+    return evaluate_systems(name_systems([(model, True)]), tests, ("bleu",)).only_scores()
 
 
 def test_test_sets_are_scored_both_ways(run_dir: Path, cfg: Config) -> None:

@@ -1,20 +1,16 @@
 """The commands `tmt bench …`: parse, call one function, print."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from transformer_mt.cli.options import AsJson, find_model_path, show
+from transformer_mt.cli.options import AsJson, find_model_path, one_of, show
 from transformer_mt.errors import TmtError
 
 bench_app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
-
-
-@bench_app.callback()
-def _bench() -> None:
-    """Measure this machine."""
 
 
 @bench_app.command("train")
@@ -36,17 +32,17 @@ def bench_train(
     as_json: AsJson = False,
 ) -> None:
     """Measure training: tokens/s, where the time goes, share of the peak, memory, cold start."""
-    from transformer_mt.profiling.bench_train import bench_configuration, bench_training, parse_size
+    from transformer_mt.profiling.bench_train import SIZES, bench_configuration, bench_training
     from transformer_mt.system.processes.launch import count_processes
 
-    chosen = parse_size(size)
+    chosen = one_of("--size", size, tuple(SIZES))
     cfg = bench_configuration(
         chosen, src_path, tgt_path, max_tokens=max_tokens, precision=precision
     )
     report = bench_training(
         cfg, chosen, n_updates=updates, processes=processes or count_processes()
     )
-    show(json.dumps(report.to_json(), indent=2) if as_json else report.render())
+    show(json.dumps(asdict(report), indent=2) if as_json else report.render())
 
 
 @bench_app.command("decode")
@@ -69,7 +65,7 @@ def bench_decode(
     from transformer_mt.config.experiment import ModelConfig
     from transformer_mt.model.transformer import resolve_tying
     from transformer_mt.profiling.bench_decode import bench_model, bench_size
-    from transformer_mt.profiling.bench_train import SIZES, parse_size
+    from transformer_mt.profiling.bench_train import SIZES
 
     if (model is None) != (src_path is None):
         raise TmtError("-m MODEL and --src FILE go together")
@@ -77,7 +73,7 @@ def bench_decode(
         path = find_model_path(model)
         report = bench_model(path, src_path, n_sentences=sentences, rounds=rounds)
     else:
-        chosen = parse_size(size)
+        chosen = one_of("--size", size, tuple(SIZES))
         cfg = resolve_tying(ModelConfig.model_validate(SIZES[chosen]), joint=True)
         report = bench_size(chosen, cfg, precision=precision, n_sentences=sentences, rounds=rounds)
-    show(json.dumps(report.to_json(), indent=2) if as_json else report.render())
+    show(json.dumps(asdict(report), indent=2) if as_json else report.render())

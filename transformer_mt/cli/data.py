@@ -145,8 +145,8 @@ def data_sample(
     pairs = sample_epoch(cfg, prepared.train, prepared.tokenizers, epoch, examples)
     if as_json:
         content = {
-            "sources": [share.to_json() for share in shares],
-            "examples": [pair.to_json() for pair in pairs],
+            "sources": [vars(share) for share in shares],
+            "examples": [vars(pair) for pair in pairs],
         }
         show(json.dumps(content, ensure_ascii=False, indent=1))
         return

@@ -11,7 +11,6 @@ from transformer_mt.cli.options import AsJson, Into, find_model_path, say, show
 from transformer_mt.errors import TmtError
 
 if TYPE_CHECKING:
-    from transformer_mt.config.data import Languages
     from transformer_mt.evaluation.systems import Evaluation, System
     from transformer_mt.evaluation.test_sets import EvaluationSet
 
@@ -83,7 +82,7 @@ def evaluate(
         raise TmtError(f"--min-bleu {min_bleu}: expected a number from 0 to 100")
     if min_bleu is not None and not bleu:
         metrics.insert(0, "bleu")
-    from transformer_mt.evaluation.systems import EvaluationRequest, evaluate_systems
+    from transformer_mt.evaluation.systems import evaluate_systems
     from transformer_mt.system.output import check_folder_target
 
     if report:
@@ -92,11 +91,11 @@ def evaluate(
     tests = _test_sets(systems, (src, ref), testset, (from_language, lang), to)
     if report and not all(test.src for test in tests):
         raise TmtError("--report shows the sources, too: give --src FILE, and --from CODE")
-    request = EvaluationRequest(
-        systems, tests, metrics or ("bleu", "chrf"), comet, contrast or (), to, beam, confidence,
-        robustness,
+    found = evaluate_systems(
+        systems, tests, metrics or ("bleu", "chrf"), comet_python=comet,
+        contrast_paths=contrast or (), to=to, beam=beam, confidence=confidence,
+        robustness=robustness,
     )  # fmt: skip
-    found = evaluate_systems(request)
     _print(found, as_json=as_json)
     if report:
         _write_report(found, systems, report)
@@ -127,17 +126,29 @@ def _test_sets(
     to: str | None,
 ) -> "list[EvaluationSet]":
     """The test sets that the options mean: files, a name, or those of the first model's run."""
+    from transformer_mt.config.data import Languages
+    from transformer_mt.config.experiment import load_config
     from transformer_mt.evaluation import test_sets as evaluation
     from transformer_mt.text.languages import canonical_code
 
     src, ref = files
+    from_code, code = codes
     if testset and (src or ref):
         raise TmtError("give --testset NAME, or --src FILE and --ref FILE, not both")
     model = next((system.path for system in systems if system.is_model), None)
-    if model is None and codes[1] and ref and not src:
+    if model is not None:
+        if from_code or code:
+            raise TmtError("--lang and --from go with --hyp alone: a model knows its languages")
+        languages = load_config(model / "config.yaml").languages
+    elif not code or not (testset or ref):
+        raise TmtError("--hyp needs --ref FILE and --lang CODE, or a model beside it (-m)")
+    elif ref and not src:
         name = systems[0].name if len(systems) == 1 else ref.name
-        return [evaluation.references_only(ref, canonical_code(codes[1]), name)]
-    languages = _languages(model, codes, has_references=bool(testset or ref))
+        return [evaluation.references_only(ref, canonical_code(code), name)]
+    elif not from_code:
+        raise TmtError("sources without a model: say their language, too, --from CODE")
+    else:
+        languages = Languages(src=canonical_code(from_code), tgt=canonical_code(code))
     if testset:
         return evaluation.named_test_sets(testset, languages, to, say)
     if src and ref:
@@ -147,30 +158,9 @@ def _test_sets(
     return evaluation.run_test_sets(model, languages, to)
 
 
-def _languages(
-    model: Path | None, codes: tuple[str | None, str | None], *, has_references: bool
-) -> "Languages":
-    """The languages of the model; without one, those of --from and --lang."""
-    from transformer_mt.config.data import Languages
-    from transformer_mt.config.experiment import load_config
-    from transformer_mt.text.languages import canonical_code
-
-    src, tgt = codes
-    if model is not None:
-        if src or tgt:
-            raise TmtError("--lang and --from go with --hyp alone: a model knows its languages")
-        return load_config(model / "config.yaml").languages
-    if not tgt or not has_references:
-        raise TmtError("--hyp needs --ref FILE and --lang CODE, or a model beside it (-m)")
-    if not src:
-        raise TmtError("sources without a model: say their language, too, --from CODE")
-    return Languages(src=canonical_code(src), tgt=canonical_code(tgt))
-
-
 def _print(found: "Evaluation", *, as_json: bool) -> None:
     """The scores; on standard error how many translations of each model have faults."""
-    from transformer_mt.evaluation.metrics import format_table
-    from transformer_mt.evaluation.significance import format_comparison
+    from transformer_mt.evaluation.metrics import format_comparison, format_table
 
     if as_json:
         show(json.dumps(found.to_json()))
@@ -187,8 +177,7 @@ def _print(found: "Evaluation", *, as_json: bool) -> None:
 
 
 def _write_report(found: "Evaluation", systems: "list[System]", directory: Path) -> None:
-    from transformer_mt.evaluation.page import write_evaluation_page
-    from transformer_mt.evaluation.report import describe_evaluation
+    from transformer_mt.evaluation.report import describe_evaluation, write_evaluation_page
     from transformer_mt.evaluation.test_sets import training_text
     from transformer_mt.system.output import write_json, writing_files
 
@@ -196,8 +185,8 @@ def _write_report(found: "Evaluation", systems: "list[System]", directory: Path)
     training = {test.tgt: model and training_text(model, test.tgt) for test in found.tests}
     content = describe_evaluation(found, training)
     with writing_files(directory) as folder:
-        write_json(folder / "report.json", content.to_json())
-        write_evaluation_page(content, folder / "report.html")
+        write_json(folder / "report.json", content)
+        write_evaluation_page(content, found, folder / "report.html")
     say(f"report: {directory / 'report.html'}")
 
 

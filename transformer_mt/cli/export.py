@@ -1,15 +1,12 @@
 """`tmt export`: a model in the format of another program, and the proof that it is the same."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import Annotated, get_args
 
 import typer
 
 from transformer_mt.cli.options import ModelPath, find_model_path, one_of, say
 from transformer_mt.errors import ConfigError, TmtError
-
-if TYPE_CHECKING:
-    from transformer_mt.export.ctranslate2 import ExportOrigin
 
 PROOF_TEXTS = 100  # texts that both engines translate
 
@@ -41,9 +38,10 @@ def export(
         save_ctranslate2,
     )
     from transformer_mt.export.ctranslate2_engine import CTranslate2Engine
-    from transformer_mt.export.proof import ENOUGH, compare_engines
+    from transformer_mt.export.proof import ENOUGH, count_equal
     from transformer_mt.model_dir import weights_digest
-    from transformer_mt.system.output import writing_folder
+    from transformer_mt.system.output import refuse_foreign, writing_folder
+    from transformer_mt.system.state import Damaged
     from transformer_mt.translation.translator import Translator
 
     one_of("--to", to, ("ctranslate2",))
@@ -55,32 +53,22 @@ def export(
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
     path = out_dir or exported_path(model_dir)
     origin = ExportOrigin(weights_digest(model_dir), kind)
-    _refuse_known(path, origin)
-    with writing_folder(path, MANIFEST) as unproven:
-        save_ctranslate2(translator.model, tokenizers, unproven, kind)
-        found = compare_engines(
-            translator, CTranslate2Engine(unproven, tokenizers, threads=1), texts
-        )
-        say(f"{found.n_equal} of {found.n_texts} translations are the same in both engines")
-        if kind == "float32" and found.share < ENOUGH:
-            say("tmt: the exported model does not translate as it should; nothing was kept")
-            raise typer.Exit(1)
-        origin.write(unproven)
-    say(f"{path}; next: tmt translate -m {model_dir} --engine ctranslate2 TEXT")
-
-
-def _refuse_known(path: Path, origin: "ExportOrigin") -> None:
-    """Raise unless `path` is new, or an export of other weights, or a damaged one."""
-    from transformer_mt.export.ctranslate2 import MANIFEST, ExportOrigin
-    from transformer_mt.system.output import refuse_foreign
-    from transformer_mt.system.state import Damaged
-
     refuse_foreign(path, MANIFEST)
     try:
         if ExportOrigin.read(path) == origin:
             raise ConfigError(f"{path} exists; name a new directory")
     except Damaged as error:
         say(f"{error}; making it anew")
+    with writing_folder(path, MANIFEST) as unproven:
+        save_ctranslate2(translator.model, tokenizers, unproven, kind)
+        exported = CTranslate2Engine(unproven, tokenizers, threads=1)
+        n_equal = count_equal(translator, exported, texts)
+        say(f"{n_equal} of {len(texts)} translations are the same in both engines")
+        if kind == "float32" and n_equal < ENOUGH * len(texts):
+            say("tmt: the exported model does not translate as it should; nothing was kept")
+            raise typer.Exit(1)
+        origin.write(unproven)
+    say(f"{path}; next: tmt translate -m {model_dir} --engine ctranslate2 TEXT")
 
 
 def _sample(model_dir: Path, src_path: Path | None) -> list[str]:

@@ -86,4 +86,4 @@ def doctor(as_json: AsJson = False) -> None:
     from transformer_mt.profiling.doctor import examine_machine, render
 
     findings = examine_machine()
-    show(json.dumps([f.to_json() for f in findings], indent=2) if as_json else render(findings))
+    show(json.dumps([vars(fact) for fact in findings], indent=2) if as_json else render(findings))

@@ -1,8 +1,4 @@
-"""A tokenizer and text → how well sub-words, and the words of the training text, cover dev.
-
-Comes in: one side's tokenizer, training and dev texts. Goes out: a `VocabularyReport`. This file
-does not know how the numbers are shown.
-"""
+"""A tokenizer and text → how well sub-words, and the words of the training text, cover dev."""
 
 from collections.abc import Sequence
 
@@ -14,12 +10,7 @@ from transformer_mt.text.languages import is_unspaced
 def vocabulary_report(
     tokenizer: Tokenizer, train_texts: Sequence[str], dev_texts: Sequence[str], code: str
 ) -> VocabularyReport:
-    """Measure a tokenizer on dev, and how much of dev the training text has shown.
-
-    Args:
-        train_texts: the training side, or a sample of it, which makes coverage a lower bound.
-        code: language of the texts; decides whether words or characters are counted.
-    """
+    """Measure a tokenizer on dev, and how much of dev the training text, or a sample, has shown."""
     unspaced = is_unspaced(code)
     dev, train = (word_counts(texts, unspaced) for texts in (dev_texts, train_texts))
     n_units = sum(dev.values())

@@ -1,15 +1,14 @@
 """The encoded corpus on disk: token ids of both sides, memory-mapped.
 
-Comes in: clean text and tokenizers, or rows of ids in shards. Goes out: one directory with, per
-side, all ids in one flat array and the offsets of the sentences in it, and for training the source
-that each row is from. Every sentence ends with EOS. This file knows nothing of batches.
+One directory has, per side, all ids in one flat array and the offsets of the sentences in it, and
+for training the source that each row is from. Every sentence ends with EOS. This file knows nothing
+of batches.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, compress, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,10 @@ SHARD = 100_000  # pairs that one process encodes at a time, and that are lost w
 CHUNK = 5_000  # sentences whose ids are Python objects at a time
 SIDES = ("src", "tgt")
 
-IdLists = list[list[int]]  # of some sentences
 Indices = NDArray[np.int64]  # rows of a corpus, or lengths of its sentences
+Sources = NDArray[np.uint16]  # index into `data.train`, of pairs or rows
+Rows = tuple[list[list[int]], list[list[int]]]  # sources and targets of some sentences
+Part = tuple[list[tuple[str, str]], Sources | None]  # text of a shard, and where it is from
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class EncodedSide:
 class EncodedCorpus:
     src: EncodedSide
     tgt: EncodedSide
-    sources: NDArray[np.uint16] | None = None  # (n,) index into `data.train`; None: not training
+    sources: Sources | None = None  # (n,); None: not training
 
     def __len__(self) -> int:
         return len(self.src.offsets) - 1
@@ -71,17 +72,6 @@ class EncodingReport:
     tgt_tokens: int
 
 
-@dataclass(frozen=True)
-class EncodingJob:
-    """One shard of text, and all that a process needs to encode it."""
-
-    pairs: list[tuple[str, str]]
-    sources: NDArray[np.uint16] | None  # (n,), by pair
-    tokenizers: tuple[Tokenizer, Tokenizer]
-    tagging: Tagging
-    max_length: int | None
-
-
 def encode_corpus(
     pairs: Iterable[tuple[str, str]],
     tokenizers: tuple[Tokenizer, Tokenizer],
@@ -89,7 +79,7 @@ def encode_corpus(
     *,
     max_length: int | None,
     tagging: Tagging | None = None,
-    sources: NDArray[np.uint16] | None = None,
+    sources: Sources | None = None,
     workers: int = 1,
     shards_dir: Path | None = None,
 ) -> EncodingReport:
@@ -98,30 +88,19 @@ def encode_corpus(
     With two directions, row 2·i is pair i as it stands, and row 2·i + 1 the other way round.
 
     Args:
-        pairs: clean text.
-        max_length: pairs with more tokens on either side (tags and EOS not counted) are dropped and
-            counted; None keeps all.
-        tagging: None: no tags, one direction.
-        sources: (n,) which source of `data.train` each pair is from; None: nobody will ask.
-        workers: processes.
+        max_length: pairs with more tokens on either side (tags and EOS not counted) are dropped.
+        sources: (n,) which source of `data.train` each pair is from.
         shards_dir: where finished shards stay if this is killed, for the next call with the same
-            arguments; None: nowhere. It is removed at the end.
+            arguments. It is removed at the end.
     Raises:
         DataError: nothing is left; a process died.
     """
-    job = partial(
-        EncodingJob,
-        tokenizers=tokenizers,
-        tagging=tagging or Tagging(),
-        max_length=max_length,
-    )
+    encode = partial(_encode_shard, tokenizers, tagging or Tagging(), max_length)
     with writing_folder(out_dir, None) as directory:
         shards = shards_dir or directory / "shards"
-        jobs = (
-            (shards / f"{number:06d}.npz", job(*part))
-            for number, part in enumerate(_cut(pairs, sources))
-        )
-        paths = list(run_shards(jobs, _encode_shard, workers=workers))
+        parts = enumerate(_cut(pairs, sources))
+        jobs = ((shards / f"{number:06d}.npz", part) for number, part in parts)
+        paths = list(run_shards(jobs, encode, workers=workers))
         report = _count(paths, max_length)
         assert sources is None or len(sources) == report.kept + report.too_long
         join_shards(paths, directory)
@@ -130,26 +109,66 @@ def encode_corpus(
     return report
 
 
-def pack_rows(
-    rows: Iterable[tuple[IdLists, IdLists]], dtypes: Sequence[type[np.integer]]
-) -> dict[str, Array]:
-    """IdLists of ids as flat arrays: `src`, `src_lengths`, `tgt`, `tgt_lengths`.
+def _cut(pairs: Iterable[tuple[str, str]], sources: Sources | None) -> Iterator[Part]:
+    iterator = iter(pairs)
+    start = 0
+    while part := list(islice(iterator, SHARD)):
+        yield part, None if sources is None else sources[start : start + SHARD]
+        start += SHARD
 
-    Args:
-        rows: some rows at a time, (source, target).
-        dtypes: of the ids of each side.
+
+def _encode_shard(
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    tagging: Tagging,
+    max_length: int | None,
+    part: Part,
+    path: Path,
+) -> None:
+    pairs, sources = part
+    tags: list[Ids] = [()] * len(pairs)
+    if sources is not None:
+        tags = [tagging.sources[source] for source in sources.tolist()]
+    fits: list[bool] = []
+
+    def rows() -> Iterator[Rows]:
+        for start in range(0, len(pairs), CHUNK):
+            chunk = slice(start, start + CHUNK)
+            src, tgt = (
+                t.encode([pair[i] for pair in pairs[chunk]]) for i, t in enumerate(tokenizers)
+            )
+            src_rows, tgt_rows = [], []
+            for a, b, own_tags in zip(src, tgt, tags[chunk], strict=True):
+                fits.append(max_length is None or max(len(a), len(b)) <= max_length)
+                if fits[-1]:
+                    ways = zip(tagging.directions, (a, b), (b, a), strict=False)  # one, or two
+                    for direction, read, written in ways:
+                        src_rows.append([*direction, *own_tags, *read, EOS_ID])
+                        tgt_rows.append([*written, EOS_ID])
+            yield src_rows, tgt_rows
+
+    arrays = pack_rows(rows(), tokenizers)
+    arrays["fits"] = np.array(fits, dtype=bool)
+    if sources is not None:
+        arrays["sources"] = np.repeat(sources[arrays["fits"]], len(tagging.directions))
+    write_shard(path, arrays)
+
+
+def pack_rows(rows: Iterable[Rows], tokenizers: Sequence[Tokenizer]) -> dict[str, Array]:
+    """Rows, some at a time, as flat arrays: `src`, `src_lengths`, `tgt`, `tgt_lengths`.
+
+    Each side has the smallest type that holds all ids of its tokenizer.
     """
-    ids: tuple[list[Array], ...] = ([], [])
-    lengths: tuple[list[Array], ...] = ([], [])
+    dtypes = [np.uint16 if t.vocab_size <= 2**16 else np.int32 for t in tokenizers]
+    ids: list[list[Array]] = [[np.empty(0, dtype)] for dtype in dtypes]
+    lengths: list[list[Array]] = [[np.empty(0, np.int32)] for _ in dtypes]
     for sides in rows:
         for i, side in enumerate(sides):
             lengths[i].append(np.fromiter(map(len, side), np.int32, len(side)))
             n_ids = int(lengths[i][-1].sum())
             ids[i].append(np.fromiter(chain.from_iterable(side), dtypes[i], n_ids))
     packed: dict[str, Array] = {}
-    for i, side_name in enumerate(SIDES):
-        packed[side_name] = np.concatenate([np.empty(0, dtypes[i]), *ids[i]])
-        packed[f"{side_name}_lengths"] = np.concatenate([np.empty(0, np.int32), *lengths[i]])
+    for i, name in enumerate(SIDES):
+        packed[name], packed[f"{name}_lengths"] = map(np.concatenate, (ids[i], lengths[i]))
     return packed
 
 
@@ -157,6 +176,24 @@ def write_shard(path: Path, arrays: Mapping[str, Array]) -> None:
     with path.open("wb") as file:  # given a name, NumPy would add an ending to it
         named: dict[str, Any] = dict(arrays)  # as arrays, it could name NumPy's own flags
         np.savez(file, **named)
+
+
+def _count(shards: Iterable[Path], max_length: int | None) -> EncodingReport:
+    kept = too_long = src_tokens = tgt_tokens = 0
+    for path in shards:
+        with np.load(path) as shard:
+            n_kept = int(shard["fits"].sum())
+            kept, too_long = kept + n_kept, too_long + len(shard["fits"]) - n_kept
+            src_tokens += int(shard["src_lengths"].sum())
+            tgt_tokens += int(shard["tgt_lengths"].sum())
+    if not kept:
+        raise DataError(
+            f"no pair is left: all {too_long} have more than data.max_length = {max_length} "
+            "tokens on a side"
+            if too_long
+            else "no pair is left after cleaning"
+        )
+    return EncodingReport(kept, too_long, src_tokens, tgt_tokens)
 
 
 def join_shards(paths: Sequence[Path], directory: Path) -> None:
@@ -180,11 +217,11 @@ def join_shards(paths: Sequence[Path], directory: Path) -> None:
 
 def _offsets(paths: Sequence[Path], side: str) -> Iterator[Array]:
     """Where each sentence of one shard after another begins, and where the last one ends."""
-    end = 0
-    yield np.zeros(1, dtype=np.int64)
+    last = np.zeros(1, dtype=np.int64)
+    yield last
     for lengths in _of_shards(paths, f"{side}_lengths"):
-        ends = end + np.cumsum(lengths, dtype=np.int64)
-        end = int(ends[-1]) if len(ends) else end
+        ends = last[-1] + np.cumsum(lengths, dtype=np.int64)
+        last = ends if len(ends) else last
         yield ends
 
 
@@ -194,113 +231,28 @@ def _of_shards(paths: Sequence[Path], name: str) -> Iterator[Array]:
             yield shard[name]
 
 
-def id_dtypes(tokenizers: Sequence[Tokenizer]) -> list[type[np.integer]]:
-    """The smallest types that hold all ids."""
-    return [np.uint16 if t.vocab_size <= 2**16 else np.int32 for t in tokenizers]
-
-
 def open_corpus(directory: Path) -> EncodedCorpus:
     """Map an encoded corpus into memory.
 
     Raises:
         DataError: a file is missing or has been cut.
     """
-    src, tgt = (_open_side(directory, side) for side in SIDES)
     path = directory / "sources.npy"
-    return EncodedCorpus(src, tgt, _map_array(path) if path.exists() else None)
+    try:
+        src, tgt = (_open_side(directory, side) for side in SIDES)
+        sources = np.asarray(np.load(path, mmap_mode="r")) if path.exists() else None
+        return EncodedCorpus(src, tgt, sources)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{directory}: encoded corpus is incomplete: {error}") from error
 
 
 def _open_side(directory: Path, side: str) -> EncodedSide:
-    ids_path = directory / f"{side}.ids"
-    offsets = _map_array(directory / f"{side}.offsets.npy")
-    try:
-        n_bytes = ids_path.stat().st_size
-    except OSError as error:
-        raise DataError(f"{directory}: encoded corpus is incomplete: {error}") from error
-    total = int(offsets[-1])
+    path = directory / f"{side}.ids"
+    offsets = np.asarray(np.load(directory / f"{side}.offsets.npy", mmap_mode="r"))
+    n_bytes, total = path.stat().st_size, int(offsets[-1])
     if n_bytes not in (2 * total, 4 * total):
         raise DataError(
-            f"{ids_path}: {n_bytes} bytes for {total} tokens; delete {directory} and run again"
+            f"{path}: {n_bytes} bytes for {total} tokens; delete {directory} and run again"
         )
     dtype = np.uint16 if n_bytes == 2 * total else np.int32
-    return EncodedSide(np.memmap(ids_path, dtype=dtype, mode="r"), offsets)
-
-
-def _map_array(path: Path) -> Array:
-    try:
-        return np.asarray(np.load(path, mmap_mode="r"))
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path.parent}: encoded corpus is incomplete: {error}") from error
-
-
-def _encode_shard(job: EncodingJob, path: Path) -> None:
-    fits: list[bool] = []
-
-    def rows() -> Iterator[tuple[IdLists, IdLists]]:
-        limit = math.inf if job.max_length is None else job.max_length
-        for start in range(0, len(job.pairs), CHUNK):
-            chunk = job.pairs[start : start + CHUNK]
-            src, tgt = (t.encode([p[i] for p in chunk]) for i, t in enumerate(job.tokenizers))
-            fits.extend(len(a) <= limit and len(b) <= limit for a, b in zip(src, tgt, strict=True))
-            kept = compress(
-                zip(src, tgt, _tags_of(job, start, len(chunk)), strict=True), fits[start:]
-            )
-            yield _rows_of(kept, job.tagging)
-
-    arrays = pack_rows(rows(), id_dtypes(job.tokenizers))
-    arrays["fits"] = np.array(fits, dtype=bool)
-    if job.sources is not None:
-        arrays["sources"] = np.repeat(job.sources[arrays["fits"]], len(job.tagging.directions))
-    write_shard(path, arrays)
-
-
-def _tags_of(job: EncodingJob, start: int, n: int) -> list[Ids]:
-    """For each of some pairs, the tags of the source that it is from."""
-    if job.sources is None:
-        return [()] * n
-    return [job.tagging.sources[source] for source in job.sources[start : start + n].tolist()]
-
-
-def _rows_of(
-    pairs: Iterable[tuple[list[int], list[int], Ids]], tagging: Tagging
-) -> tuple[IdLists, IdLists]:
-    """The rows that pairs make: with tags and EOS, in all directions."""
-    src_rows, tgt_rows = [], []
-    forward, *backward = tagging.directions
-    for src, tgt, tags in pairs:
-        src_rows.append([*forward, *tags, *src, EOS_ID])
-        tgt_rows.append([*tgt, EOS_ID])
-        for direction in backward:
-            src_rows.append([*direction, *tags, *tgt, EOS_ID])
-            tgt_rows.append([*src, EOS_ID])
-    return src_rows, tgt_rows
-
-
-def _count(shards: Iterable[Path], max_length: int | None) -> EncodingReport:
-    kept = too_long = 0
-    tokens = [0, 0]
-    for path in shards:
-        with np.load(path) as shard:
-            n_kept = int(shard["fits"].sum())
-            kept, too_long = kept + n_kept, too_long + len(shard["fits"]) - n_kept
-            for i, side in enumerate(SIDES):
-                tokens[i] += int(shard[f"{side}_lengths"].sum())
-    if not kept:
-        raise DataError(
-            f"no pair is left: all {too_long} have more than data.max_length = {max_length} "
-            "tokens on a side"
-            if too_long
-            else "no pair is left after cleaning"
-        )
-    return EncodingReport(kept, too_long, *tokens)
-
-
-def _cut(
-    pairs: Iterable[tuple[str, str]], sources: NDArray[np.uint16] | None
-) -> Iterator[tuple[list[tuple[str, str]], NDArray[np.uint16] | None]]:
-    """Shards of pairs, each with the sources that they are from."""
-    iterator = iter(pairs)
-    start = 0
-    while part := list(islice(iterator, SHARD)):
-        yield part, None if sources is None else sources[start : start + SHARD]
-        start += SHARD
+    return EncodedSide(np.memmap(path, dtype=dtype, mode="r"), offsets)

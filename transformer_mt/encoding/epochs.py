@@ -1,7 +1,6 @@
 """The training corpus of each epoch: always the same, or cut into sub-words anew.
 
-Comes in: the encoded corpus and the tokenizers. Goes out: a function from an epoch to its corpus,
-which has the same rows in every epoch. The corpus of an epoch is a pure function of (seed, epoch,
+The corpus of an epoch has the same rows in every epoch and is a pure function of (seed, epoch,
 row): a run that was stopped goes on with the same bytes. While an epoch is trained on, a process
 beside makes the next one. This file knows nothing of batches or models.
 """
@@ -10,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Literal
@@ -21,8 +21,7 @@ from transformer_mt.encoding.encoded_corpus import (
     CHUNK,
     SHARD,
     EncodedCorpus,
-    IdLists,
-    id_dtypes,
+    Rows,
     join_shards,
     open_corpus,
     pack_rows,
@@ -84,66 +83,41 @@ def epoch_corpora(
     if not sampling.strength:
         yield lambda epoch: plain
         return
-    corpora = _SampledCorpora(plain, sampling, directory, workers, say)
+    own_dir = directory / fingerprint(sampling.strength, sampling.seed)
+    ahead: BaseProcess | None = None
+
+    def draw(epoch: int) -> None:
+        """See that the corpus of an epoch is there; begin the one after it."""
+        nonlocal ahead
+        remove_other_prints(directory, [own_dir.name])  # of other settings
+        if ahead is not None:
+            ahead.join()
+        place, following = (own_dir / f"{number:06d}" for number in (epoch, epoch + 1))
+        if not _is_whole(place):
+            say(f"  epoch {epoch}: drawing sub-words")
+            sample_corpus(sampling, epoch, place, workers=workers)
+        for other in own_dir.glob("[0-9]" * 6 + "*"):
+            if not other.name.startswith((place.name, following.name)):
+                remove(other)
+        if not _is_whole(following):
+            context = spawn_context()  # a fork would copy the state of torch
+            ahead = context.Process(target=_sample_beside, args=(sampling, epoch + 1, following))
+            ahead.start()
 
     def corpus_of(epoch: int) -> EncodedCorpus:
         if draws:
-            corpora.prepare(epoch)
+            draw(epoch)
         meet()
-        corpus = corpora.open(epoch)
+        corpus = replace(open_corpus(own_dir / f"{epoch:06d}"), sources=plain.sources)
         meet()  # or preparing the next epoch could remove what another process still opens
         return corpus
 
     try:
         yield corpus_of
     finally:
-        corpora.stop()
-
-
-class _SampledCorpora:
-    def __init__(
-        self,
-        plain: EncodedCorpus,
-        sampling: SubwordSampling,
-        directory: Path,
-        workers: int,
-        say: Say,
-    ) -> None:
-        self._plain, self._sampling, self._workers, self._say = plain, sampling, workers, say
-        self._directory = directory / fingerprint(sampling.strength, sampling.seed)
-        self._ahead: BaseProcess | None = None
-
-    def open(self, epoch: int) -> EncodedCorpus:
-        """The corpus of an epoch, which is there."""
-        place = self._directory / f"{epoch:06d}"
-        return replace(open_corpus(place), sources=self._plain.sources)
-
-    def prepare(self, epoch: int) -> None:
-        """See that the corpus of an epoch is there; begin the one after it."""
-        remove_other_prints(self._directory.parent, [self._directory.name])  # of other settings
-        if self._ahead is not None:
-            self._ahead.join()
-        place = self._directory / f"{epoch:06d}"
-        if not _is_whole(place):
-            self._say(f"  epoch {epoch}: drawing sub-words")
-            sample_corpus(self._sampling, epoch, place, workers=self._workers)
-        following = self._directory / f"{epoch + 1:06d}"
-        for other in self._directory.glob("[0-9]" * 6 + "*"):
-            if not other.name.startswith((place.name, following.name)):
-                remove(other)
-        if not _is_whole(following):
-            self._begin(epoch + 1, following)
-
-    def stop(self) -> None:
-        """End the process beside; its finished shards stay for the next start."""
-        if self._ahead is not None:
-            self._ahead.terminate()
-            self._ahead.join()
-
-    def _begin(self, epoch: int, place: Path) -> None:
-        context = spawn_context()  # a fork would copy the state of torch
-        self._ahead = context.Process(target=_sample_beside, args=(self._sampling, epoch, place))
-        self._ahead.start()
+        if ahead is not None:
+            ahead.terminate()  # its finished shards stay for the next start
+            ahead.join()
 
 
 def sample_corpus(sampling: SubwordSampling, epoch: int, out_dir: Path, *, workers: int) -> None:
@@ -151,10 +125,10 @@ def sample_corpus(sampling: SubwordSampling, epoch: int, out_dir: Path, *, worke
     n_rows = len(open_corpus(sampling.corpus_dir))
     shards_dir = out_dir.with_name(f"{out_dir.name}.shards")
     jobs = (
-        (shards_dir / f"{start:010d}.npz", (sampling, epoch, start, min(start + SHARD, n_rows)))
+        (shards_dir / f"{start:010d}.npz", (start, min(start + SHARD, n_rows)))
         for start in range(0, n_rows, SHARD)
     )
-    paths = list(run_shards(jobs, _sample_shard, workers=workers))
+    paths = list(run_shards(jobs, partial(_sample_shard, sampling, epoch), workers=workers))
     with writing_folder(out_dir, _MANIFEST, ours=True) as directory:
         join_shards(paths, directory)
         write_manifest(directory, _MANIFEST, {"epoch": epoch})
@@ -176,33 +150,24 @@ def _sample_beside(sampling: SubwordSampling, epoch: int, place: Path) -> None:
     sample_corpus(sampling, epoch, place, workers=1)
 
 
-def _sample_shard(job: tuple[SubwordSampling, int, int, int], path: Path) -> None:
-    sampling, epoch, first, end = job
+def _sample_shard(
+    sampling: SubwordSampling, epoch: int, bounds: tuple[int, int], path: Path
+) -> None:
+    first, end = bounds
     corpus = open_corpus(sampling.corpus_dir)
     samplers = [SubwordSampler(t, sampling.kind, sampling.strength) for t in sampling.tokenizers]
     # One seed for each sentence, from a generator of its own for each shard.
     random = np.random.default_rng([sampling.seed, epoch, first])
-    seeds = random.integers(2**63, size=(end - first, 2))
+    seeds = random.integers(2**63, size=(end - first, 2)).tolist()
 
-    def rows() -> Iterator[tuple[IdLists, IdLists]]:
+    def redraw(row: int, i: int) -> list[int]:
+        ids = (corpus.src, corpus.tgt)[i].sentence(row)
+        drawn = samplers[i].sample(ids, seeds[row - first][i])
+        return ids if len(drawn) > max(len(ids), sampling.max_length) else drawn
+
+    def rows() -> Iterator[Rows]:
         for start in range(first, end, CHUNK):
             chunk = range(start, min(start + CHUNK, end))
-            src, tgt = (
-                [
-                    _redraw(
-                        side.sentence(row), sampler, int(seeds[row - first, i]), sampling.max_length
-                    )
-                    for row in chunk
-                ]
-                for i, (side, sampler) in enumerate(
-                    zip((corpus.src, corpus.tgt), samplers, strict=True)
-                )
-            )
-            yield src, tgt
+            yield [redraw(row, 0) for row in chunk], [redraw(row, 1) for row in chunk]
 
-    write_shard(path, pack_rows(rows(), id_dtypes(sampling.tokenizers)))
-
-
-def _redraw(row: list[int], sampler: SubwordSampler, seed: int, max_length: int) -> list[int]:
-    drawn = sampler.sample(row, seed)
-    return row if len(drawn) > max(len(row), max_length) else drawn
+    write_shard(path, pack_rows(rows(), sampling.tokenizers))

@@ -1,22 +1,19 @@
 """Which rows of the encoded corpus an epoch holds, as a pure function of weights, seed and epoch.
 
-Comes in: which source every row is from, and a weight for each source. Goes out: row numbers, some
-of them repeatedly. A weight is how often an epoch holds the pairs of a source: 2 is twice each, 0.5
-is half of them, and the other half in the next epoch. This file knows nothing of batches.
+A weight is how often an epoch holds the pairs of a source: 2 is twice each, 0.5 is half of them,
+and the other half in the next epoch. This file knows nothing of batches.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from transformer_mt.config.data import DataConfig
 from transformer_mt.config.experiment import Config
-from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices, Sources
 from transformer_mt.encoding.tokenizer import Tokenizer
 
 
@@ -26,7 +23,7 @@ def source_weights(data: DataConfig) -> list[float]:
 
 
 def epoch_rows(
-    sources: NDArray[np.uint16] | None, weights: Sequence[float], *, seed: int, epoch: int
+    sources: Sources | None, weights: Sequence[float], *, seed: int, epoch: int
 ) -> Indices | None:
     """The rows of one epoch; None: every row once, in order.
 
@@ -64,23 +61,17 @@ class SourceShare:
     rows_in_epoch: int
     tokens_in_epoch: int  # of the target, EOS included
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def describe_epoch(cfg: Config, corpus: EncodedCorpus, epoch: int) -> list[SourceShare]:
     """What an epoch of an experiment holds, by source in the order of `data.train`."""
     weights = source_weights(cfg.data)
-    rows = _rows_of(cfg, corpus, epoch)
-    sources = _sources_of(corpus)
-    n = len(weights)
-    totals = np.bincount(sources, minlength=n)
-    counts = np.bincount(sources[rows], minlength=n)
-    tokens = np.bincount(sources[rows], weights=corpus.tgt.lengths[rows], minlength=n)
-    return [
-        SourceShare(str(source), int(totals[i]), weights[i], int(counts[i]), int(tokens[i]))
-        for i, source in enumerate(cfg.data.train)
-    ]
+    rows, sources = _rows_of(cfg, corpus, epoch)
+    tgt_lengths, n = corpus.tgt.lengths[rows], len(weights)
+    totals = np.bincount(sources, minlength=n).tolist()
+    counts = np.bincount(sources[rows], minlength=n).tolist()
+    tokens = np.bincount(sources[rows], weights=tgt_lengths, minlength=n).astype(int).tolist()
+    names = map(str, cfg.data.train)
+    return list(map(SourceShare, names, totals, weights, counts, tokens))
 
 
 @dataclass(frozen=True)
@@ -89,9 +80,6 @@ class EpochExample:
     tags: str  # the marks before the source sentence
     src: str
     tgt: str
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def sample_epoch(
@@ -102,8 +90,7 @@ def sample_epoch(
     n_examples: int,
 ) -> list[EpochExample]:
     """Some pairs of an epoch, drawn at random but the same for the same epoch."""
-    rows = _rows_of(cfg, corpus, epoch)
-    sources = _sources_of(corpus)
+    rows, sources = _rows_of(cfg, corpus, epoch)
     random = np.random.default_rng([cfg.seed, epoch, n_examples])
     chosen = rows[random.choice(len(rows), min(n_examples, len(rows)), replace=False)]
     names = {id_: piece for piece, id_ in tokenizers[0].tags.items()}
@@ -117,12 +104,9 @@ def sample_epoch(
     return examples
 
 
-def _rows_of(cfg: Config, corpus: EncodedCorpus, epoch: int) -> Indices:
+def _rows_of(cfg: Config, corpus: EncodedCorpus, epoch: int) -> tuple[Indices, Sources]:
+    """The rows of an epoch, and the sources of all rows."""
+    assert corpus.sources is not None, "the training corpus knows where its rows are from"
     weights = source_weights(cfg.data)
     rows = epoch_rows(corpus.sources, weights, seed=cfg.seed, epoch=epoch)
-    return np.arange(len(corpus)) if rows is None else rows
-
-
-def _sources_of(corpus: EncodedCorpus) -> NDArray[np.uint16]:
-    assert corpus.sources is not None, "the training corpus knows where its rows are from"
-    return corpus.sources
+    return np.arange(len(corpus)) if rows is None else rows, corpus.sources

@@ -1,8 +1,4 @@
-"""A random sample of a stream of unknown length, of a bounded size, in the order of the stream.
-
-Comes in: items one by one, each with its size. Goes out: the drawn items, the same ones for
-the same seed. This file does not know what the items are.
-"""
+"""A random sample of a stream of unknown length, of a bounded size, in the order of the stream."""
 
 import random
 from typing import Generic, TypeVar
@@ -11,7 +7,7 @@ Item = TypeVar("Item")
 
 
 class RandomSample(Generic[Item]):
-    """Every item is as likely to be drawn as any other, whatever its size.
+    """Every item is as likely to be drawn as any other, whatever its size; the seed decides.
 
     Args:
         limit: of the sum of sizes; a stream of up to that is drawn whole.
@@ -19,10 +15,8 @@ class RandomSample(Generic[Item]):
 
     def __init__(self, limit: int, seed: int) -> None:
         self._limit, self._random = limit, random.Random(seed)
-        self._share, self._size = (
-            1.0,
-            0,
-        )  # share of the stream that is kept; size of the drawn items
+        self._share = 1.0  # of the stream that is kept
+        self._size = 0  # of the drawn items
         self._drawn: list[tuple[float, int, Item]] = []  # with a random number in [0, share)
 
     def add(self, item: Item, size: int) -> None:
@@ -39,6 +33,3 @@ class RandomSample(Generic[Item]):
     @property
     def items(self) -> list[Item]:
         return [item for _, _, item in self._drawn]
-
-    def __len__(self) -> int:
-        return len(self._drawn)

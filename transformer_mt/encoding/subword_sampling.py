@@ -1,9 +1,7 @@
-"""The same text in other sub-words of the same vocabulary.
+"""The same text in other sub-words of the same vocabulary, one sentence at a time.
 
-Comes in: the ids of a sentence as the tokenizer encodes it, and a seed. Goes out: ids that spell
-the same text. SentencePiece can do that, too, but its generator is salted anew in every process,
-and a run that was stopped could not go on with the same corpus. This file knows one sentence at a
-time, and nothing of epochs.
+SentencePiece can do that, too, but its generator is salted anew in every process, and a run that
+was stopped could not go on with the same corpus.
 """
 
 import math
@@ -128,19 +126,15 @@ class _WordLattice:
         each end are scaled to a sum of 1, so that long words do not underflow.
         """
         lattice: list[tuple[list[int], list[float]]] = [([], [])]
-        log_ways = [0.0] + [-math.inf] * len(text)
+        log_ways = [0.0]
         for end in range(1, len(text) + 1):
-            starts, logs = [], []
-            for start in range(max(0, end - self._longest), end):
-                score = self._scores.get(text[start:end])
-                if score is not None and log_ways[start] > -math.inf:
-                    starts.append(start)
-                    logs.append(log_ways[start] + self._strength * score)
-            if starts:
-                top = max(logs)
-                sums = list(accumulate(math.exp(log - top) for log in logs))
-                log_ways[end] = top + math.log(sums[-1])
-                lattice.append((starts, sums))
-            else:
-                lattice.append(([], []))  # no piece ends here
+            logs = {
+                start: log_ways[start] + self._strength * self._scores[text[start:end]]
+                for start in range(max(0, end - self._longest), end)
+                if text[start:end] in self._scores and log_ways[start] > -math.inf
+            }
+            top = max(logs.values(), default=-math.inf)  # no piece ends here
+            sums = list(accumulate(math.exp(log - top) for log in logs.values()))
+            log_ways.append(top + math.log(sums[-1]) if sums else top)
+            lattice.append((list(logs), sums))
         return lattice

@@ -1,8 +1,7 @@
 """Marks before a source sentence: which language is wanted, and what kind of corpus it is from.
 
-Comes in: a configuration, and a tokenizer that knows the marks as pieces of their own. Goes out:
-their ids, in the order in which they stand before a sentence. No text is ever encoded as a mark,
-even if it spells one. This file knows nothing of how sentences are stored or searched.
+The tokenizer knows the marks as pieces of their own. No text is ever encoded as a mark, even if it
+spells one.
 """
 
 from dataclasses import dataclass
@@ -18,17 +17,12 @@ def language_tag(code: str) -> str:
     return f"<2{code}>"
 
 
-def corpus_tag(name: str) -> str:
-    """The piece of `tag:` of a source, such as `<bt>` before back-translations."""
-    return f"<{name}>"
-
-
 def tag_pieces(cfg: Config) -> list[str]:
     """Every mark that the source tokenizer of an experiment must know; no order of keys matters."""
     languages = cfg.languages
     codes = sorted((languages.src, languages.tgt)) if languages.bidirectional else []
     names = sorted({source.tag for source in cfg.data.train if source.tag})
-    return [*map(language_tag, codes), *map(corpus_tag, names)]
+    return [*map(language_tag, codes), *(f"<{name}>" for name in names)]
 
 
 @dataclass(frozen=True)
@@ -52,5 +46,5 @@ def tagging(cfg: Config, tokenizer: Tokenizer) -> Tagging:
     directions: tuple[Ids, ...] = ((),)
     if languages.bidirectional:
         directions = tuple((ids[language_tag(code)],) for code in (languages.tgt, languages.src))
-    sources = tuple((ids[corpus_tag(s.tag)],) if s.tag else () for s in cfg.data.train)
+    sources = tuple((ids[f"<{s.tag}>"],) if s.tag else () for s in cfg.data.train)
     return Tagging(directions, sources)

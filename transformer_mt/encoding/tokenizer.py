@@ -1,15 +1,12 @@
 """Text ↔ ids with one SentencePiece model: train, load, encode, decode.
 
-Comes in: text, one sentence each. Goes out: a model file, and lists of ids without BOS and EOS.
-This file knows the special ids, and nothing of corpora, batches or which side a text is from.
-
 Beside the four special ids a model may have tags: pieces such as `<bt>`, which stand for no text.
 Encoding never gives one, whatever a text spells, and decoding leaves them out.
 """
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import chain
@@ -42,11 +39,8 @@ class Tokenizer:
     """A trained SentencePiece model with tmt's special ids."""
 
     def __init__(self, model: bytes, *, where: str) -> None:
-        """Open a serialised SentencePiece model.
+        """Open the bytes of a model file, named `where` in errors.
 
-        Args:
-            model: the bytes of a model file.
-            where: its name in errors.
         Raises:
             TokenizerError: not a SentencePiece model, or one with other special ids.
         """
@@ -139,17 +133,15 @@ class Tokenizer:
         model = self._model
         return sum(model.is_byte(id_) or model.is_unknown(id_) for id_ in ids) / max(1, len(ids))
 
-    def unknown_rate(self, texts: Iterable[str]) -> float:
+    def unknown_rate(self, texts: Sequence[str]) -> float:
         """Share of pieces that are UNK, in [0, 1]: text which decoding cannot give back."""
-        return self._share(texts, self._model.is_unknown)
+        ids = list(chain.from_iterable(self.encode(texts)))
+        return sum(map(self._model.is_unknown, ids)) / max(1, len(ids))
 
-    def byte_rate(self, texts: Iterable[str]) -> float:
+    def byte_rate(self, texts: Sequence[str]) -> float:
         """Share of pieces that are single bytes, in [0, 1]: characters outside the vocabulary."""
-        return self._share(texts, self._model.is_byte)
-
-    def _share(self, texts: Iterable[str], counts: Callable[[int], bool]) -> float:
-        ids = [id_ for sequence in self.encode(list(texts)) for id_ in sequence]
-        return sum(map(counts, ids)) / len(ids) if ids else 0.0
+        ids = list(chain.from_iterable(self.encode(texts)))
+        return sum(map(self._model.is_byte, ids)) / max(1, len(ids))
 
 
 def train_tokenizer(
@@ -166,7 +158,6 @@ def train_tokenizer(
 
     Args:
         texts: one sentence each; of more than `MAX_CHARACTERS` a part is used, drawn with `seed`.
-        languages: canonical codes of the text; two of them for a joint vocabulary.
         side: 0 or 1, source or target: which of `cfg.vocab_sizes` counts.
         tags: pieces that stand for no text, such as `<bt>`; they are part of the vocabulary.
     Raises:
@@ -176,7 +167,7 @@ def train_tokenizer(
     sample: RandomSample[str] = RandomSample(MAX_CHARACTERS, seed)
     for text in _usable(texts, out_path):
         sample.add(text, len(text))
-    if not len(sample):
+    if not sample.items:
         raise TokenizerError(
             "no text to learn a tokenizer from: all lines are blank or longer than "
             f"{MAX_SENTENCE_BYTES} bytes; check data.train"

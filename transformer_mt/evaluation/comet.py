@@ -1,8 +1,7 @@
 """Sources, translations, references → COMET, computed by another Python that has unbabel-comet.
 
-Comes in: an interpreter and texts. Goes out: a `Score` of each system, in hundredths. The
-versions and the size of COMET's own needs do not fit beside ours, so it is never imported here: a
-short script runs in its own environment and talks JSON over standard input and output.
+The versions and the size of COMET's own needs do not fit beside ours, so it is never imported here:
+a short script runs in its own environment and talks JSON over standard input and output.
 """
 
 import json
@@ -45,9 +44,6 @@ def score_comet(
 ) -> dict[str, Score]:
     """COMET of each system, times 100, compared with the first by paired bootstrap.
 
-    Args:
-        python: the interpreter of an environment with unbabel-comet.
-        outputs: translations by system.
     Raises:
         ConfigError: the interpreter cannot be started, or has no COMET.
         TmtError: the test set has no sources; COMET failed, or answered something else.
@@ -61,23 +57,17 @@ def score_comet(
     answer = _ask(python, {"model": MODEL, "systems": systems})
     try:
         version = str(answer["version"])
-        values = 100 * np.array(answer["scores"], dtype=np.float64)  # (systems, sentences)
+        values = 100 * np.array(answer["scores"], np.float64).reshape(len(systems), len(test.refs))
     except (KeyError, TypeError, ValueError) as error:
         raise TmtError(f"--comet {python}: an answer of another form: {error!r}") from error
-    if values.shape != (len(systems), len(test.refs)):
-        raise TmtError(
-            f"--comet {python}: scored {values.shape}, expected {len(systems)} systems of "
-            f"{len(test.refs)} sentences"
-        )
     signature = f"model:{MODEL}|version:{version}|scale:100|bs:{_N_SAMPLES}|seed:{_SEED}"
     return dict(zip(outputs, _compare(values, signature), strict=True))
 
 
 def _ask(python: Path, request: dict[str, Any]) -> dict[str, Any]:
-    command = [str(python), "-c", _SCRIPT]
     try:
         result = subprocess.run(
-            command,
+            [str(python), "-c", _SCRIPT],
             env=child_environment(),
             input=json.dumps(request),
             capture_output=True,
@@ -110,16 +100,15 @@ def _compare(values: NDArray[np.float64], signature: str) -> list[Score]:
     Args:
         values: (systems, sentences); the first system is the baseline.
     """
+    from sacrebleu.significance import estimate_ci
+
     n = values.shape[1]
     drawn = np.random.default_rng(_SEED).choice(n, size=(_N_SAMPLES, n), replace=True)
     means = np.stack([row[drawn].mean(axis=1) for row in values])  # (systems, samples)
     scores: list[Score] = []
     for row, samples in zip(values, means, strict=True):
-        cut = _N_SAMPLES // 40
-        low, high = np.sort(samples)[[cut, -1 - cut]]
-        half = (high - low) / 2
-        interval = float(samples.mean() - half), float(samples.mean() + half)
-        score = Score("COMET", float(row.mean()), signature, *interval)
+        mean, half = map(float, estimate_ci(samples))
+        score = Score("COMET", float(row.mean()), signature, mean - half, mean + half)
         if scores:
             difference = float(row.mean() - values[0].mean())
             apart = np.abs(samples - means[0])

@@ -27,39 +27,30 @@ class ContrastItem(NamedTuple):
 class ContrastFailure:
     """A wrong translation that scores at least as high as the right one."""
 
-    source: str
-    right: str
-    wrong: str
+    item: ContrastItem
     log_prob_right: float
     log_prob_wrong: float
 
 
 @dataclass(frozen=True)
 class ContrastResult:
-    n_right: int  # sources whose right translation beats every wrong one
+    score: Score
     n: int  # sources, each with one right and at least one wrong translation
     failures: list[ContrastFailure]
-
-    @property
-    def score(self) -> Score:
-        return share_score("accuracy", self.n_right, self.n)
 
 
 def read_contrast(path: Path) -> list[ContrastItem]:
     """Read a tab-separated file: source, right, wrong.
 
     Raises:
-        DataError: lines do not have three different fields, of which the message names the first;
-            the file is empty, or cannot be read, see `split_lines`.
+        DataError: lines without three different fields; the file is empty, or cannot be read.
     """
     items, problems = [], []
     for number, line in enumerate(split_lines(path), start=1):
-        if not line.strip():
-            continue
         fields = [field.strip() for field in line.split("\t")]
-        if problem := _problem(fields):
+        if problem := line.strip() and _problem(fields):
             problems.append(f"{path}: line {number}: {problem}")
-        else:
+        elif line.strip():
             items.append(ContrastItem(*fields))
     if problems:
         more = f"\n… and {len(problems) - 5} more such lines" if len(problems) > 5 else ""
@@ -69,15 +60,13 @@ def read_contrast(path: Path) -> list[ContrastItem]:
     return items
 
 
-def _problem(fields: Sequence[str]) -> str | None:
+def _problem(fields: Sequence[str]) -> str:
     if len(fields) != 3:
         return f"found {len(fields)} fields, expected 3: source TAB right TAB wrong"
     for name, field in zip(ContrastItem._fields, fields, strict=True):
         if not field:
             return f"the {name} field is empty"
-    if fields[1] == fields[2]:
-        return f"right and wrong are the same: {fields[1]!r}"
-    return None
+    return f"right and wrong are the same: {fields[1]!r}" if fields[1] == fields[2] else ""
 
 
 def evaluate_contrast(
@@ -85,26 +74,21 @@ def evaluate_contrast(
 ) -> ContrastResult:
     """Score every translation once and compare; equal scores count as wrong.
 
-    Args:
-        items: at least one; same source and right translation: one group.
-        to: the language to translate into, for models of both directions.
+    Items of the same source and right translation are one group; there is at least one.
     """
-    groups: dict[tuple[str, str], list[str]] = {}
-    for source, right, wrong in items:
-        groups.setdefault((source, right), []).append(wrong)
-    pairs = dict.fromkeys(
-        (source, target)
-        for (source, right), wrongs in groups.items()
-        for target in (right, *wrongs)
-    )
+    groups: dict[tuple[str, str], list[ContrastItem]] = {}
+    for item in items:
+        groups.setdefault(item[:2], []).append(item)
+    ordered = [item for group in groups.values() for item in group]
+    pairs = dict.fromkeys(pair for own in ordered for pair in (own[:2], (own.source, own.wrong)))
     srcs, tgts = zip(*pairs, strict=True)
     found = translator.score_pairs(srcs, tgts, to=to)
     log_probs = {pair: own.log_prob for pair, own in zip(pairs, found, strict=True)}
-    failures = [
-        ContrastFailure(source, right, wrong, log_probs[source, right], log_probs[source, wrong])
-        for (source, right), wrongs in groups.items()
-        for wrong in wrongs
-        if not log_probs[source, right] > log_probs[source, wrong]
+    compared = [
+        ContrastFailure(item, log_probs[item[:2]], log_probs[item.source, item.wrong])
+        for item in ordered
     ]
-    n_wrong = len({(failure.source, failure.right) for failure in failures})
-    return ContrastResult(len(groups) - n_wrong, len(groups), failures)
+    # A text that is too long to be scored has no number, which is larger than no other.
+    failures = [pair for pair in compared if not pair.log_prob_right > pair.log_prob_wrong]
+    n_right = len(groups) - len({failure.item[:2] for failure in failures})
+    return ContrastResult(share_score("accuracy", n_right, len(groups)), len(groups), failures)

@@ -1,8 +1,7 @@
-"""One translation beside its source and its reference → its errors.
+"""One translation beside its source and its reference → its errors, a `CheckResult` per kind.
 
-Comes in: the three texts and their languages. Goes out: a `CheckResult` per kind of error. Each
-check excuses a fault that the reference has, too: a number that the reference leaves out is not
-missed, a word that it repeats may be repeated. A translation without errors may still be wrong.
+Each check excuses a fault that the reference has, too: a number that the reference leaves out is
+not missed, a word that it repeats may be repeated. A translation without errors may still be wrong.
 """
 
 import re
@@ -30,18 +29,13 @@ class Case:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The verdict of a check on a sentence that it applies to.
+    """The verdict of a check on a sentence that it applies to."""
 
-    Attributes:
-        severity: 0: no error; the larger, the worse.
-        detail: the error in words.
-    """
-
-    severity: float
-    detail: str
+    severity: float = 0.0  # 0: no error; the larger, the worse
+    detail: str = ""  # the error in words
 
 
-_FINE = CheckResult(0.0, "")
+_FINE = CheckResult()
 _HALF_WIDTH = {code: code - 0xFEE0 for code in (*range(0xFF10, 0xFF1A), 0xFF0C, 0xFF0E)}
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 _SCALES = {
@@ -169,30 +163,23 @@ def _said_again(pieces: list[str], language: str) -> list[str]:
 
 def omission(case: Case) -> CheckResult:
     """Less than half as long as the reference, and by more than a few words."""
-    n_hyp, n_ref = _lengths(case)
-    if n_ref - n_hyp < _few(case) and not (n_hyp == 0 < n_ref):
-        return _FINE
-    severe = n_hyp < n_ref / 2
-    return CheckResult(n_ref - n_hyp, f"{n_hyp} for {n_ref} {_unit(case)}") if severe else _FINE
+    n_hyp, n_ref, few, unit = _lengths(case)
+    severe = n_hyp < n_ref / 2 and (n_ref - n_hyp >= few or not n_hyp)
+    return CheckResult(n_ref - n_hyp, f"{n_hyp} for {n_ref} {unit}") if severe else _FINE
 
 
 def too_long(case: Case) -> CheckResult:
     """More than twice as long as the reference, and by more than a few words."""
-    n_hyp, n_ref = _lengths(case)
-    severe = n_hyp > 2 * n_ref and n_hyp - n_ref >= _few(case)
-    return CheckResult(n_hyp - n_ref, f"{n_hyp} for {n_ref} {_unit(case)}") if severe else _FINE
+    n_hyp, n_ref, few, unit = _lengths(case)
+    severe = n_hyp > 2 * n_ref and n_hyp - n_ref >= few
+    return CheckResult(n_hyp - n_ref, f"{n_hyp} for {n_ref} {unit}") if severe else _FINE
 
 
-def _lengths(case: Case) -> tuple[int, int]:
-    return len(words(case.hyp, case.tgt_language)), len(words(case.ref, case.tgt_language))
-
-
-def _few(case: Case) -> int:
-    return 8 if is_unspaced(case.tgt_language) else 5
-
-
-def _unit(case: Case) -> str:
-    return "characters" if is_unspaced(case.tgt_language) else "words"
+def _lengths(case: Case) -> tuple[int, int, int, str]:
+    """Of the translation and of the reference, a few of these units, and their name."""
+    few, unit = (8, "characters") if is_unspaced(case.tgt_language) else (5, "words")
+    n_hyp, n_ref = (len(words(text, case.tgt_language)) for text in (case.hyp, case.ref))
+    return n_hyp, n_ref, few, unit
 
 
 def unknown(case: Case) -> CheckResult:
@@ -210,9 +197,9 @@ def untranslated(case: Case) -> CheckResult:
             return CheckResult(n_han, f"{n_han} Chinese characters")
     src, ref, hyp = (Counter(words(text, tgt)) for text in (case.src, case.ref, case.hyp))
     copied, usual = (src & hyp).total(), (src & ref).total()
-    n_words = hyp.total()
+    n_words, unit = hyp.total(), "characters" if is_unspaced(tgt) else "words"
     if n_words >= 3 and copied >= 0.8 * n_words and copied - usual >= max(3, 0.5 * n_words):
-        return CheckResult(copied, f"{copied} of {n_words} {_unit(case)} are the source's")
+        return CheckResult(copied, f"{copied} of {n_words} {unit} are the source's")
     return _FINE
 
 

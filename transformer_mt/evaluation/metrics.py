@@ -1,14 +1,12 @@
-"""Translations and references → BLEU, chrF and TER with their sacreBLEU signatures.
+"""Translations and references → BLEU, chrF and TER with sacreBLEU's signatures and significance.
 
-Comes in: detokenised text, one reference for each translation. Goes out: scores and confidence
-intervals. This file does not know the origin of the translations; `significance.py` compares
-systems.
+Comes in: detokenised text, one reference for each translation. Goes out: `Score`s and their tables.
+This file does not know the origin of the translations.
 """
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,6 +15,7 @@ from transformer_mt.rendering.cells import align_columns
 from transformer_mt.text.languages import is_chinese, is_unspaced, language_name
 
 METRICS = ("bleu", "chrf", "chrf++", "ter", "spbleu")
+DEFAULT_METRICS = ("bleu", "chrf")
 SIGNIFICANT = 0.05  # a p-value below it is worth a mark
 _SPBLEU_TOKENIZER = "flores200"  # one vocabulary for 200 languages
 # Languages whose words sacreBLEU cuts with an extra package: code → (tokenizer, module, extra).
@@ -25,59 +24,42 @@ _WORD_CUTTERS = {"ja": ("ja-mecab", "MeCab", "ja"), "ko": ("ko-mecab", "mecab_ko
 
 @dataclass(frozen=True)
 class Score:
-    """One metric of one corpus.
+    """One metric of one corpus."""
 
-    Attributes:
-        name: as sacreBLEU writes it: BLEU, chrF2, TER.
-        score: BLEU and chrF in [0, 100], higher is better; TER from 0, lower is better.
-        signature: everything that must agree before two scores may be compared.
-        low, high: bounds of the 95 % confidence interval, if it was asked for: mean of the
-            bootstrap samples ± half the width of their middle 95 %, as sacreBLEU reports it.
-        difference: to the score of the baseline, where there is one.
-        p_value: how often chance alone would make a difference this large, in (0, 1].
-    """
-
-    name: str
-    score: float
-    signature: str
+    name: str  # as sacreBLEU writes it: BLEU, chrF2, TER
+    score: float  # BLEU and chrF in [0, 100], higher is better; TER from 0, lower is better
+    signature: str  # everything that must agree before two scores may be compared
+    # 95 % confidence: mean of the bootstrap samples ± half the width of their middle 95 %.
     low: float | None = None
     high: float | None = None
-    difference: float | None = None
-    p_value: float | None = None
+    difference: float | None = None  # to the score of the baseline
+    p_value: float | None = None  # how often chance alone would make such a difference, in (0, 1]
 
     @property
     def interval(self) -> str:
         """The bounds as people read them, or nothing."""
-        known = self.low is not None and self.high is not None
-        return f"{self.low:.2f} … {self.high:.2f}" if known else ""
+        return "" if self.low is None else f"{self.low:.2f} … {self.high:.2f}"
 
     @property
     def is_significant(self) -> bool:
         return self.p_value is not None and self.p_value < SIGNIFICANT
 
     def to_json(self) -> dict[str, float | str]:
-        plain: dict[str, float | str] = {"score": self.score, "signature": self.signature}
-        if self.low is not None and self.high is not None:
-            plain |= {"low": self.low, "high": self.high}
-        if self.difference is not None and self.p_value is not None:
-            plain |= {"difference": self.difference, "p_value": self.p_value}
-        return plain
+        known = {name: value for name, value in vars(self).items() if value is not None}
+        del known["name"]
+        return known
 
 
-def scores_to_json(scores: Mapping[str, Score]) -> dict[str, dict[str, float | str]]:
-    return {metric: score.to_json() for metric, score in scores.items()}
+SystemScores = dict[str, dict[str, Score]]  # system → metric → score
 
 
 class Scorer:
     """Scores translations into one language; validation, `tmt eval` and reports share it.
 
-    Attributes:
-        tokenize: the sacreBLEU tokenizer by which BLEU cuts this language into words.
-        note: a remark on this choice for the reader of the scores, or None.
+    BLEU cuts words by the sacreBLEU tokenizer `tokenize`; `note` is a remark on this choice.
     """
 
     def __init__(self, tgt_language: str) -> None:
-        """The scorer of a target language, given by its canonical code."""
         self._language = tgt_language
         self.tokenize, self.note = _tokenizer_for(tgt_language)
 
@@ -85,52 +67,76 @@ class Scorer:
         self,
         hyps: Sequence[str],
         refs: Sequence[str],
-        metrics: Iterable[str] = ("bleu", "chrf"),
-        *,
-        confidence: int = 0,
+        metrics: Iterable[str] = DEFAULT_METRICS,
     ) -> dict[str, Score]:
-        """Score a corpus.
+        """Score a corpus by some of `METRICS`, in their order.
 
-        Args:
-            hyps: translations, detokenised.
-            refs: one reference for each of them.
-            metrics: some of `METRICS`; the result has the same order.
-            confidence: number of bootstrap samples for 95 % intervals; 0 or 1 gives none. All
-                samples are in memory at once: 1000 of 2000 lines take about 150 MB.
         Raises:
             DataError: unequal counts, or nothing to score.
             ConfigError: unknown metric.
         """
-        check_aligned(hyps, refs)
-        return {name: self._score_one(name, hyps, refs, confidence) for name in metrics}
+        _check_aligned(hyps, refs)
+        scores = {}
+        for name in metrics:
+            metric = self._metric(name)
+            found = metric.corpus_score(list(hyps), [list(refs)])
+            signature = str(metric.get_signature())
+            scores[name] = Score(_name_of(name, found.name), found.score, signature)
+        return scores
+
+    def compare(
+        self,
+        outputs: Mapping[str, Sequence[str]],
+        refs: Sequence[str],
+        metrics: Iterable[str] = DEFAULT_METRICS,
+        *,
+        n: int,
+    ) -> SystemScores:
+        """`score` with intervals; systems beside the first are compared with it.
+
+        The test is the paired bootstrap. All systems are resampled with the same sentences, so
+        their intervals agree with each other. The p-values hold for single comparisons: with many
+        systems, some will be small by chance. The seed is sacreBLEU's: 12345, or the environment
+        variable SACREBLEU_SEED.
+
+        Source: Koehn 2004; sacreBLEU's `PairedTest`.
+        Args:
+            outputs: translations by name of the system; the first is the baseline.
+            n: bootstrap samples; the smallest possible p-value is 1 / (n + 1). All are in memory
+                at once: 1000 of 2000 lines take about 150 MB.
+        """
+        from sacrebleu.significance import PairedTest
+
+        for hyps in outputs.values():
+            _check_aligned(hyps, refs)
+        systems: list[tuple[str, Sequence[str]]] = list(outputs.items())
+        scores: SystemScores = {system: {} for system in outputs}
+        for name in metrics:
+            test = PairedTest(
+                systems, {name: self._metric(name)}, [list(refs)], test_type="bs", n_samples=n
+            )
+            signatures, columns = test()
+            ((shown, signature),) = signatures.items()
+            results: list[Any] = columns[shown]
+            for (system, hyps), result in zip(systems, results, strict=True):
+                low, high = float(result.mean - result.ci), float(result.mean + result.ci)
+                label, value = _name_of(name, shown), float(result.score)
+                score = Score(label, value, str(signature), low, high)
+                if result is not results[0]:
+                    same = list(hyps) == list(systems[0][1]) or _is_same(result, results[0])
+                    p_value = 1.0 if same else result.p_value
+                    difference = value - float(results[0].score)
+                    score = replace(score, difference=difference, p_value=p_value)
+                scores[system][name] = score
+        return scores
 
     def sentence_chrf(self, hyps: Sequence[str], refs: Sequence[str]) -> list[float]:
-        """chrF of each sentence by itself: for looking at sentences, not for reports of systems.
+        """chrF of each sentence by itself: for looking at sentences, not for reports of systems."""
+        metric = self._metric("chrf")
+        pairs = zip(hyps, refs, strict=True)
+        return [metric.sentence_score(hyp, [ref]).score for hyp, ref in pairs]
 
-        Raises:
-            DataError: unequal counts, or nothing to score.
-        """
-        check_aligned(hyps, refs)
-        metric = self.metric("chrf")
-        return [
-            metric.sentence_score(hyp, [ref]).score for hyp, ref in zip(hyps, refs, strict=True)
-        ]
-
-    def _score_one(
-        self, name: str, hyps: Sequence[str], refs: Sequence[str], confidence: int
-    ) -> Score:
-        metric = self.metric(name)
-        result = metric.corpus_score(list(hyps), [list(refs)], n_bootstrap=max(1, confidence))
-        signature = str(metric.get_signature())
-        shown = score_name(name, result.name)
-        if confidence <= 1:
-            return Score(shown, result.score, signature)
-        # The public form of the interval; sacreBLEU leaves it out when every sample scored 0.
-        plain = json.loads(result.format(width=6, signature=signature, is_json=True))
-        mean, half = plain.get("confidence_mean", 0.0), plain.get("confidence_var", 0.0)
-        return Score(shown, result.score, signature, mean - half, mean + half)
-
-    def metric(self, name: str) -> Any:
+    def _metric(self, name: str) -> Any:
         """A fresh sacreBLEU metric: a used one keeps the bootstrap in its signature.
 
         Raises:
@@ -156,13 +162,15 @@ class Scorer:
         return TER(normalized=cjk, asian_support=cjk)
 
 
+def _is_same(first: Any, second: Any) -> bool:
+    """Whether no sample differs, to which sacreBLEU gives its smallest p-value."""
+    return all(getattr(first, name) == getattr(second, name) for name in ("score", "mean", "ci"))
+
+
 def share_score(name: str, n_right: int, n: int) -> Score:
     """A share of `n` trials in per cent, with its 95 % interval.
 
     Source: Wilson 1927; it stays within [0, 100] and has a width at 0 and at 100, too.
-    Args:
-        n_right: in [0, n].
-        n: at least 1.
     """
     z = 1.959964  # 97.5 % of the normal distribution lie below
     share, spread = n_right / n, z * z / n
@@ -170,11 +178,6 @@ def share_score(name: str, n_right: int, n: int) -> Score:
     half = math.sqrt(share * (1 - share) * spread + spread * spread / 4) / (1 + spread)
     low, high = max(0.0, middle - half), min(1.0, middle + half)
     return Score(name, 100 * share, f"n:{n}|interval:wilson", 100 * low, 100 * high)
-
-
-def score_name(metric: str, name: str) -> str:
-    """The name of a metric in tables: sacreBLEU's, except for spBLEU, which it calls BLEU."""
-    return "spBLEU" if metric == "spbleu" else name
 
 
 def format_table(results: Mapping[str, Mapping[str, Score]]) -> str:
@@ -186,6 +189,36 @@ def format_table(results: Mapping[str, Mapping[str, Score]]) -> str:
         bounds = [score.interval or "–" for _ in columns]
         rows.append([test, score.name, f"{score.score:.2f}", *bounds, score.signature])
     return align_columns(rows, numbers=(2,))
+
+
+def score_rows(results: Mapping[str, SystemScores]) -> Iterator[tuple[str, str, Score]]:
+    """Test set, system and score, systems of the same test set and metric below each other."""
+    for test, systems in results.items():
+        for metric in dict.fromkeys(name for scores in systems.values() for name in scores):
+            for system, scores in systems.items():
+                if metric in scores:
+                    yield test, system, scores[metric]
+
+
+def format_comparison(results: Mapping[str, SystemScores]) -> str:
+    """Lay {test set: {system: {metric: Score}}} out for a terminal, signatures below."""
+    rows = [["test set", "metric", "system", "score", "95 % interval", "difference", "p", ""]]
+    signatures: dict[str, None] = {}
+    for test, system, score in score_rows(results):
+        cells = [test, score.name, system, f"{score.score:.2f}", score.interval or "–"]
+        if score.p_value is None:
+            cells += ["", "", ""]
+        else:
+            star = "*" if score.is_significant else ""
+            cells += [f"{score.difference:+.2f}", f"{score.p_value:.3f}", star]
+        rows.append(cells)
+        signatures[f"{score.name}: {score.signature}"] = None
+    return "\n".join([align_columns(rows, numbers=(3, 5, 6)), "", *signatures])
+
+
+def _name_of(metric: str, name: str) -> str:
+    """sacreBLEU's name, except for spBLEU, which it calls BLEU."""
+    return "spBLEU" if metric == "spbleu" else name
 
 
 def _spbleu() -> Any:
@@ -222,8 +255,7 @@ def _tokenizer_for(language: str) -> tuple[str, str | None]:
     return "13a", None
 
 
-def check_aligned(hyps: Sequence[str], refs: Sequence[str]) -> None:
-    """Raises: DataError: unequal counts, or nothing to score."""
+def _check_aligned(hyps: Sequence[str], refs: Sequence[str]) -> None:
     if len(hyps) != len(refs):
         raise DataError(
             f"{len(hyps)} translations but {len(refs)} references: each line needs its reference"

@@ -1,136 +1,149 @@
-"""An evaluation → the content of its report: error tables, and every sentence with its errors.
+"""An evaluation → report.json with error tables and every sentence, and the same as a page.
 
-Comes in: an `Evaluation`. Goes out: an `EvaluationReport`, which is also plain values. The errors
-are defined in `error_checks.py`.
+The errors are defined in `error_checks.py`; words and look of the page are in `page.html.j2`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.evaluation.error_checks import Case, CheckResult, check_sentences
+from transformer_mt.evaluation.error_checks import CHECKS, Case, check_sentences
 from transformer_mt.evaluation.error_tables import (
-    ErrorTables,
     count_errors,
     recall_by_frequency,
     score_by_length,
     word_frequencies,
 )
-from transformer_mt.evaluation.metrics import Score, Scorer, scores_to_json
-from transformer_mt.evaluation.significance import SystemScores
+from transformer_mt.evaluation.metrics import SIGNIFICANT, Scorer, score_rows
 from transformer_mt.evaluation.systems import Evaluation
 from transformer_mt.evaluation.test_sets import EvaluationSet
-from transformer_mt.text.languages import is_unspaced
+from transformer_mt.rendering.pages import write_html
+from transformer_mt.text.languages import is_unspaced, language_name
+from transformer_mt.text.words import mark_differences
 
-
-@dataclass(frozen=True)
-class SystemReport:
-    """One system on one test set.
-
-    Attributes:
-        chrf: of each sentence.
-        errors: of each sentence, by kind: the error in words.
-    """
-
-    hyps: list[str]
-    scores: dict[str, Score]
-    chrf: list[float]
-    errors: list[dict[str, str]]
-    tables: ErrorTables
-
-
-@dataclass(frozen=True)
-class SetReport:
-    """All systems on one test set, the baseline first."""
-
-    test: EvaluationSet
-    systems: dict[str, SystemReport]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "languages": {"src": self.test.src, "tgt": self.test.tgt},
-            "systems": {
-                name: {"scores": scores_to_json(own.scores), **own.tables.to_json()}
-                for name, own in self.systems.items()
-            },
-            "sentences": [
-                {
-                    "src": src,
-                    "ref": ref,
-                    "systems": {
-                        name: {"text": own.hyps[i], "chrf": own.chrf[i], "errors": own.errors[i]}
-                        for name, own in self.systems.items()
-                    },
-                }
-                for i, (src, ref) in enumerate(zip(self.test.srcs, self.test.refs, strict=True))
-            ],
-        }
-
-
-@dataclass(frozen=True)
-class EvaluationReport:
-    """Attributes:
-    sets: by test set.
-    shares: by contrast file or set of single words, then system.
-    """
-
-    sets: dict[str, SetReport]
-    shares: dict[str, SystemScores]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "tests": {name: report.to_json() for name, report in self.sets.items()},
-            **{kind: self._shares(kind) for kind in ("contrast", "words")},
-        }
-
-    def _shares(self, kind: str) -> dict[str, Any]:
-        return {
-            name: {system: scores[kind].to_json() for system, scores in systems.items()}
-            for name, systems in self.shares.items()
-            if all(kind in scores for scores in systems.values())
-        }
+_HTML_CODES = {"zh": "zh-Hans"}
+_SHOWN_CHARACTERS = 300  # of a worst sentence
 
 
 def describe_evaluation(
     evaluation: Evaluation, training: Mapping[str, Path | None]
-) -> EvaluationReport:
+) -> dict[str, Any]:
     """Look at every sentence of every test set.
 
     Args:
         training: training text by target language, if there is any, to count words in.
     """
-    sets = {test.name: _describe(evaluation, test, training) for test in evaluation.tests}
-    others = {name: found for name, found in evaluation.scores.items() if name not in sets}
-    return EvaluationReport(sets, others)
+    return {
+        "tests": {test.name: _describe(evaluation, test, training) for test in evaluation.tests},
+        **{kind: _shares(evaluation, kind) for kind in ("contrast", "words")},
+    }
+
+
+def _shares(evaluation: Evaluation, kind: str) -> dict[str, Any]:
+    return {
+        name: {system: scores[kind].to_json() for system, scores in systems.items()}
+        for name, systems in evaluation.scores.items()
+        if all(kind in scores for scores in systems.values())
+    }
 
 
 def _describe(
     evaluation: Evaluation, test: EvaluationSet, training: Mapping[str, Path | None]
-) -> SetReport:
+) -> dict[str, Any]:
+    """One test set: tables by system, and its sentences."""
     counts, basis = word_frequencies(test.refs, training.get(test.tgt), test.tgt)
     scorer = Scorer(test.tgt)
+    sentences: list[dict[str, Any]] = [
+        {"src": src, "ref": ref, "systems": {}}
+        for src, ref in zip(test.srcs, test.refs, strict=True)
+    ]
     systems = {}
     for name, hyps in evaluation.outputs[test.name].items():
         texts = zip(test.srcs, test.refs, hyps, strict=True)
         results = check_sentences([Case(*own, test.src, test.tgt) for own in texts])
-        tables = ErrorTables(
-            count_errors(results),
-            score_by_length(test.srcs, hyps, test.refs, test.src, scorer),
-            "characters" if is_unspaced(test.src) else "words",
-            recall_by_frequency(hyps, test.refs, counts, test.tgt),
-            basis,
-        )
         scores = evaluation.scores[test.name][name]
-        chrf = [round(score, 2) for score in scorer.sentence_chrf(hyps, test.refs)]
-        systems[name] = SystemReport(hyps, scores, chrf, _by_sentence(results, len(hyps)), tables)
-    return SetReport(test, systems)
+        systems[name] = {
+            "scores": {metric: score.to_json() for metric, score in scores.items()},
+            "errors": count_errors(results),
+            "lengths": score_by_length(test.srcs, hyps, test.refs, test.src, scorer),
+            "length_unit": "characters" if is_unspaced(test.src) else "words",
+            "frequencies": recall_by_frequency(hyps, test.refs, counts, test.tgt),
+            "frequency_basis": basis,
+        }
+        for i, chrf in enumerate(scorer.sentence_chrf(hyps, test.refs)):
+            verdicts = {kind: found[i] for kind, found in results.items() if i in found}
+            errors = {kind: own.detail for kind, own in verdicts.items() if own.severity > 0}
+            own = {"text": hyps[i], "chrf": round(chrf, 2), "errors": errors}
+            sentences[i]["systems"][name] = own
+    languages = {"src": test.src, "tgt": test.tgt}
+    return {"languages": languages, "systems": systems, "sentences": sentences}
 
 
-def _by_sentence(results: Mapping[str, Mapping[int, CheckResult]], n: int) -> list[dict[str, str]]:
-    errors: list[dict[str, str]] = [{} for _ in range(n)]
-    for kind, found in results.items():
-        for i, result in found.items():
-            if result.severity > 0:
-                errors[i][kind] = result.detail
-    return errors
+def write_evaluation_page(report: Mapping[str, Any], evaluation: Evaluation, path: Path) -> None:
+    """Write the page of what `describe_evaluation` found, whole or not at all."""
+    systems, tests = evaluation.systems, report["tests"]
+    write_html(
+        Path(__file__).with_name("page.html.j2"),
+        path,
+        title="Evaluation: " + " · ".join(systems),
+        sets=tests,
+        scores=list(score_rows(evaluation.scores)),
+        several=len(systems) > 1,
+        significant=SIGNIFICANT,
+        worst_sentences=_worst_sentences,
+        is_unspaced=is_unspaced,
+        language_name=language_name,
+        data={
+            "kinds": list(CHECKS),
+            "systems": systems,
+            "tests": [_script_data(name, found) for name, found in tests.items()],
+        },
+    )
+
+
+def _worst_sentences(found: Mapping[str, Any]) -> dict[str, list[list[str]]]:
+    """By kind of error: system, detail, source, reference and translation of the worst."""
+    worst: dict[str, list[list[str]]] = {kind: [] for kind in CHECKS}
+    for name, tables in found["systems"].items():
+        for error in tables["errors"]:
+            for i in error["worst"]:
+                sentence, kind = found["sentences"][i], error["kind"]
+                own = sentence["systems"][name]
+                texts = [own["errors"][kind], sentence["src"], sentence["ref"], own["text"]]
+                worst[kind].append([name, *map(_cut, texts)])
+    return worst
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
+
+
+def _script_data(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    """The sentences of a test set, as short as the page's script can still read them."""
+    kinds, codes = list(CHECKS), list(found["languages"].values())
+    sentences = []
+    for sentence in found["sentences"]:
+        src, ref, own = sentence["src"], sentence["ref"], list(sentence["systems"].values())
+        hyps, chrf = ([system[key] for system in own] for key in ("text", "chrf"))
+        errors = [
+            [[kinds.index(kind), detail] for kind, detail in system["errors"].items()]
+            for system in own
+        ]
+        marks = _marks(ref, hyps, codes[1])
+        sentences.append(
+            {"src": src, "ref": ref, "hyps": hyps, "chrf": chrf, "errors": errors, "marks": marks}
+        )
+    shown_codes = [_HTML_CODES.get(code, code) for code in codes]
+    return {"name": name, "codes": shown_codes, "sentences": sentences}
+
+
+def _marks(ref: str, hyps: list[str], language: str) -> list[list[list[int]]]:
+    """Differences as lengths of stretches: shared, not shared, shared …, in code points.
+
+    Of each system beside the baseline, and of the baseline; or of the reference and the system.
+    """
+    pairs = [(hyps[0], hyp) for hyp in hyps[1:]] or [(ref, hyps[0])]
+    return [
+        [list(map(len, side)) for side in mark_differences(first, second, language)]
+        for first, second in pairs
+    ]

@@ -1,11 +1,8 @@
-"""Test sets as careless people type them, and single words.
-
-Comes in: a test set. Goes out: variants of it with the same references, and its
-words, whose translations have no reference. This file knows strings only.
-"""
+"""Test sets as careless people type them, and single words. This file knows strings only."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from transformer_mt.evaluation.metrics import Score, share_score
 from transformer_mt.evaluation.test_sets import EvaluationSet
@@ -20,8 +17,7 @@ _FINAL = " .!?…。！？．\"'”’」』)）"
 def careless_variants(test: EvaluationSet) -> Iterator[EvaluationSet]:
     """`NAME.lower` and `NAME.unpunctuated`: sources without capitals, without their final marks.
 
-    The references stay as they are. A variant that changes no source is left out: Chinese has no
-    capitals.
+    A variant that changes no source is left out: Chinese has no capitals.
     """
     variants = {
         "lower": [src.lower() for src in test.srcs],
@@ -29,7 +25,7 @@ def careless_variants(test: EvaluationSet) -> Iterator[EvaluationSet]:
     }
     for name, srcs in variants.items():
         if srcs != list(test.srcs):
-            yield EvaluationSet(f"{test.name}.{name}", test.tgt, srcs, test.refs, test.src)
+            yield replace(test, name=f"{test.name}.{name}", srcs=srcs)
 
 
 def frequent_words(test: EvaluationSet) -> list[str]:

@@ -1,7 +1,6 @@
 """Models and files of finished translations → translations and scores of every test set.
 
-Comes in: an `EvaluationRequest`. Goes out: an `Evaluation`. This file does not know how scores are
-computed or shown.
+This file does not know how scores are computed or shown.
 """
 
 from collections import Counter, defaultdict
@@ -11,15 +10,16 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from transformer_mt.config.experiment import load_config
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import DataError, TmtError
 from transformer_mt.evaluation.comet import score_comet
 from transformer_mt.evaluation.contrast import evaluate_contrast, read_contrast
-from transformer_mt.evaluation.metrics import Score, Scorer, scores_to_json
+from transformer_mt.evaluation.metrics import DEFAULT_METRICS, Score, Scorer, SystemScores
 from transformer_mt.evaluation.robustness import careless_variants, frequent_words, score_words
-from transformer_mt.evaluation.significance import SystemScores, compare_systems
-from transformer_mt.evaluation.test_sets import EvaluationSet
-from transformer_mt.translation.direction import both_directions
+from transformer_mt.evaluation.test_sets import EvaluationSet, named_test_sets, run_test_sets
+from transformer_mt.system.terminal import say
+from transformer_mt.translation.direction import both_directions, direction_of
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
 
@@ -37,44 +37,11 @@ class System:
 
 
 @dataclass(frozen=True)
-class EvaluationRequest:
-    """The work of an evaluation.
-
-    Attributes:
-        systems: at least one; the first is the baseline of the others.
-        tests: at least one; their names differ.
-        metrics: some of `METRICS`.
-        comet_python: the interpreter of an environment with unbabel-comet: also COMET.
-        contrast_paths: contrast files: also the share of sources whose right translation wins.
-        to: the direction of the contrast files, for models of both directions.
-        beam: None: each model's own.
-        confidence: a 95 % interval also for a single system; compared ones always have it.
-        robustness: also the variants of each test set and its single words, see `robustness.py`.
-    """
-
-    systems: Sequence[System]
-    tests: Sequence[EvaluationSet]
-    metrics: Sequence[str] = ("bleu", "chrf")
-    comet_python: Path | None = None
-    contrast_paths: Sequence[Path] = ()
-    to: str | None = None
-    beam: int | None = None
-    confidence: bool = False
-    robustness: bool = False
-
-
-@dataclass(frozen=True)
 class Evaluation:
-    """Attributes:
-    tests: in order; their names differ.
-    outputs: by test set and system, the baseline first.
-    scores: by test set, its single words, or contrast file; then system, then metric.
-    faults: by test set and model: how many translations have a fault (`any`), and which.
-    """
-
-    tests: list[EvaluationSet]
-    outputs: Outputs
-    scores: dict[str, SystemScores]
+    tests: list[EvaluationSet]  # in order; their names differ
+    outputs: Outputs  # the baseline first
+    scores: dict[str, SystemScores]  # by test set, its single words, or contrast file
+    # By test set and model: how many translations have a fault (`any`), and which.
     faults: dict[str, dict[str, Counter[str]]]
 
     @property
@@ -84,7 +51,10 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """{test set: {metric: …}} of a single system, {test set: {system: {metric: …}}} of more."""
         plain = {
-            test: {system: scores_to_json(scores) for system, scores in systems.items()}
+            test: {
+                system: {metric: score.to_json() for metric, score in scores.items()}
+                for system, scores in systems.items()
+            }
             for test, systems in self.scores.items()
         }
         if len(self.systems) > 1:
@@ -105,13 +75,13 @@ def name_systems(paths: Sequence[tuple[Path, bool]]) -> list[System]:
     short = [_short_name(path) for path, _ in paths]
     seen: Counter[str] = Counter()
     systems = []
-    for i, (path, is_model) in enumerate(paths):
-        alike = [other for (other, _), name in zip(paths, short, strict=True) if name == short[i]]
-        name = short[i] if len(alike) == 1 else _difference(path, alike) or short[i]
+    for (path, is_model), name in zip(paths, short, strict=True):
+        alike = [other for (other, _), its in zip(paths, short, strict=True) if its == name]
+        if len(alike) > 1:
+            name = _difference(path, alike) or name
         seen[name] += 1
-        if seen[name] > 1:
-            name = f"{name} #{seen[name]}"
-        systems.append(System(name, path, is_model))
+        numbered = f"{name} #{seen[name]}" if seen[name] > 1 else name
+        systems.append(System(numbered, path, is_model))
     return systems
 
 
@@ -121,8 +91,8 @@ def _short_name(path: Path) -> str:
 
 def _difference(path: Path, others: Sequence[Path]) -> str:
     """The path without the parts that all paths begin and end with."""
-    every = [other.absolute().parts for other in others]
-    parts, n_behind = path.absolute().parts, _count_shared([parts[::-1] for parts in every])
+    every, parts = [other.absolute().parts for other in others], path.absolute().parts
+    n_behind = _count_shared([own[::-1] for own in every])
     return "/".join(parts[_count_shared(every) : len(parts) - n_behind])
 
 
@@ -132,49 +102,108 @@ def _count_shared(paths: Sequence[Sequence[str]]) -> int:
     return sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
 
 
-def evaluate_systems(request: EvaluationRequest) -> Evaluation:
-    """Translate with each model, one at a time, and score; with several systems, compare.
+def evaluate_models(
+    model_dirs: Sequence[Path],
+    texts: tuple[Sequence[str], Sequence[str]] | None,
+    *,
+    testset: str | None = None,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    to: str | None = None,
+    beam: int | None = None,
+) -> Evaluation:
+    """See `transformer_mt.evaluate`; `texts` are sources and references."""
+    languages = load_config(model_dirs[0] / "config.yaml").languages
+    if texts is not None:
+        srcs, refs = map(list, texts)
+        if len(srcs) != len(refs) or not srcs:
+            raise DataError(f"{len(srcs)} sources but {len(refs)} references")
+        direction = direction_of(srcs[0], languages, to)
+        tests = [EvaluationSet("texts", direction.tgt, srcs, refs, direction.src)]
+    elif testset is not None:
+        tests = named_test_sets(testset, languages, to, say)
+    else:
+        tests = run_test_sets(model_dirs[0], languages, to)
+    systems = name_systems([(path, True) for path in model_dirs])
+    return evaluate_systems(systems, tests, metrics, to=to, beam=beam)
 
+
+def evaluate_systems(
+    systems: Sequence[System],
+    test_sets: Sequence[EvaluationSet],
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    *,
+    comet_python: Path | None = None,
+    contrast_paths: Sequence[Path] = (),
+    to: str | None = None,
+    beam: int | None = None,
+    confidence: bool = False,
+    robustness: bool = False,
+) -> Evaluation:
+    """Translate with each model, one at a time, and score; compare others with the first.
+
+    Args:
+        comet_python: the interpreter of an environment with unbabel-comet: also COMET.
+        contrast_paths: also the share of sources whose right translation wins, in direction `to`.
+        beam: None: each model's own.
+        confidence: a 95 % interval also for a single system; compared ones always have it.
+        robustness: also the variants of each test set and its single words, see `robustness.py`.
     Raises:
-        DataError: nothing to translate; a file that does not fit its test set; a contrast file
-            that cannot be read, or no model to ask.
-        TmtError: a model that does not translate in the direction of a test set; see also
-            `score_comet`.
+        TmtError: nothing to translate; a file that does not fit its test set; a contrast file
+            that cannot be read, or no model to ask; a model that does not translate in the
+            direction of a test set; see also `score_comet`.
     """
-    _check(request)
-    contrasts = {str(path): read_contrast(path) for path in request.contrast_paths}
-    tests = list(request.tests)
-    if request.robustness:
-        tests += (variant for test in request.tests for variant in careless_variants(test))
+    if contrast_paths and not any(system.is_model for system in systems):
+        raise TmtError("--contrast needs a model: finished translations have no preferences")
+    if robustness and not all(system.is_model for system in systems):
+        raise TmtError("--robustness needs models: finished translations are of one text only")
+    contrasts = {str(path): read_contrast(path) for path in contrast_paths}
+    tests = list(test_sets)
+    if robustness:
+        tests += (variant for test in test_sets for variant in careless_variants(test))
     outputs: Outputs = {test.name: {} for test in tests}
     faults: dict[str, dict[str, Counter[str]]] = {test.name: {} for test in tests}
     shares: dict[str, SystemScores] = defaultdict(dict)
-    for system in request.systems:
+    for system in systems:
         if not system.is_model:
             for test in tests:
                 outputs[test.name][system.name] = _read_output(system, test, len(tests))
             continue
         translator = Translator.load(system.path)
         for test in tests:
-            found = _translate(translator, system, test, request.beam)
+            found = _translate(translator, system, test, beam)
             outputs[test.name][system.name] = [translation.text for translation in found]
             faults[test.name][system.name] = _count_faults(found)
-        for test in request.tests if request.robustness else ():
+        for test in test_sets if robustness else ():
             if words := frequent_words(test):
-                found = translator.translate(words, to=test.tgt, beam=request.beam)
+                found = translator.translate(words, to=test.tgt, beam=beam)
                 shares[f"{test.name}.words"][system.name] = {"words": score_words(found, test.tgt)}
         for name, items in contrasts.items():
-            result = evaluate_contrast(translator, items, to=request.to)
-            shares[name][system.name] = {"contrast": result.score}
-    scores = {test.name: _score(test, outputs[test.name], request) for test in tests}
+            score = evaluate_contrast(translator, items, to=to).score
+            shares[name][system.name] = {"contrast": score}
+    n_samples = N_SAMPLES if confidence or len(systems) > 1 else 0
+    scores = {
+        test.name: _score(test, outputs[test.name], metrics, comet_python, n_samples)
+        for test in tests
+    }
     return Evaluation(tests, outputs, {**scores, **shares}, faults)
 
 
-def _check(request: EvaluationRequest) -> None:
-    if request.contrast_paths and not any(system.is_model for system in request.systems):
-        raise TmtError("--contrast needs a model: finished translations have no preferences")
-    if request.robustness and not all(system.is_model for system in request.systems):
-        raise TmtError("--robustness needs models: finished translations are of one text only")
+def _score(
+    test: EvaluationSet,
+    outputs: Mapping[str, Sequence[str]],
+    metrics: Sequence[str],
+    comet_python: Path | None,
+    n_samples: int,
+) -> SystemScores:
+    scorer = Scorer(test.tgt)
+    if n_samples:
+        scores = scorer.compare(outputs, test.refs, metrics, n=n_samples)
+    else:
+        scores = {name: scorer.score(hyps, test.refs, metrics) for name, hyps in outputs.items()}
+    if comet_python:
+        for name, score in score_comet(comet_python, test, outputs).items():
+            scores[name]["comet"] = score
+    return scores
 
 
 def _read_output(system: System, test: EvaluationSet, n_tests: int) -> list[str]:
@@ -209,19 +238,3 @@ def _count_faults(translations: Sequence[Translation]) -> Counter[str]:
     counts = Counter(fault for translation in translations for fault in translation.faults)
     counts["any"] = sum(bool(translation.faults) for translation in translations)
     return counts
-
-
-def _score(
-    test: EvaluationSet, outputs: Mapping[str, Sequence[str]], request: EvaluationRequest
-) -> SystemScores:
-    scorer = Scorer(test.tgt)
-    if len(outputs) > 1:
-        scores = compare_systems(scorer, outputs, test.refs, request.metrics, n=N_SAMPLES)
-    else:
-        ((name, hyps),) = outputs.items()
-        n_samples = N_SAMPLES if request.confidence else 0
-        scores = {name: scorer.score(hyps, test.refs, request.metrics, confidence=n_samples)}
-    if request.comet_python:
-        for name, score in score_comet(request.comet_python, test, outputs).items():
-            scores[name]["comet"] = score
-    return scores

@@ -1,11 +1,10 @@
 """Test sets from runs, files and names; and the facts of a model directory.
 
-Comes in: paths and names. Goes out: test sets, plain values. This file knows nothing of training,
-nor of systems, see `systems.py`.
+This file knows nothing of training, nor of systems, see `systems.py`.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,9 @@ from transformer_mt.corpus.sources.cache import default_cache
 from transformer_mt.corpus.sources.sacrebleu_sets import obtain_test_set
 from transformer_mt.errors import DataError
 from transformer_mt.model_dir import load_tokenizers, read_metadata
+from transformer_mt.system.terminal import Say
 from transformer_mt.text.languages import language_name
-from transformer_mt.translation.direction import (
-    both_directions,
-    direction_of,
-    direction_of_file,
-)
+from transformer_mt.translation.direction import both_directions, direction_of, direction_of_file
 
 
 @dataclass(frozen=True)
@@ -54,21 +50,22 @@ def _in_directions(
 ) -> Iterator[EvaluationSet]:
     for direction in both_directions(languages):
         srcs, refs = texts if direction.src == languages.src else texts[::-1]
-        full_name = f"{name}.{direction.pair}" if languages.bidirectional else name
-        yield EvaluationSet(full_name, direction.tgt, srcs, refs, direction.src)
+        yield EvaluationSet(
+            _full_name(name, direction, languages), direction.tgt, srcs, refs, direction.src
+        )
+
+
+def _full_name(name: str, direction: Languages, languages: Languages) -> str:
+    return f"{name}.{direction.pair}" if languages.bidirectional else name
 
 
 def files_test_set(
     src_path: Path, ref_path: Path, languages: Languages, to: str | None = None
 ) -> EvaluationSet:
-    """Two line-aligned files, sources and references.
+    """Two line-aligned files, sources and references; `to` as for `direction_of_file`.
 
-    Args:
-        languages: of the model.
-        to: into which of them; a model of both directions needs it.
     Raises:
         DataError: missing, or not line-aligned.
-        TmtError: see `direction_of_file`.
     """
     direction = direction_of_file(src_path, languages, to)
     srcs, refs = _read_test(src_path, ref_path)
@@ -84,13 +81,10 @@ def references_only(ref_path: Path, tgt: str, name: str) -> EvaluationSet:
 def run_test_sets(
     model_dir: Path, languages: Languages, to: str | None = None
 ) -> list[EvaluationSet]:
-    """The test sets of the run that holds a model.
+    """The test sets of the run that holds a model, in every direction, or only into `to`.
 
-    Args:
-        to: only into this language; None: in every direction of the model.
     Raises:
         DataError: the model does not lie in a run with test sets.
-        TmtError: see `direction_of`.
     """
     wanted = None if to is None else direction_of("", languages, to).tgt
     clean_dir = model_dir.parent / "data" / "clean"
@@ -103,28 +97,24 @@ def run_test_sets(
 
 
 def named_test_sets(
-    name: str, languages: Languages, to: str | None, say: Callable[[str], None]
+    name: str, languages: Languages, to: str | None, say: Say
 ) -> list[EvaluationSet]:
-    """A test set that sacreBLEU knows, in every wanted direction; fetched if it is not cached.
+    """A test set that sacreBLEU knows, fetched if it is not cached; directions as above.
 
     Args:
         name: as `sacrebleu --list` writes it: `wmt17`.
-        to: only into this language; None: in every direction of the model.
     Raises:
         DataError: unknown, not for these languages, or not to be had.
-        TmtError: see `direction_of`.
     """
-    directions = [direction_of("", languages, to)] if to else both_directions(languages)
     found = []
-    for direction in directions:
-        source = Source(sacrebleu=name)
+    for direction in [direction_of("", languages, to)] if to else both_directions(languages):
         order = direction.model_copy(update={"bidirectional": False})
         obtained = obtain_test_set(
-            source, order, cache_dir=default_cache(), offline=False, say=say
+            Source(sacrebleu=name), order, cache_dir=default_cache(), offline=False, say=say
         ).source
         assert obtained.files is not None
         srcs, refs = _read_test(*map(Path, obtained.files))
-        full_name = f"{name}.{direction.pair}" if languages.bidirectional else name
+        full_name = _full_name(name, direction, languages)
         found.append(EvaluationSet(full_name, direction.tgt, srcs, refs, direction.src))
     return found
 
@@ -145,8 +135,7 @@ def describe_model(model_dir: Path) -> dict[str, Any]:
     cfg = load_config(model_dir / "config.yaml")
     with safe_open(model_dir / "model.safetensors", framework="numpy") as weights:
         names: list[str] = list(weights.keys())
-        shapes = [weights.get_slice(name).get_shape() for name in names]
-    n_parameters = sum(math.prod(shape) for shape in shapes)
+        n_parameters = sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
     languages = cfg.languages
     arrow = "↔" if languages.bidirectional else "→"
     tokenizer, _ = load_tokenizers(model_dir, joint=cfg.tokenizer.joint)

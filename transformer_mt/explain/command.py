@@ -1,23 +1,37 @@
-"""The output of `tmt explain`, put together from maps, numbers and contrasts.
+"""The output of `tmt explain`, put together from maps, numbers and contrasts; and its page.
 
-Comes in: a translator, a sentence and a view. Goes out: text, pictures, a page. This file does not
-know how each of them is drawn.
+The page needs no network and no other file; its look is that of the template `page.html.j2`.
 """
 
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from transformer_mt.encoding.tokenizer import BOS_ID
 from transformer_mt.evaluation.contrast import evaluate_contrast, read_contrast
 from transformer_mt.explain.figures import write_pngs
 from transformer_mt.explain.head_numbers import head_numbers, render_numbers
-from transformer_mt.explain.page import write_attention_page
-from transformer_mt.explain.terminal import render_terminal, render_top_words
+from transformer_mt.explain.terminal import map_title, render_terminal, render_top_words
+from transformer_mt.rendering.pages import write_html
 from transformer_mt.system.output import writing_files
-from transformer_mt.translation.attention_maps import Choice, Kind, parse_choice, parse_kind
+from transformer_mt.translation.attention_maps import (
+    EXPLANATIONS,
+    KINDS,
+    TITLES,
+    AttentionMaps,
+    Choice,
+    Kind,
+    parse_choice,
+    parse_kind,
+)
 from transformer_mt.translation.translator import Translator
+
+# Weights travel as whole numbers of this size for 1.0: four decimals in the fewest characters.
+UNIT = 10_000
 
 
 @dataclass(frozen=True)
@@ -51,14 +65,8 @@ def attention_text(
         with writing_files(out_dir) as folder:
             write_pngs(maps, folder)
             write_attention_page(maps, folder / "attention.html", d_model=d_model)
-    heatmap = render_terminal(
-        maps,
-        view.kind,
-        view.layer,
-        view.head,
-        color=sys.stdout.isatty(),
-        width=shutil.get_terminal_size().columns,
-    )
+    chosen, width = (view.kind, view.layer, view.head), shutil.get_terminal_size().columns
+    heatmap = render_terminal(maps, *chosen, color=sys.stdout.isatty(), width=width)
     return f"{maps.source}\n{maps.translation}\n\n{heatmap}\n\n{render_top_words(maps)}"
 
 
@@ -69,19 +77,14 @@ def numbers_text(
     layer, head = (1 if choice == "mean" else choice for choice in (view.layer, view.head))
     src_ids, tgt_ids = translator.forced_ids(text, target, to=to)
     tgt_in_ids = [BOS_ID, *tgt_ids]
-    numbers = head_numbers(
-        translator.model,
-        translator.pad([src_ids]),
-        translator.pad([tgt_in_ids]),
-        view.kind,
-        layer,
-        head,
-    )
+    src, tgt_in = translator.pad([src_ids]), translator.pad([tgt_in_ids])
+    numbers = head_numbers(translator.model, src, tgt_in, view.kind, layer, head)
     src_pieces = translator.src_tokenizer.pieces(src_ids)
     tgt_pieces = translator.tgt_tokenizer.pieces(tgt_in_ids)
     rows = src_pieces if view.kind == "encoder" else tgt_pieces
     columns = tgt_pieces if view.kind == "decoder" else src_pieces
-    return render_numbers(numbers, rows, columns, width=shutil.get_terminal_size().columns)
+    title, width = map_title(view.kind, layer, head), shutil.get_terminal_size().columns
+    return render_numbers(numbers, title, rows, columns, width=width)
 
 
 def contrast_text(
@@ -92,7 +95,45 @@ def contrast_text(
     share = result.score.score
     lines = [f"{share:.1f} % of {result.n} sentences prefer the right translation"]
     for failure in result.failures[:n_failures]:
-        lines.append(f"  {failure.source}")
-        lines.append(f"    {failure.log_prob_right:8.2f}  {failure.right}")
-        lines.append(f"    {failure.log_prob_wrong:8.2f}  {failure.wrong}")
+        lines.append(f"  {failure.item.source}")
+        lines.append(f"    {failure.log_prob_right:8.2f}  {failure.item.right}")
+        lines.append(f"    {failure.log_prob_wrong:8.2f}  {failure.item.wrong}")
     return "\n".join(lines)
+
+
+def write_attention_page(maps: AttentionMaps, path: Path, *, d_model: int | None) -> None:
+    """Write the page, whole or not at all.
+
+    The page computes a table of position encodings `d_model` wide; None: the model adds none.
+    """
+    title = "Attention of one translation"
+    write_html(
+        Path(__file__).with_name("page.html.j2"), path, title=title, data=page_data(maps, d_model)
+    )
+
+
+def page_data(maps: AttentionMaps, d_model: int | None) -> dict[str, Any]:
+    """The content of the page as plain values; `d_model` as for the page."""
+    steps = zip(maps.tgt_in_pieces, maps.tgt_out_pieces, maps.top_words, strict=True)
+    return {
+        "source": maps.source,
+        "translation": maps.translation,
+        "unit": UNIT,
+        "d_model": d_model,
+        "kinds": {
+            kind: {
+                "title": TITLES[kind],
+                "explanation": EXPLANATIONS[kind],
+                "rows": maps.row_pieces(kind),
+                "columns": maps.column_pieces(kind),
+                "writes": maps.written_pieces(kind),
+                "masked": maps.masked(kind).astype(int).tolist(),
+                "weights": np.rint(maps.weights(kind) * UNIT).astype(int).tolist(),
+            }
+            for kind in KINDS
+        },
+        "steps": [
+            {"reads": reads, "writes": writes, "best": [[piece, round(p, 4)] for piece, p in best]}
+            for reads, writes, best in steps
+        ],
+    }

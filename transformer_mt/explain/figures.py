@@ -1,7 +1,6 @@
-"""Attention maps as PNG figures.
+"""Attention maps as PNG figures, one per kind of attention.
 
-Comes in: `AttentionMaps`. Goes out: one picture per kind of attention: a large map, all heads of
-one layer beside it, all layers below it. This file knows nothing of models. Lengths are in inches.
+A large map, all heads of one layer beside it, all layers below it. Lengths are in inches.
 """
 
 from dataclasses import dataclass
@@ -15,13 +14,7 @@ from rich.cells import cell_len
 from transformer_mt.explain.terminal import WORD_START, choice_name
 from transformer_mt.rendering.cells import clip
 from transformer_mt.rendering.figures import INK, MUTED, figure_style, new_figure, save_figure
-from transformer_mt.translation.attention_maps import (
-    KINDS,
-    TITLES,
-    AttentionMaps,
-    Choice,
-    Kind,
-)
+from transformer_mt.translation.attention_maps import KINDS, TITLES, AttentionMaps, Kind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,43 +33,26 @@ Mask = NDArray[np.bool_]
 
 
 def write_pngs(maps: AttentionMaps, out_dir: Path) -> list[Path]:
-    """Write encoder.png, decoder.png and cross.png; see `write_png`."""
+    """Write encoder.png, decoder.png and cross.png: the last layer large, all heads and layers."""
     paths = {kind: out_dir / f"{kind}.png" for kind in KINDS}
     for kind, path in paths.items():
-        write_png(maps, path, kind)
+        _write_png(maps, path, kind)
     return list(paths.values())
 
 
-def write_png(
-    maps: AttentionMaps,
-    path: Path,
-    kind: Kind = "cross",
-    *,
-    layer: Choice | None = None,
-    head: Choice = "mean",
-) -> None:
-    """Write one figure.
-
-    Args:
-        layer: of the large map and the heads, from 1; None: the last one.
-        head: of the large map, from 1, or "mean".
-    Raises:
-        ConfigError: there is no such layer or head.
-    """
+def _write_png(maps: AttentionMaps, path: Path, kind: Kind) -> None:
     n_layers, n_heads = maps.weights(kind).shape[:2]
-    chosen = n_layers if layer is None else layer
-    large = maps.pick(kind, chosen, head)
-    heads = {f"head {i}": maps.pick(kind, chosen, i) for i in range(1, n_heads + 1)}
+    large = maps.pick(kind, n_layers, "mean")
+    heads = {f"head {i}": maps.pick(kind, n_layers, i) for i in range(1, n_heads + 1)}
     layers = {f"layer {i}": maps.pick(kind, i, "mean") for i in range(1, n_layers + 1)}
     sheet = _Sheet.plan(maps, kind, n_heads, n_layers)
     masked = maps.masked(kind)
     with figure_style():
         figure = new_figure(sheet.width, sheet.height)
         _draw_heading(figure, sheet, maps, kind)
-        caption = f"{choice_name('layer', chosen)}, {choice_name('head', head)}"
+        caption = f"layer {n_layers}, {choice_name('head', 'mean')}"
         _draw_large(figure, sheet, maps, kind, large, caption)
-        caption = f"heads of {choice_name('layer', chosen)}"
-        _draw_small(figure, sheet, heads, masked, sheet.heads, caption)
+        _draw_small(figure, sheet, heads, masked, sheet.heads, f"heads of layer {n_layers}")
         _draw_small(figure, sheet, layers, masked, sheet.layers, "layers, mean of all heads")
         save_figure(figure, path)
 

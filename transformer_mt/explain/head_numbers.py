@@ -1,8 +1,7 @@
 """One attention head as numbers: its queries, keys, values, scores, weights and output.
 
-Comes in: a `Transformer`, the ids of one sentence pair, the choice of a head. Goes out: matrices,
-recomputed step by step from the outputs of the layer's projections, and their text. This file knows
-no tokenizer: labels are handed in.
+The matrices are recomputed step by step from the outputs of the layer's projections. This file
+knows no tokenizer: labels are handed in.
 """
 
 import math
@@ -10,23 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from transformer_mt.explain.terminal import render_matrix
 from transformer_mt.model.attention import causal_mask, may_attend, split_heads
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.translation.attention_maps import TITLES, Kind, check_choice
+from transformer_mt.translation.attention_maps import Kind, check_choice
 
 
 @dataclass(frozen=True, eq=False)
 class HeadNumbers:
-    """All intermediate results of one head for one sentence, in float32."""
+    """All intermediate results of one head for one sentence."""
 
-    kind: Kind
-    layer: int  # from 1
-    head: int  # from 1
     q: Tensor  # (T, Dh); in the encoder T = S
     k: Tensor  # (S, Dh); in the decoder's self-attention S = T. Rotary positions: q, k are turned
     v: Tensor  # (S, Dh)
@@ -36,13 +31,22 @@ class HeadNumbers:
     output: Tensor  # (T, Dh)
 
 
+def attend(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> HeadNumbers:
+    """softmax(Q Kᵀ / √Dh) V, step by step. Source: Vaswani et al. 2017, formula 1."""
+    scores = q @ k.T  # (T, S)
+    scaled = scores / math.sqrt(q.size(-1))
+    if attn_mask is not None:
+        scaled = scaled.masked_fill(~attn_mask, -math.inf)
+    weights = scaled.softmax(dim=-1)  # (T, S)
+    return HeadNumbers(q, k, v, scores, scaled, weights, weights @ v)
+
+
 @torch.no_grad()
 def head_numbers(
     model: Transformer, src: Tensor, tgt_in: Tensor, kind: Kind, layer: int, head: int
 ) -> HeadNumbers:
-    """Recompute one head of one layer.
+    """Recompute one head of one layer, in float32.
 
-    Source: Vaswani et al. 2017, section 3.2.1, formula 1.
     Args:
         model: in evaluation mode, so that no dropout is drawn.
         src: (1, S), tgt_in: (1, T), int64; `tgt_in` starts with BOS.
@@ -60,15 +64,11 @@ def head_numbers(
     q, k, v = (split_heads(y.float(), model.cfg.heads)[0, head - 1] for y in projected)
     if kind != "cross" and attention.rotary is not None:
         q, k = attention.rotary(q), attention.rotary(k)
-    scores = q @ k.T  # (T, S)
-    scaled = scores / math.sqrt(q.size(-1))
     if kind == "decoder":
         attn_mask = causal_mask(tgt_in.size(1), tgt_in.device)
     else:
         attn_mask = may_attend(src == model.pad_id)
-    scaled = scaled.masked_fill(~attn_mask[0, 0], -math.inf)
-    weights = scaled.softmax(dim=-1)  # (T, S)
-    return HeadNumbers(kind, layer, head, q, k, v, scores, scaled, weights, weights @ v)
+    return attend(q.cpu(), k.cpu(), v.cpu(), attn_mask[0, 0].cpu())
 
 
 def _projections(
@@ -76,59 +76,50 @@ def _projections(
 ) -> list[Tensor]:
     """Q, K and V of all heads side by side, (1, T, D) and twice (1, S, D), from one pass."""
     names = ["q_proj", "kv_proj"] if kind == "cross" else ["qkv_proj"]
-    caught: dict[str, Tensor] = {}
+    caught: dict[nn.Module, Tensor] = {}
 
-    def catch(name: str) -> Any:
-        def hook(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
-            caught[name] = output
+    def catch(module: nn.Module, _inputs: Any, output: Tensor) -> None:
+        caught[module] = output
 
-        return hook
-
-    handles = [attention.get_submodule(name).register_forward_hook(catch(name)) for name in names]
+    modules = [attention.get_submodule(name) for name in names]
+    handles = [module.register_forward_hook(catch) for module in modules]
     try:
         model(src, tgt_in)
     finally:
         for handle in handles:
             handle.remove()
     width = model.cfg.d_model
-    return [part for name in names for part in caught[name].split(width, dim=-1)]
+    return [part for module in modules for part in caught[module].split(width, dim=-1)]
 
 
 def render_numbers(
     numbers: HeadNumbers,
+    title: str,
     rows: Sequence[str],
     columns: Sequence[str],
     *,
     n_features: int = 8,
-    digits: int = 3,
     width: int = 100,
 ) -> str:
-    """All matrices of a head as text.
+    """All matrices of a head as text; of Q, K, V and the output `n_features` columns.
 
     Args:
         rows, columns: pieces of the queries (T) and of the keys (S).
-        n_features: how many of the Dh columns of Q, K, V and the output are written.
-        width: terminal columns.
     """
     head_width = numbers.q.size(-1)
     some = f", first {n_features} of {head_width} columns" if head_width > n_features else ""
-
-    def block(title: str, values: Tensor, labels: Sequence[str], heads: Sequence[str] = ()) -> str:
-        shown = values if heads else values[:, :n_features]
-        array = np.asarray(shown.cpu().numpy())
-        text = render_matrix(array, rows=labels, columns=heads, digits=digits, width=width)
-        return f"{title}\n{text}"
-
     masked = "; −∞: masked" if numbers.scaled.isinf().any() else ""
-    return "\n\n".join(
-        [
-            f"{TITLES[numbers.kind]}, layer {numbers.layer}, head {numbers.head}",
-            block(f"Q{some}", numbers.q, rows),
-            block(f"K{some}", numbers.k, columns),
-            block(f"V{some}", numbers.v, columns),
-            block("Scores = Q Kᵀ", numbers.scores, rows, columns),
-            block(f"Scaled scores = Q Kᵀ / √{head_width}{masked}", numbers.scaled, rows, columns),
-            block("Weights = softmax of each row", numbers.weights, rows, columns),
-            block(f"Output = weights V{some}", numbers.output, rows),
-        ]
+    q, k, v, output = (
+        values[:, :n_features] for values in (numbers.q, numbers.k, numbers.v, numbers.output)
     )
+    matrices: list[tuple[str, Tensor, Sequence[str], Sequence[str]]] = [
+        (f"Q{some}", q, rows, ()),
+        (f"K{some}", k, columns, ()),
+        (f"V{some}", v, columns, ()),
+        ("Scores = Q Kᵀ", numbers.scores, rows, columns),
+        (f"Scaled scores = Q Kᵀ / √{head_width}{masked}", numbers.scaled, rows, columns),
+        ("Weights = softmax of each row", numbers.weights, rows, columns),
+        (f"Output = weights V{some}", output, rows, ()),
+    ]
+    blocks = (render_matrix(*matrix, digits=3, width=width) for matrix in matrices)
+    return "\n\n".join([title, *blocks])

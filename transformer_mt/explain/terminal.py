@@ -1,16 +1,15 @@
-"""Attention maps as text for a terminal.
+"""Attention maps and matrices as text for a terminal.
 
-Comes in: `AttentionMaps`. Goes out: lines of text. This file knows the width of characters on a
-terminal and nothing of models, pictures or pages (`figures.py`, `page.py`).
+This file knows the width of characters on a terminal and nothing of models, pictures or pages.
 """
 
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from rich.cells import cell_len
 
 from transformer_mt.rendering.cells import align_columns, clip, fit, printable
@@ -29,7 +28,7 @@ MAX_COLUMN_LABEL = 8  # characters; longer labels end in …
 MAX_ROW_LABEL = 18  # terminal columns
 RESET = "\x1b[0m"
 # Colours of the weights 0 and 1; between them a straight line.
-COLOR_LOW, COLOR_HIGH = (237, 243, 250), (8, 48, 107)
+COLOR_LOW, COLOR_HIGH = np.array([237, 243, 250]), np.array([8, 48, 107])
 
 
 def render_terminal(
@@ -53,39 +52,37 @@ def render_terminal(
     weights = maps.pick(kind, layer, head)  # (rows, columns)
     masked = maps.masked(kind)
     top = float(weights.max())
-    labels = _row_labels(maps, kind)
+    labels = _same_width(maps.row_pieces(kind))
+    if written := maps.written_pieces(kind):  # what the step of the row then writes
+        labels = [f"{r} → {w}" for r, w in zip(labels, _same_width(written), strict=True)]
     label_width = cell_len(labels[0])
     columns = [printable(piece) for piece in maps.column_pieces(kind)]
-    strongest = [_strongest(row, columns) for row in weights]
+    strongest = [
+        f"{clip(columns[int(row.argmax())], MAX_ROW_LABEL)} {row.max():.2f}" for row in weights
+    ]
     free = width - label_width - 3 - max(map(cell_len, strongest))
     per_part = max(8, free // 2)
-    lines = [_title(kind, layer, head), *textwrap.wrap(EXPLANATIONS[kind], width), ""]
+    lines = [map_title(kind, layer, head), *textwrap.wrap(EXPLANATIONS[kind], width), ""]
     for start in range(0, len(columns), per_part):
         part = slice(start, start + per_part)
         lines += [" " * (label_width + 1) + line for line in _column_labels(columns[part])]
         for i, label in enumerate(labels):
-            cells = _cells(weights[i, part], masked[i, part], top, color)
-            lines.append(f"{label} {cells}  {strongest[i]}".rstrip())
+            cells = zip(weights[i, part].tolist(), masked[i, part], strict=True)
+            drawn = "".join(
+                f"{MASKED} " if hidden else _cell(weight / top, color) for weight, hidden in cells
+            )
+            lines.append(f"{label} {drawn}  {strongest[i]}".rstrip())
         lines.append("")
-    lines.append(_legend(top, color, bool(masked.any())))
+    lines.append(_legend(top, color) + f"   {MASKED} masked, exactly 0" * bool(masked.any()))
     return "\n".join(lines)
 
 
-def _title(kind: Kind, layer: Choice, head: Choice) -> str:
+def map_title(kind: Kind, layer: Choice, head: Choice) -> str:
     return f"{TITLES[kind]}, {choice_name('layer', layer)}, {choice_name('head', head)}"
 
 
 def choice_name(part: Literal["layer", "head"], choice: Choice) -> str:
     return f"mean of all {part}s" if choice == "mean" else f"{part} {choice}"
-
-
-def _row_labels(maps: AttentionMaps, kind: Kind) -> list[str]:
-    """The piece that asks; in the decoder with the piece that the step then writes."""
-    reads = _same_width(maps.row_pieces(kind))
-    written = maps.written_pieces(kind)
-    if written is None:
-        return reads
-    return [f"{r} → {w}" for r, w in zip(reads, _same_width(written), strict=True)]
 
 
 def _same_width(pieces: Sequence[str]) -> list[str]:
@@ -110,45 +107,22 @@ def _short(piece: str) -> str:
     return piece if len(piece) <= MAX_COLUMN_LABEL else piece[: MAX_COLUMN_LABEL - 1] + "…"
 
 
-def _cells(weights: NDArray[np.float32], masked: NDArray[np.bool_], top: float, color: bool) -> str:
-    """One row of the map, two terminal columns per weight; `top` is drawn darkest."""
-    cells = []
-    for weight, hidden in zip(weights, masked, strict=True):
-        share = float(weight) / top
-        if hidden:
-            cells.append(MASKED + " ")
-        elif color:
-            red, green, blue = (
-                round(low + (high - low) * share)
-                for low, high in zip(COLOR_LOW, COLOR_HIGH, strict=True)
-            )
-            cells.append(f"\x1b[48;2;{red};{green};{blue}m  {RESET}")
-        else:
-            cells.append(_shade(share) * 2)
-    return "".join(cells)
+def _cell(share: float, color: bool) -> str:
+    """A weight in two terminal columns; a share of 1 of the largest one is drawn darkest."""
+    if color:
+        red, green, blue = map(round, (COLOR_LOW + (COLOR_HIGH - COLOR_LOW) * share).tolist())
+        return f"\x1b[48;2;{red};{green};{blue}m  {RESET}"
+    return SHADES[min(len(SHADES) - 1, int(share * len(SHADES)))] * 2
 
 
-def _shade(share: float) -> str:
-    return SHADES[min(len(SHADES) - 1, int(share * len(SHADES)))]
-
-
-def _strongest(row: NDArray[np.float32], columns: Sequence[str]) -> str:
-    best = int(row.argmax())
-    return f"{clip(columns[best], MAX_ROW_LABEL)} {row[best]:.2f}"
-
-
-def _legend(top: float, color: bool, any_masked: bool) -> str:
+def _legend(top: float, color: bool) -> str:
     """The weights of the shades, whose steps are equal shares of the largest weight."""
     if color:
-        ends = _cells(np.array([0, top], np.float32), np.zeros(2, np.bool_), top, True)
-        low, high = ends.split(RESET)[:2]
-        text = f"{low}{RESET} 0   {high}{RESET} {top:.2f}"
-    else:
-        bounds = [top * (i + 1) / len(SHADES) for i in range(len(SHADES) - 1)]
-        steps = zip(SHADES[1:], bounds, strict=True)
-        text = "   ".join(f"{shade * 2} from {bound:.2f}" for shade, bound in steps)
-        text += f"   largest {top:.2f}"
-    return text + (f"   {MASKED} masked, exactly 0" if any_masked else "")
+        return f"{_cell(0, True)} 0   {_cell(1, True)} {top:.2f}"
+    bounds = [top * (i + 1) / len(SHADES) for i in range(len(SHADES) - 1)]
+    steps = zip(SHADES[1:], bounds, strict=True)
+    text = "   ".join(f"{shade * 2} from {bound:.2f}" for shade, bound in steps)
+    return f"{text}   largest {top:.2f}"
 
 
 def render_top_words(maps: AttentionMaps, *, k: int = 5) -> str:
@@ -166,30 +140,32 @@ def render_top_words(maps: AttentionMaps, *, k: int = 5) -> str:
 
 
 def render_matrix(
-    values: NDArray[Any],
-    *,
+    title: str,
+    matrix: ArrayLike,
     rows: Sequence[str] = (),
     columns: Sequence[str] = (),
+    *,
     digits: int = 4,
     width: int = 100,
 ) -> str:
-    """Write a matrix: no decimals if all numbers are whole, −∞ for masked scores.
+    """A title, and a matrix: no decimals if all numbers are whole, −∞ for masked scores.
 
-    Args:
-        values: (rows, columns).
-        rows, columns: labels, or none.
-        width: terminal columns; a wider matrix is written in several parts.
+    A matrix of more than `width` terminal columns is written in several parts.
     """
+    values = np.asarray(matrix)
     finite = values[np.isfinite(values)]
     digits = 0 if (finite == np.round(finite)).all() else digits
-    cells = [[_number(float(value), digits) for value in row] for row in values]
+    cells = [
+        ["−∞" if value == -math.inf else f"{value:.{digits}f}" for value in row]
+        for row in values.tolist()
+    ]
     heads = [printable(label) for label in columns] or [""] * values.shape[1]
     labels = _same_width(rows or [""] * len(cells))
     label_width = cell_len(labels[0])
     cell_width = max(cell_len(cell) for row in cells for cell in row)
     cell_width = max(cell_width, min(MAX_COLUMN_LABEL, max(map(cell_len, heads))))
     per_part = max(1, (width - label_width) // (cell_width + 2))
-    lines = []
+    lines = [title]
     for start in range(0, values.shape[1], per_part):
         part = slice(start, start + per_part)
         if columns:
@@ -203,7 +179,3 @@ def render_matrix(
 def _right_aligned(texts: Sequence[str], width: int) -> str:
     clipped = [clip(text, width) for text in texts]
     return "".join("  " + " " * (width - cell_len(text)) + text for text in clipped)
-
-
-def _number(value: float, digits: int) -> str:
-    return "−∞" if value == -math.inf else f"{value:.{digits}f}"

@@ -1,20 +1,22 @@
 """Attention by hand: two small examples worked out, and why scores are divided by √d_k.
 
-Comes in: the name of an example. Goes out: text with every intermediate result. The numbers are
-computed here, not copied: popular texts print these examples with slips. This file knows no model.
+The numbers are computed here, not copied: popular texts print these examples with slips.
 """
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import torch
+from torch import Tensor
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.explain.head_numbers import HeadNumbers, attend
 from transformer_mt.explain.terminal import render_matrix
 
-Matrix = NDArray[np.float64]
+Rows = list[list[int]]
 
 
 @dataclass(frozen=True)
@@ -23,24 +25,11 @@ class Example:
 
     title: str
     words: tuple[str, ...]
-    x: ArrayLike  # (words, d_model)
-    w_q: ArrayLike  # (d_model, d_k)
-    w_k: ArrayLike
-    w_v: ArrayLike  # (d_model, d_v)
+    x: Rows  # (words, d_model)
+    w_q: Rows  # (d_model, d_k)
+    w_k: Rows
+    w_v: Rows  # (d_model, d_v)
     slips: str
-
-
-@dataclass(frozen=True, eq=False)
-class Steps:
-    """All intermediate results of one attention head."""
-
-    q: Matrix  # (words, d_k)
-    k: Matrix
-    v: Matrix  # (words, d_v)
-    scores: Matrix  # (words, words): Q Kᵀ
-    scaled: Matrix  # scores / √d_k
-    weights: Matrix  # softmax of each row
-    output: Matrix  # (words, d_v)
 
 
 EXAMPLES = {
@@ -78,24 +67,13 @@ softmax then puts nearly all weight on one key, and its gradient p_i (δ_ij − 
 0, so that hardly anything is learned. Divided by √d_k, the variance is 1 for every d_k."""
 
 
-def softmax_rows(scores: Matrix) -> Matrix:
-    """Softmax along the last axis; subtracting the largest score first changes nothing but the
-    size of the numbers."""
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
-
-
-def compute(example: Example) -> Steps:
-    """softmax_rows(Q Kᵀ / √d_k) V, step by step. Source: Vaswani et al. 2017, section 3.2.1."""
-    x, w_q, w_k, w_v = (
-        np.asarray(matrix, dtype=np.float64)
-        for matrix in (example.x, example.w_q, example.w_k, example.w_v)
+def compute(example: Example) -> HeadNumbers:
+    """The head of an example, in float64."""
+    x, *projections = (
+        torch.tensor(rows, dtype=torch.float64)
+        for rows in (example.x, example.w_q, example.w_k, example.w_v)
     )
-    q, k, v = x @ w_q, x @ w_k, x @ w_v
-    scores = q @ k.T  # (words, words)
-    scaled = scores / np.sqrt(k.shape[1])
-    weights = softmax_rows(scaled)
-    return Steps(q, k, v, scores, scaled, weights, weights @ v)
+    return attend(*(x @ projection for projection in projections))
 
 
 def example_text(name: str) -> str:
@@ -105,40 +83,38 @@ def example_text(name: str) -> str:
         ConfigError: there is no example of this name.
     """
     if name == "scaling":
-        return render_scaling(measure_scaling())
+        rows = [
+            f"{d_k:4}  {plain.variance:7.2f} {scaled.variance:10.2f}"
+            f"  {plain.top_weight:7.3f} {scaled.top_weight:10.3f}"
+            f"  {plain.gradient:7.4f} {scaled.gradient:10.4f}"
+            for d_k, (plain, scaled) in measure_scaling().items()
+        ]
+        return "\n".join([_SCALING_HEAD, *rows, _SCALING_EXPLANATION])
     if name not in EXAMPLES:
         raise ConfigError(f"--example {name}: use {', '.join([*EXAMPLES, 'scaling'])}")
     example = EXAMPLES[name]
     steps = compute(example)
     words, d_k = example.words, steps.k.shape[1]
-    low, high = softmax_rows(np.array([2.0, 8.0]))
-    parts = [
-        example.title,
-        _block("X, one row per word", example.x, words),
-        _block("W^Q", example.w_q),
-        _block("W^K", example.w_k),
-        _block("W^V", example.w_v),
-        _block("Q = X W^Q: what each word asks for", steps.q, words),
-        _block("K = X W^K: what each word answers to", steps.k, words),
-        _block("V = X W^V: what each word hands on", steps.v, words),
-        _block("Scores = Q Kᵀ: a row per query, a column per key", steps.scores, words, words),
-        _block(f"Scaled scores = Q Kᵀ / √d_k, d_k = {d_k}", steps.scaled, words, words),
-        _block("Weights = softmax of each row; each row sums to 1", steps.weights, words, words),
-        _block("Output = weights V", steps.output, words),
-        "Often misprinted",
+    low, high = torch.tensor([2.0, 8.0]).softmax(0).tolist()
+    blocks: list[tuple[str, Tensor, Sequence[str], Sequence[str]]] = [
+        ("X, one row per word", torch.tensor(example.x), words, ()),
+        ("W^Q", torch.tensor(example.w_q), (), ()),
+        ("W^K", torch.tensor(example.w_k), (), ()),
+        ("W^V", torch.tensor(example.w_v), (), ()),
+        ("Q = X W^Q: what each word asks for", steps.q, words, ()),
+        ("K = X W^K: what each word answers to", steps.k, words, ()),
+        ("V = X W^V: what each word hands on", steps.v, words, ()),
+        ("Scores = Q Kᵀ: a row per query, a column per key", steps.scores, words, words),
+        (f"Scaled scores = Q Kᵀ / √d_k, d_k = {d_k}", steps.scaled, words, words),
+        ("Weights = softmax of each row; each row sums to 1", steps.weights, words, words),
+        ("Output = weights V", steps.output, words, ()),
     ]
+    parts = [example.title, *(render_matrix(*block) for block in blocks), "Often misprinted"]
     slips = textwrap.fill(example.slips.format(low=low, high=high), 90)
     return "\n\n".join(parts) + "\n" + slips
 
 
-def _block(
-    title: str, values: ArrayLike, rows: Sequence[str] = (), columns: Sequence[str] = ()
-) -> str:
-    return f"{title}\n{render_matrix(np.asarray(values), rows=rows, columns=columns)}"
-
-
-@dataclass(frozen=True)
-class Saturation:
+class Saturation(NamedTuple):
     """Numbers that say how close a softmax is to picking one key alone."""
 
     variance: float  # of the scores
@@ -153,48 +129,32 @@ def measure_scaling(
     n_keys: int = 16,
     seed: int = 1,
 ) -> dict[int, tuple[Saturation, Saturation]]:
-    """Saturation without and with the division by √d_k, on vectors of independent components.
+    """Saturation without and with the division by √d_k, of `n` queries with own `n_keys` keys each.
 
-    Source: Vaswani et al. 2017, section 3.2.1, footnote 4.
-    Args:
-        d_ks: lengths of the vectors, whose components have variance 1.
-        n: queries per d_k, each with `n_keys` keys of its own.
+    Source: Vaswani et al. 2017, section 3.2.1, footnote 4: components have variance 1.
     """
     generator = np.random.default_rng(seed)
     measured = {}
     for d_k in d_ks:
-        q = generator.standard_normal((n, 1, d_k))
-        k = generator.standard_normal((n, n_keys, d_k))
-        scores = (q * k).sum(axis=-1)  # (n, n_keys)
-        measured[d_k] = _saturation(scores), _saturation(scores / np.sqrt(d_k))
+        q = torch.from_numpy(generator.standard_normal((n, 1, d_k)))
+        k = torch.from_numpy(generator.standard_normal((n, n_keys, d_k)))
+        scores = (q * k).sum(dim=-1)  # (n, n_keys)
+        measured[d_k] = _saturation(scores), _saturation(scores / d_k**0.5)
     return measured
 
 
-def _saturation(scores: Matrix) -> Saturation:
-    weights = softmax_rows(scores)
-    top_weight, gradient = weights.max(axis=-1).mean(), jacobian_norms(weights).mean()
-    return Saturation(float(scores.var()), float(top_weight), float(gradient))
+def _saturation(scores: Tensor) -> Saturation:
+    weights = scores.softmax(dim=-1)
+    values = scores.var(correction=0), weights.amax(dim=-1).mean(), jacobian_norms(weights).mean()
+    return Saturation(*(value.item() for value in values))
 
 
-def jacobian_norms(weights: Matrix) -> Matrix:
-    """Frobenius norm of the softmax's Jacobian.
+def jacobian_norms(weights: Tensor) -> Tensor:
+    """Frobenius norm of the softmax's Jacobian, the matrix p_i (δ_ij − p_j).
 
     Args:
         weights: (…, keys), rows that sum to 1.
-    Returns:
-        (…): the norm of the matrix p_i (δ_ij − p_j).
     """
-    identity = np.eye(weights.shape[-1])
+    identity = torch.eye(weights.size(-1), dtype=weights.dtype)
     jacobian = weights[..., :, None] * (identity - weights[..., None, :])  # (…, keys, keys)
-    return np.asarray(np.sqrt((jacobian**2).sum(axis=(-2, -1))))
-
-
-def render_scaling(measured: Mapping[int, tuple[Saturation, Saturation]]) -> str:
-    """The measurements as a table with an explanation."""
-    rows = [
-        f"{d_k:4}  {plain.variance:7.2f} {scaled.variance:10.2f}"
-        f"  {plain.top_weight:7.3f} {scaled.top_weight:10.3f}"
-        f"  {plain.gradient:7.4f} {scaled.gradient:10.4f}"
-        for d_k, (plain, scaled) in measured.items()
-    ]
-    return "\n".join([_SCALING_HEAD, *rows, _SCALING_EXPLANATION])
+    return torch.linalg.matrix_norm(jacobian)  # (…)

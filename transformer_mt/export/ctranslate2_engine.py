@@ -1,20 +1,18 @@
 """CTranslate2 as the engine of a `Translator`, in the place of `search.engine.Engine`.
 
-Comes in: requests and search options. Goes out: hypotheses, as from tmt's own engine. What
-CTranslate2 cannot do, or does differently, is an error, never a silent difference.
+What CTranslate2 cannot do, or does differently, is an error, never a silent difference.
 """
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from transformer_mt.encoding.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
-from transformer_mt.export.ctranslate2 import MANIFEST, ExportOrigin, exported_path
+from transformer_mt.export.ctranslate2 import MANIFEST, ExportOrigin, exported_path, load_package
 from transformer_mt.model_dir import weights_digest
 from transformer_mt.search.beam_search import Hypothesis, LengthPenalty
 from transformer_mt.search.engine import Request, SearchEngine, length_limits
@@ -31,25 +29,18 @@ class CTranslate2Engine:
     def __init__(
         self, path: Path, tokenizers: tuple[Tokenizer, Tokenizer], *, threads: int
     ) -> None:
-        """
-        Args:
-            path: what `save_ctranslate2` wrote.
-            threads: batches translated at a time, each by one thread.
+        """Load what `save_ctranslate2` wrote; `threads` batches are translated at a time.
+
         Raises:
             TmtError: the package is not installed, or there is no exported model.
         """
-        try:
-            import ctranslate2
-        except ImportError as error:
-            raise TmtError(
-                "CTranslate2 is not installed: pip install 'transformer-mt[export]'"
-            ) from error
+        package = load_package()
         if not (path / "model.bin").is_file():
             raise TmtError(f"{path}: no exported model; tmt export writes one")
         self._src, self._tgt = tokenizers
         self._silent = [[id_] for id_ in self._tgt.silent_ids]
         self._ids = {p: i for i, p in enumerate(self._tgt.pieces(range(self._tgt.vocab_size)))}
-        self._translator = ctranslate2.Translator(
+        self._translator = package.Translator(
             str(path), inter_threads=threads, intra_threads=1, max_queued_batches=-1
         )
 
@@ -57,9 +48,10 @@ class CTranslate2Engine:
         """See `search.engine.Engine.search`.
 
         Raises:
-            ConfigError: options that CTranslate2 does not have.
+            ConfigError: every option that would be ignored or mean something else.
         """
-        check_options(requests, options)
+        if problems := _differences(requests, options):
+            raise ConfigError("--engine ctranslate2: " + "; ".join(problems))
         order = sorted(range(len(requests)), key=lambda i: -len(requests[i].src))
         results: dict[int, list[Hypothesis]] = {}
         for start in range(0, len(order), BATCH_SENTENCES):
@@ -80,7 +72,7 @@ class CTranslate2Engine:
     def _within(
         self, batch: list[Request], limit: int, options: SearchOptions
     ) -> list[list[Hypothesis]]:
-        found = self._translator.translate_batch(
+        results = self._translator.translate_batch(
             [self._src.pieces(request.src) for request in batch],
             target_prefix=[self._tgt.pieces(request.prefix) for request in batch],
             suppress_sequences=[self._tgt.pieces(ids) for ids in [*self._silent, *options.banned]],
@@ -94,20 +86,17 @@ class CTranslate2Engine:
             return_end_token=True,
             max_batch_size=-(-BATCH_SENTENCES // self._translator.num_translators),
         )
-        return [self._hypotheses(result, options) for result in found]
-
-    def _hypotheses(self, result: Any, options: SearchOptions) -> list[Hypothesis]:
         return [
-            self._hypothesis(pieces, score, options)
-            for pieces, score in zip(result.hypotheses, result.scores, strict=True)
+            [self._hypothesis(*one, options) for one in zip(r.hypotheses, r.scores, strict=True)]
+            for r in results
         ]
 
     def _hypothesis(self, pieces: list[str], score: float, options: SearchOptions) -> Hypothesis:
-        complete = bool(pieces) and pieces[-1] == EOS
+        n, complete = max(1, len(pieces)), pieces[-1:] == [EOS]
         ids = [self._ids[piece] for piece in (pieces[:-1] if complete else pieces)]
-        log_prob = score * max(1, len(pieces)) ** options.length_penalty
+        log_prob = score * n**options.length_penalty
         penalty = LengthPenalty(options.penalty, options.length_penalty)
-        return Hypothesis(ids, log_prob, log_prob / penalty(max(1, len(pieces))), complete)
+        return Hypothesis(ids, log_prob, log_prob / penalty(n), complete)
 
 
 class EitherEngine:
@@ -160,12 +149,6 @@ def faster_engine(translator: Translator, model_dir: Path) -> SearchEngine:
     if same and proven and find_spec("ctranslate2") is not None:
         return EitherEngine(translator.engine, partial(exported_engine, translator, model_dir))
     return translator.engine
-
-
-def check_options(requests: Sequence[Request], options: SearchOptions) -> None:
-    """Raises: ConfigError: every option that would be ignored or mean something else."""
-    if problems := _differences(requests, options):
-        raise ConfigError("--engine ctranslate2: " + "; ".join(problems))
 
 
 def _differences(requests: Sequence[Request], options: SearchOptions) -> list[str]:

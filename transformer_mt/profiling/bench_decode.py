@@ -1,16 +1,15 @@
 """How fast a model translates: batches of several sizes, greedily and with a beam.
 
-Comes in: a model directory with texts, or the size of a model with random weights. Goes out: a
-`DecodeReport`. Random models write a fixed number of tokens, since they never end by themselves.
+Comes in: a model directory with texts, or the size of a model with random weights. Random models
+write a fixed number of tokens, since they never end by themselves.
 """
 
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
 
@@ -50,10 +49,7 @@ class DecodeReport:
     threads: int
     rates: list[Rate]
     peak_memory_mib: float
-    cold_start_s: float | None  # of `tmt translate` with one text; None for random weights
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    cold_start_s: float | None = None  # of `tmt translate` with one text; None for random weights
 
     def render(self) -> str:
         lines = [
@@ -88,7 +84,8 @@ def bench_model(model_dir: Path, src_path: Path, *, n_sentences: int, rounds: in
     subprocess.run(command, env=child_environment(), check=True, capture_output=True)
     cold_start_s = time.monotonic() - started
     engine = Engine([translator.model], translator.tgt_tokenizer.silent_ids)
-    return _report(str(model_dir), engine, requests, options, rounds, cold_start_s)
+    report = _report(str(model_dir), engine, requests, options, rounds)
+    return replace(report, cold_start_s=cold_start_s)
 
 
 def bench_size(
@@ -101,20 +98,18 @@ def bench_size(
     engine = Engine([model.to(device, choose_precision(precision, device))], [PAD_ID])
     ids = torch.randint(4, RANDOM_VOCABULARY, (n_sentences, RANDOM_LENGTH)).tolist()
     options = SearchOptions(min_length=RANDOM_LENGTH, max_length=RANDOM_LENGTH)
-    return _report(name, engine, [Request(row) for row in ids], options, rounds, None)
+    return _report(name, engine, [Request(row) for row in ids], options, rounds)
 
 
 def _report(
-    name: str,
-    engine: Engine,
-    requests: Sequence[Request],
-    options: SearchOptions,
-    rounds: int,
-    cold_start_s: float | None,
+    name: str, engine: Engine, requests: Sequence[Request], options: SearchOptions, rounds: int
 ) -> DecodeReport:
     keep_memory()
+    ordered = sorted(requests, key=lambda request: -len(request.src))
     rates = [
-        _rate(engine, requests, options, beam, batch, rounds) for beam in BEAMS for batch in BATCHES
+        _rate(engine, ordered, replace(options, beam=beam), batch, rounds)
+        for beam in BEAMS
+        for batch in BATCHES
     ]
     weight = engine.models[0].output.weight
     return DecodeReport(
@@ -125,29 +120,21 @@ def _report(
         threads=torch.get_num_threads(),
         rates=rates,
         peak_memory_mib=peak_memory_mib(),
-        cold_start_s=cold_start_s,
     )
 
 
 def _rate(
-    engine: Engine,
-    requests: Sequence[Request],
-    options: SearchOptions,
-    beam: int,
-    batch: int,
-    rounds: int,
+    engine: Engine, requests: list[Request], options: SearchOptions, batch: int, rounds: int
 ) -> Rate:
     """Median of several rounds, after one batch to warm up."""
-    ordered = sorted(requests, key=lambda request: -len(request.src))
-    kept = ordered[:: 1 if batch > 1 else FEWER]
+    kept = requests[:: 1 if batch > 1 else FEWER]
     parts = [kept[start : start + batch] for start in range(0, len(kept), batch)]
-    searched = replace(options, beam=beam)
-    engine.search(parts[-1], searched)
+    engine.search(parts[-1], options)
     seconds, n_tokens = [], 0
     for _ in range(rounds):
         started = time.monotonic()
-        found = [hypotheses for part in parts for hypotheses in engine.search(part, searched)]
+        found = [hypotheses for part in parts for hypotheses in engine.search(part, options)]
         seconds.append(time.monotonic() - started)
         n_tokens = sum(len(best.ids) for best, *_ in found)
     took = median(seconds)
-    return Rate(beam, batch, len(kept) / took, n_tokens / took)
+    return Rate(options.beam, batch, len(kept) / took, n_tokens / took)

@@ -1,8 +1,7 @@
 """Sources → how large they are, and a corpus to plan with.
 
-Comes in: a configuration. Goes out: the size of every source, and a prepared corpus: the run's own
-if there is one, else what preparing makes of a part drawn from all sources. This file does not know
-what is planned with it. It writes nothing but into a folder that it is given.
+The corpus is the run's own if there is one, else what preparing makes of a part drawn from all
+sources. This file writes nothing but into a folder that it is given.
 """
 
 import json
@@ -67,31 +66,23 @@ def measure_sources(cfg: Config) -> tuple[list[SourceSize], PairSample]:
     sample: PairSample = RandomSample(min(2 * MAX_CHARACTERS, drawn), cfg.seed)
     sizes, problems = [], []
     for number, (label, role, source) in enumerate(roles):
-        target = (sample, number) if role == "train" else None
+        n_pairs = src_characters = tgt_characters = 0
         try:
-            sizes.append(_measure_source(cfg, label, role, source, target))
+            for src, tgt in obtain_source(cfg, source, role, lambda _: None).read():
+                n_pairs += 1
+                src_characters += len(src)
+                tgt_characters += len(tgt)
+                if role == "train":
+                    sample.add((number, (src, tgt)), len(src) + len(tgt))
         except TmtError as error:
             problems.append(f"{label}: {error}")
+        characters = (src_characters, tgt_characters)
+        sizes.append(SourceSize(label, str(source), n_pairs, *characters, source.weight or 1.0))
     if problems:
         raise ConfigError("\n".join(problems))
-    if not len(sample):
+    if not sample.items:
         raise ConfigError("data.train holds no pairs")
     return sizes, sample
-
-
-def _measure_source(
-    cfg: Config, label: str, role: Role, source: Source, target: tuple[PairSample, int] | None
-) -> SourceSize:
-    """Count the pairs of a source, and add them to the sample under their number."""
-    pairs = src_characters = tgt_characters = 0
-    for pair in obtain_source(cfg, source, role, lambda _: None).read():
-        pairs += 1
-        src_characters += len(pair[0])
-        tgt_characters += len(pair[1])
-        if target is not None:
-            target[0].add((target[1], pair), len(pair[0]) + len(pair[1]))
-    weight = 1.0 if source.weight is None else source.weight
-    return SourceSize(label, str(source), pairs, src_characters, tgt_characters, weight)
 
 
 def planning_corpus(
@@ -99,17 +90,15 @@ def planning_corpus(
 ) -> PlanningCorpus:
     """The run's own corpus if it is up to date, else the sample, prepared in `folder`.
 
-    Args:
-        sizes, sample: from `measure_sources`.
     Raises:
         TmtError: what preparing the whole corpus would raise, as far as the sample shows it.
     """
     local = obtain_sources(cfg, lambda _: None)
     if _is_prepared(run, local):
         return PlanningCorpus(cfg, run, 1.0, len(open_corpus(run.encoded_dir / "dev")), 0.0)
-    scale = sum(size.pairs for size in sizes if size.role == "train") / len(sample)
+    scale = sum(size.pairs for size in sizes if size.role == "train") / len(sample.items)
     sources = _write_sample(cfg.data.train, sample, folder)
-    cfg = _with_train(cfg, sources)
+    cfg = cfg.model_copy(update={"data": cfg.data.model_copy(update={"train": sources})})
     drawn = [obtain_source(cfg, source, "train", lambda _: None) for source in sources]
     local = LocalData(cfg, drawn, local.dev, local.test)
     small = Run(folder / "run")
@@ -141,10 +130,6 @@ def _write_sample(sources: Sequence[Source], sample: PairSample, folder: Path) -
             use = {"weight": source.weight, "tag": source.tag, "clean": source.clean}
             written.append(Source.model_validate({"jsonl": str(path), **use}))
     return written
-
-
-def _with_train(cfg: Config, sources: list[Source]) -> Config:
-    return cfg.model_copy(update={"data": cfg.data.model_copy(update={"train": sources})})
 
 
 def _preparation_seconds(small: Run, folder: Path, scale: float) -> float:

@@ -1,17 +1,14 @@
-"""What this machine can do, measured where possible: facts, a verdict on each, and advice.
-
-Nothing comes in and nothing is changed. This file knows no configurations and no corpora.
-"""
+"""What this machine can do, measured where possible: facts, a verdict on each, and advice."""
 
 import os
 import platform
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -20,6 +17,7 @@ from transformer_mt.system.device import choose_device, choose_precision
 from transformer_mt.system.machine import cpu_flags, total_memory_bytes, usable_cores
 
 GIB = 2**30
+Verdict = Literal["ok", "note", "problem"]
 
 
 @dataclass(frozen=True)
@@ -28,11 +26,8 @@ class MachineFact:
 
     name: str
     value: str
-    verdict: Literal["ok", "note", "problem"] = "ok"
+    verdict: Verdict = "ok"
     advice: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def examine_machine() -> list[MachineFact]:
@@ -55,9 +50,10 @@ def render(facts: Sequence[MachineFact]) -> str:
     return "\n".join(lines)
 
 
-def _judge(name: str, value: str, *, note: str) -> MachineFact:
-    """Fine, unless there is something to note."""
-    return MachineFact(name, value, "note" if note else "ok", note)
+def _judge(name: str, value: str, *, note: str = "", problem: str = "") -> MachineFact:
+    """Fine, unless there is something to note, or a problem."""
+    verdict: Verdict = "problem" if problem else "note" if note else "ok"
+    return MachineFact(name, value, verdict, problem or note)
 
 
 def _cpu() -> MachineFact:
@@ -65,11 +61,10 @@ def _cpu() -> MachineFact:
     threads, setting = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
     native = [flag for flag in ("amx_bf16", "avx512_bf16") if flag in cpu_flags()]
     value = f"{cores} usable cores, {threads} threads, bf16: {', '.join(native) or 'not native'}"
-    if threads > cores:
-        advice = f"threads without a core slow the others down: set OMP_NUM_THREADS={cores}"
-        return MachineFact("CPU", value, "problem", advice)
+    crowded = f"threads without a core slow the others down: set OMP_NUM_THREADS={cores}"
     idle = f"OMP_NUM_THREADS={setting} leaves cores idle: unset it to train faster"
-    return _judge("CPU", value, note=idle if setting and threads < cores else "")
+    problem = crowded if threads > cores else ""
+    return _judge("CPU", value, problem=problem, note=idle if setting and threads < cores else "")
 
 
 def _memory() -> MachineFact:
@@ -132,10 +127,9 @@ def _packages() -> Iterator[MachineFact]:
         if extra_name:
             advice = f"if you want it: pip install 'transformer-mt[{extra_name}]'"
             yield _judge(f"extra {extra_name}", value, note=advice if missing else "")
-        elif missing:
-            yield MachineFact("packages", value, "problem", "pip install those that are missing")
         else:
-            yield MachineFact("packages", value)
+            advice = "pip install those that are missing"
+            yield _judge("packages", value, problem=advice if missing else "")
 
 
 def _version(package: str) -> str:
@@ -149,8 +143,7 @@ def _disk(folder: Path) -> MachineFact:
     free = shutil.disk_usage(folder).free
     value = f"{free / GIB:.1f} GiB free in {folder}"
     if not os.access(folder, os.W_OK):
-        return MachineFact("disk", value, "problem", "nothing can be written here: use --run-dir")
+        return _judge("disk", value, problem="nothing can be written here: use --run-dir")
     full = "a checkpoint of the base model takes about 0.8 GiB: make room, or use --run-dir"
-    if free < GIB:
-        return MachineFact("disk", value, "problem", full)
-    return _judge("disk", value, note=full if free < 5 * GIB else "")
+    problem, note = (full if free < limit * GIB else "" for limit in (1, 5))
+    return _judge("disk", value, problem=problem, note=note)

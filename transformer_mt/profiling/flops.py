@@ -1,8 +1,4 @@
-"""Matrix products: how many a training step needs, and how fast this machine does them.
-
-Comes in: a model and sentence lengths, or a device. Goes out: numbers of floating-point operations,
-and of those per second. This file knows nothing of data, losses or optimizers.
-"""
+"""Matrix products: how many a training step needs, and how fast this machine does them."""
 
 import time
 from collections.abc import Iterable
@@ -24,10 +20,9 @@ def training_flops(
     """Floating-point operations of the matrix products that these sentences need in training.
 
     A product of (n, k) and (k, m) counts 2·n·k·m. Counted are all linear layers, the output layer
-    once for each target token, and the two products of each attention over all pairs of positions
-    (masked positions are computed, and so they count). Backward needs two products
-    for each one of forward: 3 × forward. Not counted: padding, embeddings (no products), soft-max,
-    norms, dropout, the optimizer, and anything that is computed twice to save memory.
+    once for each target token, and the two products of each attention over all pairs of positions,
+    masked or not; backward needs two products for each one of forward. Not counted: padding,
+    embeddings, soft-max, norms, dropout, the optimizer, anything computed twice to save memory.
 
     Args:
         src_lengths, tgt_lengths: (n,) tokens of each sentence, EOS included.

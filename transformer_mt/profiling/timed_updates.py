@@ -7,10 +7,11 @@ updates, and the memory they took. This file does not know which updates are of 
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from transformer_mt.config.experiment import Config
@@ -25,7 +26,7 @@ from transformer_mt.system.processes.child_python import protected_children
 from transformer_mt.system.processes.distributed import Ranks, joined_ranks
 from transformer_mt.system.processes.environment import meeting_dir, place_variables
 from transformer_mt.system.processes.parallel import spawn_context, start_worker
-from transformer_mt.training.batches import collate, deal
+from transformer_mt.training.batches import EpochPlan, collate, deal, experiment_plan, padding_share
 from transformer_mt.training.memory import is_out_of_memory
 from transformer_mt.training.micro_batch import Learner
 
@@ -36,41 +37,38 @@ _TOO_LITTLE = (
     "the sizes of the model"
 )
 
-Task = TypeVar("Task")
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Cost:
-    """Of one micro-batch, or of several."""
+class TrainingSetup:
+    """What is trained here, and how."""
 
-    src_tokens: int
-    tgt_tokens: int
-    flops: int  # of the matrix products that the real tokens need
-    seconds: dict[str, float]  # by part
-
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(
-            self.src_tokens + other.src_tokens,
-            self.tgt_tokens + other.tgt_tokens,
-            self.flops + other.flops,
-            {part: self.seconds[part] + other.seconds[part] for part in PARTS},
-        )
+    parameters: int
+    device: str
+    precision: str
+    processes: int
+    max_tokens: int  # also for `auto`
+    src_padding: float  # share of positions
+    tgt_padding: float
+    peak_memory_mib: float  # measured: of all processes together
 
 
-FREE = Cost(0, 0, 0, dict.fromkeys(PARTS, 0.0))
+# Of an update: tokens, operations of the matrix products that real tokens need, seconds by part.
+Cost = dict[str, float]
+_COUNTS = ("src_tokens", "tgt_tokens", "flops")
 
 
 class TimedTraining:
-    """A model, its optimizer and its loss as the trainer has them.
+    """A model, its optimizer, its loss and its first epoch as the trainer has them.
 
     Args:
-        run: has the tokenizers.
-        corpus: of the rows of `update`.
-        ranks: the processes that share every update.
+        copies: plan the epoch as if the corpus were so many times as large.
     """
 
-    def __init__(self, cfg: Config, run: Run, corpus: EncodedCorpus, ranks: Ranks) -> None:
+    def __init__(
+        self, cfg: Config, run: Run, corpus: EncodedCorpus, ranks: Ranks, *, copies: int = 1
+    ) -> None:
         keep_memory()
         self.device = choose_device()
         self.tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
@@ -78,13 +76,31 @@ class TimedTraining:
             torch.cuda.reset_peak_memory_stats(self.device)
         seed_all(cfg.seed, "initial weights")
         self.model = build_model(cfg, self.tokenizers).to(self.device).train()
-        self.n_parameters = sum(parameter.numel() for parameter in self.model.parameters())
         self.learner = Learner(self.model, cfg.train, ranks)
-        self._corpus, self._ranks = corpus, ranks
+        self.plan = experiment_plan(cfg, corpus, epoch=0, copies=copies)
+        self.src_lengths, self.tgt_lengths = corpus.src.lengths, corpus.tgt.lengths
+        self._cfg, self._corpus, self._ranks = cfg, corpus, ranks
 
-    @property
-    def precision(self) -> str:
-        return str(self.learner.dtype).removeprefix("torch.")
+    def setup(self) -> TrainingSetup:
+        """What has been measured with; memory so far."""
+        memory = peak_memory_mib()
+        if self.device.type == "cuda":  # allocated there, not resident here
+            memory = torch.cuda.max_memory_allocated(self.device) / 2**20
+        return TrainingSetup(
+            parameters=sum(parameter.numel() for parameter in self.model.parameters()),
+            device=str(self.device),
+            precision=str(self.learner.dtype).removeprefix("torch."),
+            processes=self._ranks.size,
+            max_tokens=self._cfg.train.batch_tokens,
+            src_padding=padding_share(self.plan, self.src_lengths),
+            tgt_padding=padding_share(self.plan, self.tgt_lengths),
+            peak_memory_mib=sum(self._ranks.gather(memory)),
+        )
+
+    def update_with_worst(self) -> None:
+        """Updates of the micro-batches that may take most memory, one in every process."""
+        for index in worst_batches(self.plan, self.src_lengths, self.tgt_lengths):
+            self.update([self.plan.batch(index)] * self._ranks.size)
 
     def update(self, batches: list[Indices]) -> Cost:
         """One update as the trainer does it, with a learning rate of 0.
@@ -92,32 +108,31 @@ class TimedTraining:
         Returns:
             The part of this process; waiting for the others counts for the optimizer.
         """
-        cost = FREE
-        dealt = deal(batches, self._ranks.rank, self._ranks.size, even=self.device.type == "cpu")
-        for own in dealt:
-            cost += self._micro_batch(own.rows, is_last=own is dealt[-1])
-        n_tokens = sum(int(self._corpus.tgt.lengths_of(rows).sum()) for rows in batches)
-        start = self.now()
-        self.learner.optimizer.step(0.0, n_tokens)
-        return replace(cost, seconds=cost.seconds | {"optimizer": self.now() - start})
-
-    def _micro_batch(self, rows: Indices, *, is_last: bool) -> Cost:
-        """Everything up to the gradient of the update."""
-        seconds = dict.fromkeys(PARTS, 0.0)
-        start = self.now()
+        cost, start = dict.fromkeys((*_COUNTS, *PARTS), 0.0), self.now()
 
         def done(part: str) -> None:
             nonlocal start
             now = self.now()
-            seconds[part], start = now - start, now
+            cost[part] += now - start
+            start = now
 
-        batch = collate(self._corpus, rows).to(self.device)
-        done("data")
-        if is_last:
-            self.learner.optimizer.gradient.send_with_next()
-        self.learner.add_gradients(batch, done)
-        src, tgt = (side.lengths_of(rows) for side in (self._corpus.src, self._corpus.tgt))
-        return Cost(int(src.sum()), int(tgt.sum()), training_flops(self.model, src, tgt), seconds)
+        dealt = deal(batches, self._ranks.rank, self._ranks.size, even=self.device.type == "cpu")
+        for own in dealt:
+            start = self.now()
+            batch = collate(self._corpus, own.rows).to(self.device)
+            done("data")
+            if own is dealt[-1]:
+                self.learner.optimizer.gradient.send_with_next()
+            self.learner.add_gradients(batch, done)
+            src, tgt = self.src_lengths[own.rows], self.tgt_lengths[own.rows]
+            counts = (src.sum(), tgt.sum(), training_flops(self.model, src, tgt))
+            for name, n in zip(_COUNTS, counts, strict=True):
+                cost[name] += int(n)
+        n_tokens = sum(int(self.tgt_lengths[rows].sum()) for rows in batches)
+        start = self.now()
+        self.learner.optimizer.step(0.0, n_tokens)
+        done("optimizer")
+        return cost
 
     def now(self) -> float:
         """Seconds on a clock, once the device has done all its work so far."""
@@ -125,29 +140,32 @@ class TimedTraining:
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
 
-    def peak_memory_mib(self) -> float:
-        """The most that all processes together took: allocated on GPUs, else resident."""
-        own = peak_memory_mib()
-        if self.device.type == "cuda":
-            own = torch.cuda.max_memory_allocated(self.device) / 2**20
-        return sum(self._ranks.gather(own))
+
+def worst_batches(plan: EpochPlan, src_lengths: Indices, tgt_lengths: Indices) -> list[int]:
+    """The micro-batches with the longest sentence, the most positions, the most target tokens."""
+    src, tgt = src_lengths[plan.rows], tgt_lengths[plan.rows]
+    starts = plan.batch_starts[:-1]
+    longest_src, longest_tgt = np.maximum.reduceat(src, starts), np.maximum.reduceat(tgt, starts)
+    longest = np.maximum(longest_src, longest_tgt)
+    positions = np.diff(plan.batch_starts) * (longest_src + longest_tgt)
+    tgt_tokens = np.add.reduceat(tgt, starts)
+    return sorted({int(size.argmax()) for size in (longest, positions, tgt_tokens)})
 
 
-def in_new_processes(work: Callable[[Task, Ranks], Value], task: Task, n_processes: int) -> Value:
-    """The value of a function of a module in processes that train together, as rank 0 has it.
+def in_new_processes(work: Callable[[Ranks], Value], n_processes: int) -> Value:
+    """What `work`, picklable, gives in processes that train together, as rank 0 has it.
 
     They are started with as many threads as `tmt train` would give them, and nothing that this
     process holds counts for their memory.
 
     Raises:
-        TrainingError: one of them ended early, or there is not enough memory.
-        TmtError: what `work` raised.
+        TmtError: what `work` raised; one of them ended early; there is not enough memory.
     """
     from torch.multiprocessing import ProcessExitedException, start_processes
 
     results: Any = spawn_context().SimpleQueue()
     with meeting_dir() as folder:
-        arguments = (work, task, n_processes, folder, results)
+        arguments = (work, n_processes, folder, results)
         try:
             with protected_children():
                 group: Any = start_processes(
@@ -166,26 +184,20 @@ def in_new_processes(work: Callable[[Task, Ranks], Value], task: Task, n_process
 
 
 def _as_rank(
-    rank: int,
-    work: Callable[[Task, Ranks], Value],
-    task: Task,
-    n_processes: int,
-    folder: Path,
-    results: Any,
+    rank: int, work: Callable[[Ranks], Value], n_processes: int, folder: Path, results: Any
 ) -> None:
     start_worker()
     os.environ |= place_variables(rank, n_processes, folder)
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     with joined_ranks() as ranks:
         try:
-            result = work(task, ranks)
+            result = work(ranks)
         except TmtError as error:
             results.put(error)  # the first one is the cause: others lose contact with this process
-            return
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             results.put(TrainingError(_TOO_LITTLE.format("refused more memory")))
-            return
-        if ranks.is_main:
-            results.put(result)
+        else:
+            if ranks.is_main:
+                results.put(result)

@@ -71,7 +71,7 @@ def nothing(value, path=None):
     if path is not None: path.write_text("x")
     return ";".join(sys.path)
 
-def places(task, ranks):
+def places(ranks):
     return ranks.gather(sys.path), ranks.size
 
 if __name__ == "__main__":
@@ -83,7 +83,7 @@ if __name__ == "__main__":
     process.start()
     process.join()
     assert process.exitcode == 0
-    paths, size = in_new_processes(places, None, 2)
+    paths, size = in_new_processes(places, 2)
     assert size == 2 and not any(here in path for path in paths), paths
 """
 

@@ -1,8 +1,7 @@
-"""A model directory as Hugging Face's MarianMT reads it.
+"""A model as Hugging Face's MarianMT reads it: for comparisons with other engines.
 
 Comes in: a `Transformer` of the paper's architecture with post-norm, and one vocabulary. Goes out:
-the weights under MarianMT's names and its configuration. This file knows names and shapes; it
-writes no files and translates nothing.
+the weights under MarianMT's names and its configuration.
 
 MarianMT has the sines of a position in the first half of the features and the cosines in the
 second, where the paper interleaves them. So the features of everything that the residual stream
