@@ -1,10 +1,9 @@
-"""Two files → a report on them as training data.
+"""Two line-aligned files, and test sets to compare them with → a report on them as training data.
 
-Comes in: two line-aligned files, and test sets to compare them with. Goes out: a `CorpusReport`.
 This file does not know a configuration file.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +18,7 @@ from transformer_mt.corpus.report.collect import build_report
 from transformer_mt.corpus.report.report import CorpusReport, PartReport
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.errors import DataError
+from transformer_mt.system.terminal import Say
 
 
 def check_files(
@@ -27,7 +27,7 @@ def check_files(
     languages: Languages,
     *,
     tests: Sequence[Source] = (),
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> CorpusReport:
     """Report on two line-aligned files as training data, and leave nothing behind.
 
@@ -42,17 +42,18 @@ def check_files(
     """
     source = Source(files=[str(src_path), str(tgt_path)])
     source_files(source, languages, Path())  # a missing file is an error, not a problem
-    checks: list[_CarriageReturns | _Leaks] = [_CarriageReturns()]
-    checks += [_Leaks(test, languages) for test in tests]
-    n_pairs, problems = 0, []
+    leaks = [_Leaks(test, languages) for test in tests]
+    n_pairs, n_returns, problems = 0, [0, 0], []
     try:
         pairs = read_pairs(source, languages, root=Path(), role="train")
         for n_pairs, pair in enumerate(pairs, 1):
-            for check in checks:
-                check.look(n_pairs - 1, pair)
+            n_returns = [n + text.count("\r") for n, text in zip(n_returns, pair, strict=True)]
+            for leak in leaks:
+                leak.look(n_pairs - 1, pair)
     except DataError as error:
         problems += str(error).split("\n")
-    problems += [problem for check in checks for problem in check.problems(n_pairs)]
+    problems += _carriage_returns(n_returns, n_pairs)
+    problems += [problem for leak in leaks for problem in leak.problems()]
     if not n_pairs:
         problems = problems or ["nothing is kept: both files are empty"]
         return CorpusReport({"pairs": PartReport(0, 0)}, problems=problems, languages=languages)
@@ -60,33 +61,22 @@ def check_files(
     cfg = Config(name="check", languages=languages, data=DataConfig(root=".", train=[train]))
     with TemporaryDirectory(prefix="tmt-check-") as folder:
         local = obtain_sources(cfg, say)
-        found = decide_fates(local, work_dir=Path(folder), say=say, may_hold_out=False)
+        found = decide_fates(local, work_dir=Path(folder), say=say, for_training=False)
         report = build_report(found)
     parts = {"pairs": report.parts["train"]}
     return replace(report, parts=parts, problems=[*problems, *report.problems])
 
 
-class _CarriageReturns:
-    """Counts carriage returns; more than lines were most likely meant to end lines."""
-
-    def __init__(self) -> None:
-        self.counts = [0, 0]
-
-    def look(self, index: int, pair: Pair) -> None:
-        for side, text in enumerate(pair):
-            if "\r" in text:
-                self.counts[side] += text.count("\r")
-
-    def problems(self, n_pairs: int) -> list[str]:
-        """Faults that a person should look at, after the last pair."""
-        lines, hold = ("line", "holds") if n_pairs == 1 else ("lines", "hold")
-        return [
-            f"{n_pairs:,} {lines} on the {side} side {hold} {n:,} carriage returns (CR): the "
-            "lines of the file seem to end with CR alone, and tmt reads LF and CR LF; convert it: "
-            "tr '\\r' '\\n' < FILE > NEW"
-            for side, n in zip(("source", "target"), self.counts, strict=True)
-            if n > n_pairs
-        ]
+def _carriage_returns(counts: list[int], n_pairs: int) -> list[str]:
+    """More carriage returns than lines were most likely meant to end lines."""
+    lines, hold = ("line", "holds") if n_pairs == 1 else ("lines", "hold")
+    return [
+        f"{n_pairs:,} {lines} on the {side} side {hold} {n:,} carriage returns (CR): the "
+        "lines of the file seem to end with CR alone, and tmt reads LF and CR LF; convert it: "
+        "tr '\\r' '\\n' < FILE > NEW"
+        for side, n in zip(("source", "target"), counts, strict=True)
+        if n > n_pairs
+    ]
 
 
 class _Leaks:
@@ -105,16 +95,13 @@ class _Leaks:
         self.lines = FaultyLines()
 
     def look(self, index: int, pair: Pair) -> None:
-        met = False
-        for keys, shared, text in zip(self.keys, self.shared, pair, strict=True):
-            key = comparison_key(text)
-            if key in keys:
-                shared.add(key)
-                met = True
-        if met:
+        met = [{comparison_key(text)} & keys for text, keys in zip(pair, self.keys, strict=True)]
+        for shared, keys in zip(self.shared, met, strict=True):
+            shared.update(keys)
+        if any(met):
             self.lines.add([index], 0)
 
-    def problems(self, n_pairs: int) -> list[str]:
+    def problems(self) -> list[str]:
         """Faults that a person should look at, after the last pair."""
         if not self.lines.n:
             return []

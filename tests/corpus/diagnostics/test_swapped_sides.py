@@ -7,8 +7,8 @@ import pytest
 from places import ROOT
 
 from transformer_mt.config.data import Languages
-from transformer_mt.corpus.diagnostics.line_units import N_UNITS, LineUnits
-from transformer_mt.corpus.diagnostics.swapped_sides import SwapFinder, side_odds
+from transformer_mt.corpus.diagnostics.line_units import LineUnits
+from transformer_mt.corpus.diagnostics.swapped_sides import SwapFinder
 
 SHARED_DATA = ROOT.parent / "shared/data"
 
@@ -50,37 +50,28 @@ def sentences(words: list[str], n: int, seed: int) -> list[str]:
     ]
 
 
-def swapped(srcs: list[str], tgts: list[str]) -> list[bool]:
+@pytest.fixture(scope="module")
+def finder() -> SwapFinder:
     learned = [sentences(words, 500, seed) for seed, words in enumerate((ENGLISH, GERMAN))]
-    finder = SwapFinder([tuple(map(LineUnits.of, learned))], Languages(src="en", tgt="de"))
-    found = finder.look(block_of(list(zip(srcs, tgts, strict=True))))
-    return [line in found for line in range(len(srcs))]
+    return SwapFinder([tuple(map(LineUnits.of, learned))], Languages(src="en", tgt="de"))
 
 
-def test_swapped_pairs_are_told_from_others() -> None:
+def test_swapped_pairs_are_told_from_others(finder: SwapFinder) -> None:
     english, german = sentences(ENGLISH, 50, seed=5), sentences(GERMAN, 50, seed=6)
-    assert not any(swapped(english, german))
-    assert np.mean(swapped(german, english)) > 0.95
+    assert not len(finder.look(block_of(list(zip(english, german, strict=True)))))
+    assert len(finder.look(block_of(list(zip(german, english, strict=True))))) >= 48
 
 
-@pytest.mark.parametrize(
-    ("src", "tgt", "why"),
-    [
-        ("das haus ist und", "das haus ist und", "copied: only one side is wrong"),
-        ("the house was big", "her dog was with that", "both in the source language"),
-        ("Anna 2024 in Anna", "Anna in 2024", "names and numbers are of both"),
-        ("das", "the", "one word is not enough"),
-        ("xyzzy plugh quux", "frobnicate foo bar", "words never seen"),
-        ("", "", "nothing"),
-    ],
-)
-def test_what_is_not_swapped(src: str, tgt: str, why: str) -> None:
-    assert swapped([src], [tgt]) == [False], why
-
-
-def test_no_text_at_all() -> None:
-    none = np.zeros(N_UNITS, dtype=np.int64)
-    assert not side_odds(none, none).any()
+def test_what_is_not_swapped(finder: SwapFinder) -> None:
+    pairs = [
+        ("das haus ist und", "das haus ist und"),  # copied: only one side is wrong
+        ("the house was big", "her dog was with that"),  # both in the source language
+        ("Anna 2024 in Anna", "Anna in 2024"),  # names and numbers are of both
+        ("das", "the"),  # one word is not enough
+        ("xyzzy plugh quux", "frobnicate foo bar"),  # words never seen
+        ("", ""),
+    ]
+    assert finder.look(block_of(pairs)).tolist() == []
 
 
 @pytest.mark.skipif(not SHARED_DATA.is_dir(), reason=f"no real corpora in {SHARED_DATA}")
