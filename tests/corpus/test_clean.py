@@ -320,14 +320,6 @@ def test_a_second_process_waits_and_reuses(tmp_path: Path) -> None:
     assert sum("up to date" in text for text in errors) == 1
 
 
-def test_a_directory_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "clean").mkdir()
-    (tmp_path / "clean" / "thesis.txt").touch()
-    with pytest.raises(TmtError, match="clean: exists and was not written by tmt; name a folder"):
-        prepare(tmp_path, some_pairs(30), DEV, TEST)
-    assert (tmp_path / "clean" / "thesis.txt").exists()
-
-
 def test_read_clean_mistakes(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"test\.nws\.src: no such file"):
         read_clean(tmp_path, "test.nws")

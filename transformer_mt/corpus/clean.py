@@ -48,7 +48,6 @@ def prepare_corpus(local: LocalData, out_dir: Path, *, work_dir: Path, say: Say)
     without test, about 1 % of train is held out for it: a function of text and seed alone.
 
     Args:
-        out_dir: a new or empty directory.
         work_dir: keeps scores between calls, so that a changed threshold scores nothing anew.
     Raises:
         DataError: see `read_pairs`; or no pair is left for a part.
@@ -122,11 +121,7 @@ def test_names(out_dir: Path) -> list[str]:
 def _apply_rules(
     decision: Decisions, cfg: Config, held: tuple[Hashes, Hashes], work_dir: Path
 ) -> list[str]:
-    """Drop pairs by all rules, in their order; return notes for people.
-
-    Args:
-        held: keys of the sources, and of the targets, of dev and test.
-    """
+    """Drop pairs by all rules, in their order; return notes for people."""
     decision.drop_by_scores()
     decision.drop_by_length_ratio()
     decision.drop_duplicates()

@@ -10,8 +10,7 @@ from scored_corpus import scored_corpus
 from transformer_mt.config.data import CleanConfig
 from transformer_mt.corpus.cleaning import decide
 from transformer_mt.corpus.cleaning.decide import FATES, Decisions, length_ratio
-from transformer_mt.corpus.cleaning.rules import SCORED_RULES, comparison_key
-from transformer_mt.corpus.cleaning.score_store import hash_texts
+from transformer_mt.corpus.cleaning.rules import SCORED_RULES
 from transformer_mt.corpus.readers.pairs import Pair
 
 DEFAULT = CleanConfig(identical=40)
@@ -95,18 +94,6 @@ def test_duplicates_in_one_round_or_many(
     decision.fate[[3, 30]] = 1
     decision.drop_duplicates()
     assert names(decision)[-1] == "train", "what repeats a dropped pair is no duplicate"
-
-
-def test_overlap_counts_what_it_may_not_drop(tmp_path: Path) -> None:
-    base = letters(4)
-    src_keys, tgt_keys = (
-        hash_texts([comparison_key(base[i][side])]) for side, i in ((0, 1), (1, 2))
-    )
-    corpus = scored_corpus(tmp_path, [[base[:2]], [base[2:]]])
-    decision = Decisions(corpus, [DEFAULT, DEFAULT.model_copy(update={"overlap": False})])
-    decision.drop_overlap((src_keys, tgt_keys))
-    assert names(decision) == ["train", "overlap", "train", "train"]
-    assert decision.n_shared == 2
 
 
 def test_random_rows_follow_text_and_seed_alone(tmp_path: Path) -> None:

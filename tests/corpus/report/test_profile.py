@@ -1,13 +1,10 @@
 """What a text is like: counted here by hand, and on real text."""
 
 import pytest
-from places import ROOT
 
 from transformer_mt.config.data import Languages
-from transformer_mt.corpus.readers.pairs import split_lines
 from transformer_mt.corpus.report.profile import LENGTH_EDGES, RATIO_EDGES, Histogram, profile
 
-SHARED_DATA = ROOT.parent / "shared/data"
 ZH_EN = Languages(src="zh", tgt="en")
 
 
@@ -54,15 +51,3 @@ def test_shares_and_counts() -> None:
     assert sum(found.src.scripts.values()) == pytest.approx(1)
     assert found.src.quantiles["max"] == 15
     assert found.src.quantiles["min"] == 1
-
-
-@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason=f"no real corpora in {SHARED_DATA}")
-def test_real_text_looks_like_itself() -> None:
-    folder = SHARED_DATA / "tatoeba-zh-en"
-    zh, en = (split_lines(folder / f"dev.{code}") for code in ("zh", "en"))
-    found = profile(list(zip(zh, en, strict=True)), ZH_EN)
-    assert found.src.scripts["Han"] > 0.99
-    assert found.tgt.scripts["Latin"] == 1
-    assert found.src.chinese["simplified"] > 0.5
-    assert found.src.chinese["traditional"] < 0.01
-    assert 2 < found.ratio_quantiles["p50"] < 4

@@ -1,9 +1,7 @@
 """The report of a corpus: JSON and back, and lines for a terminal."""
 
 import json
-from collections.abc import Callable
 
-import pytest
 from rich.cells import cell_len
 
 from transformer_mt.corpus.report.report import (
@@ -32,12 +30,6 @@ REPORT = CorpusReport(
     fingerprint="0123456789abcdef",
     sources=[SourceReport("a", 12, 8), SourceReport("b中", 8, 5)],
 )
-
-
-def test_json_and_back(full_report: Callable[..., CorpusReport]) -> None:
-    for report in (full_report("我想喝"), REPORT, CorpusReport({})):
-        assert CorpusReport.from_json(report.to_json()) == report
-    assert "我想喝" in full_report("我想喝").to_json()  # readable, not escaped
 
 
 def test_json_has_the_names_that_programs_read() -> None:
@@ -78,10 +70,9 @@ def test_summary_stays_short() -> None:
     assert lines[-2:] == ["problem: p6", "problem: … and 493 more"]
 
 
-@pytest.mark.parametrize("width", [80, 200])
-def test_explain_aligns_wide_characters(width: int) -> None:
-    lines = REPORT.explain(width)
-    assert all(cell_len(line) <= width for line in lines)
+def test_explain_aligns_wide_characters() -> None:
+    lines = REPORT.explain()
+    assert all(cell_len(line) <= 140 for line in lines)
     start = next(i for i, line in enumerate(lines) if "dropped, nearest the threshold" in line)
     bars = {cell_len(row[: row.rindex(" | ")]) for row in lines[start + 1 : start + 3]}
     assert len(bars) == 1

@@ -1,7 +1,6 @@
 """The page of a report: whole, balanced, self-contained, and never the text's to command."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,10 +8,42 @@ from parsed_page import HOSTILE, ParsedPage
 
 from transformer_mt.config.data import Languages
 from transformer_mt.corpus.report.page import bins, percent, write_page
-from transformer_mt.corpus.report.profile import LENGTH_EDGES, Histogram
-from transformer_mt.corpus.report.report import CorpusReport, PartReport, SourceReport
+from transformer_mt.corpus.report.profile import (
+    LENGTH_EDGES,
+    Histogram,
+    VocabularyReport,
+    profile,
+)
+from transformer_mt.corpus.report.report import (
+    CorpusReport,
+    PartReport,
+    RuleReport,
+    Sample,
+    SourceReport,
+)
 
-Report = Callable[..., CorpusReport]
+ZH_EN = Languages(src="zh", tgt="en")
+
+
+def full_report(text: str = "text", languages: Languages = ZH_EN) -> CorpusReport:
+    """Every field that can hold text holds `text`."""
+    samples = [Sample(text, text, text, 1.5), Sample(text, text, text)]
+    rules = {text: RuleReport(text, text, 3, samples, samples), "r": RuleReport(6, "score", 0)}
+    origin = {"name": text, "url": text, "sha256": text, "size": 3, "licence": text}
+    return CorpusReport(
+        parts={text: PartReport(100, 90, rules), "dev": PartReport(3, 3)},
+        held_out={"dev": 7},
+        problems=[text],
+        notes=[text],
+        fingerprint=text,
+        languages=languages,
+        sources=[SourceReport(text, 100, 90, 1.0, text, [origin])],
+        profile=profile([("我喜欢你", "I like you 2"), ("他来了", "He came.")], ZH_EN),
+        vocabulary={text: VocabularyReport(8000, 0.0, 0.01, None, 0.8, 0.9, 0.99)},
+        random_kept=samples,
+        worst_kept=samples,
+        seconds={text: 1.5},
+    )
 
 
 def written(found: CorpusReport, tmp_path: Path) -> ParsedPage:
@@ -21,7 +52,13 @@ def written(found: CorpusReport, tmp_path: Path) -> ParsedPage:
     return ParsedPage(tmp_path / "report.html")
 
 
-def test_hostile_text_stays_text(full_report: Report, tmp_path: Path) -> None:
+def test_json_and_back() -> None:
+    for report in (full_report("我想喝"), CorpusReport({})):
+        assert CorpusReport.from_json(report.to_json()) == report
+    assert "我想喝" in full_report("我想喝").to_json()  # readable, not escaped
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
     """The same elements with the same attributes: the text could add none."""
     text = "".join(HOSTILE)
     attacked = written(full_report(text), tmp_path)
@@ -33,7 +70,7 @@ def test_hostile_text_stays_text(full_report: Report, tmp_path: Path) -> None:
     ("url", "is_link"), [("https://example.org/x.js", True), ("javascript:alert(1)", False)]
 )
 def test_no_network_no_script_and_links_to_the_web_only(
-    full_report: Report, url: str, is_link: bool, tmp_path: Path
+    url: str, is_link: bool, tmp_path: Path
 ) -> None:
     page = written(full_report(url), tmp_path)
     assert page.needs_nothing_else() and not page.scripts
@@ -48,13 +85,13 @@ def test_no_network_no_script_and_links_to_the_web_only(
     ],
 )
 def test_chinese_text_says_that_it_is_chinese(
-    full_report: Report, languages: Languages, codes: set[str], tmp_path: Path
+    languages: Languages, codes: set[str], tmp_path: Path
 ) -> None:
     page = written(full_report(languages=languages), tmp_path)
     assert set(page.values_of("lang")[1:]) == codes
 
 
-def test_the_numbers_are_there(full_report: Report, tmp_path: Path) -> None:
+def test_the_numbers_are_there(tmp_path: Path) -> None:
     text = " ".join(written(full_report(), tmp_path).text.split())
     for expected in ("90 of 100", "held out 7 (7.0 %)", "dropped 3 (3.0 %)",
                      "1 thing to look at", "Data report: Chinese → English"):  # fmt: skip

@@ -34,20 +34,16 @@ _RATIO_BINS = np.linspace(-6, 6, 4801)  # of log(target / source characters)
 class Decisions:
     """The fate of every pair, decided rule by rule; a pair keeps the fate of the first rule.
 
-    Attributes:
-        fate: (n,) uint8 index into FATES.
+    Args:
         thresholds: one for each source.
-        usual_ratio: target characters per source character.
-        mismatch: (n,) probability that the sides do not belong together; empty until it is known.
-        n_shared: pairs that share a side with dev or test, dropped or not.
     """
 
     def __init__(self, corpus: ScoredCorpus, thresholds: Sequence[CleanConfig]) -> None:
         self.corpus, self.thresholds = corpus, thresholds
-        self.fate = np.zeros(len(corpus), dtype=np.uint8)
-        self.usual_ratio = 1.0
-        self.mismatch = np.zeros(0, dtype=np.float32)
-        self.n_shared = 0
+        self.fate = np.zeros(len(corpus), dtype=np.uint8)  # index into FATES
+        self.usual_ratio = 1.0  # target characters per source character
+        self.mismatch = np.zeros(0, dtype=np.float32)  # (n,) probability; empty until it is known
+        self.n_shared = 0  # pairs that share a side with dev or test, dropped or not
 
     def count(self, name: str) -> int:
         return int(np.count_nonzero(self.fate == FATES.index(name)))

@@ -42,37 +42,27 @@ _FIT_ROUNDS, _NEWTON_STEPS, _RIDGE = 4, 12, 1.0
 
 @dataclass(frozen=True)
 class LexicalModel:
-    """Two tables, and the weights of their features.
+    """Two tables, and the weights of their features."""
 
-    Attributes:
-        tables: learned on the pairs whose key has the bit 0, and 1; each judges the others.
-        usual_length: (2,) median and deviation of the log ratio of target to source characters.
-        center, scale: (n_features,) mean and deviation of the features, to make them comparable.
-        weights: (n_features + 1,) of log-odds; the last one is the constant term.
-        side_odds: (N_SLOTS,) that a unit is of the source.
-    """
-
-    tables: tuple[Table, Table]
-    usual_length: Doubles
-    center: Doubles
-    scale: Doubles
-    weights: Doubles
-    side_odds: Floats
+    tables: tuple[Table, Table]  # of the pairs whose key has the bit 0, and 1; each judges others
+    usual_length: Doubles  # (2,) median and deviation of log(target / source characters)
+    center: Doubles  # (n_features,) mean of the features
+    scale: Doubles  # (n_features,) their deviation
+    weights: Doubles  # (n_features + 1,) of log-odds; the last one is the constant term
+    side_odds: Floats  # (N_SLOTS,) that a unit is of the source
 
     @classmethod
     def learn(
         cls, srcs: list[str], tgts: list[str], keys: Hashes, *, seed: int
     ) -> "LexicalModel | None":
-        """Learn from up to `SAMPLE_PAIRS` normalised pairs, in the order of the corpus.
+        """Learn from up to `SAMPLE_PAIRS` normalised pairs; None: too few different ones.
 
-        The order matters a little: texts that stand near each other resemble each other, and the
-        model learns to tell them apart. So a sample is best made of whole stretches.
+        A sample is best made of whole stretches of the corpus, in its order: texts that stand near
+        each other resemble each other, and the model learns to tell them apart.
 
         Args:
             keys: (n,) hashes of the pairs; equal pairs must have equal ones.
             seed: chooses the pairs that the weights are fitted to.
-        Returns:
-            None: there are too few different pairs to tell anything.
         """
         halves = [np.flatnonzero(_half(keys) == half) for half in (0, 1)]
         if min(len(rows) for rows in halves) < MIN_PAIRS // 2:
@@ -121,7 +111,7 @@ class LexicalModel:
         return evidence
 
     def _log_odds(self, features: Doubles) -> Doubles:
-        log_odds = _with_constant((features - self.center) / self.scale) @ self.weights
+        log_odds = _standardised(features, self.center, self.scale) @ self.weights
         # Proverbs share no word with their translations, but no long text consists of proverbs.
         freest = -(_FREEST + _FREEST_PER_UNIT * np.expm1(features[:, _SIZE]))
         known = (features[:, _SIZE] > 0) | (features[:, _COPIES].sum(1) > _TELLING)
@@ -220,8 +210,8 @@ def _usual_length(srcs: list[str], tgts: list[str]) -> Doubles:
     return np.array([middle, deviation + 0.05])
 
 
-def _with_constant(features: Doubles) -> Doubles:
-    return np.column_stack([features, np.ones(len(features))])
+def _standardised(features: Doubles, center: Doubles, scale: Doubles) -> Doubles:
+    return np.column_stack([(features - center) / scale, np.ones(len(features))])
 
 
 def _fit(true: Doubles, false: Doubles) -> tuple[Doubles, Doubles, Doubles]:
@@ -231,7 +221,7 @@ def _fit(true: Doubles, false: Doubles) -> tuple[Doubles, Doubles, Doubles]:
     pair, which is estimated in turn with the weights.
     """
     center, scale = false.mean(axis=0), false.std(axis=0) + 1e-3
-    features = _with_constant((np.concatenate([true, false]) - center) / scale)
+    features = _standardised(np.concatenate([true, false]), center, scale)
     is_true = np.arange(len(features)) < len(true)
     good = np.ones(len(true))
     for _ in range(_FIT_ROUNDS):

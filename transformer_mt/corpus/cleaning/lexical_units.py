@@ -30,17 +30,11 @@ _FIRST_MULTIPLIER, _LAST_MULTIPLIER = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93  # 
 
 
 class Units(NamedTuple):
-    """All units of some texts, text after text.
+    """The n units of some texts, text after text."""
 
-    Attributes:
-        slots: (n,) int64 hash of the unit, in [0, N_SLOTS).
-        texts: (n,) int64 index of the text; never falls.
-        kinds: (n,) uint8 WORD, NUMBER, CHARACTER or BIGRAM.
-    """
-
-    slots: Ints
-    texts: Ints
-    kinds: NDArray[np.uint8]
+    slots: Ints  # hash of the unit, in [0, N_SLOTS)
+    texts: Ints  # index of the text; never falls
+    kinds: NDArray[np.uint8]  # WORD, NUMBER, CHARACTER or BIGRAM
 
     def without_bigrams(self) -> tuple[Ints, Ints]:
         """Slots and texts of the units that share no character with another."""

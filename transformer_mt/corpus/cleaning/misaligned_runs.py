@@ -34,17 +34,11 @@ _MAX_GAIN = 6.0  # no line says more for a shift than this
 
 @dataclass(frozen=True)
 class Mismatches:
-    """Probabilities given the evidence of the lines as they stand.
+    """Probabilities given the evidence of the lines as they stand."""
 
-    Attributes:
-        in_run: (n,) probability that a line is mismatched within a run, given all lines.
-        alone: (n,) that it is mismatched by itself.
-        runs: share of lines within runs.
-    """
-
-    in_run: Floats
-    alone: Floats
-    runs: float
+    in_run: Floats  # (n,) that a line is mismatched within a run, given all lines
+    alone: Floats  # (n,) that it is mismatched by itself
+    runs: float  # share of lines within runs
 
     def suspects(self) -> NDArray[np.bool_]:
         """(n,) lines in and around what may be a run."""
@@ -85,12 +79,7 @@ def find_mismatches(evidence: Floats) -> Mismatches:
 
 
 def _blocks(n: int) -> Iterator[tuple[slice, slice, slice]]:
-    """Lines worked on at a time, so that memory does not grow with the corpus.
-
-    Yields:
-        The lines; the same with a run-up into their neighbours on both sides; the place of the
-        former in the latter.
-    """
+    """Lines worked on at a time; these with a run-up on both sides; their place in the latter."""
     for start in range(0, n, _BLOCK):
         end, first = min(start + _BLOCK, n), max(0, start - _CHUNK)
         seen = slice(first, min(n, end + _CHUNK))
@@ -98,12 +87,7 @@ def _blocks(n: int) -> Iterator[tuple[slice, slice, slice]]:
 
 
 def _posteriors(evidence: Floats, runs: float, single: float) -> tuple[Floats, Floats]:
-    """(n,) probability of a mismatch within a run, and of one alone; both given all lines.
-
-    Args:
-        runs: share of lines within runs.
-        single: share of mismatches among the aligned lines.
-    """
+    """(n,) probability of a mismatch within a run, and of one alone; both given all lines."""
     in_run, alone = np.empty_like(evidence), np.empty_like(evidence)
     for rows, seen, inner in _blocks(len(evidence)):
         # How much better each line is explained by a mismatch.

@@ -40,10 +40,10 @@ _Part = tuple[Languages, CleanConfig, int, list[Pair]]  # of one shard; the numb
 
 
 def score_sources(local: LocalData, work_dir: Path, say: Say) -> ScoredCorpus:
-    """Make the shards of every training source that are not there yet.
+    """Make the shards of every training source that are not there yet, in a folder for each source.
 
-    Args:
-        work_dir: gets a folder for each source; those of sources not used any more are removed.
+    Folders of sources not used any more are removed.
+
     Raises:
         DataError: see `read_pairs` and `run_shards`.
     """
@@ -113,10 +113,7 @@ def _finished(name: str, folder: Path, say: Say) -> ScoredSource | None:
 
 
 def score_part(part: _Part, path: Path) -> None:
-    """Normalise and score the pairs of one shard, and write it.
-
-    A pair on which a rule fails is written as it was read, for the report.
-    """
+    """Write a shard; a pair on which a rule fails is in it as it was read, for the report."""
     languages, clean, first_line, raw = part
     normalise_src, normalise_tgt, scorer = _tools(languages, clean)
     pairs, keys, scores = [], [], []
@@ -129,18 +126,14 @@ def score_part(part: _Part, path: Path) -> None:
             raise
         except Exception as error:
             errors[index] = _name_error(error)
-            pair = _encodable(src), _encodable(tgt)
+            src, tgt = (well_formed(text.replace("\n", " ")) for text in (src, tgt))
+            pair = src, tgt
             scored = ("", ""), (0.0,) * len(SCORED_RULES)
         pairs.append(pair)
         keys.append(scored[0])
         scores.append(scored[1])
     columns = dict(zip(SCORED_RULES, np.array(scores, dtype=np.float32).T, strict=True))
     write_scored(path, pairs, keys, columns, first_line=first_line, errors=errors)
-
-
-def _encodable(text: str) -> str:
-    """The text as one line, and as UTF-8 can hold it."""
-    return well_formed(text.replace("\n", " "))
 
 
 def _name_error(error: Exception) -> str:

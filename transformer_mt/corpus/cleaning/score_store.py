@@ -129,16 +129,12 @@ def shard_path(folder: Path, number: int) -> Path:
 
 
 class ScoredCorpus:
-    """All shards of all sources, in order; n pairs.
-
-    Attributes:
-        source_rows: the rows of each source.
-    """
+    """All shards of all sources, in order; n pairs."""
 
     def __init__(self, sources: Sequence[ScoredSource]) -> None:
         self.sources = sources
         self.shards: list[Shard] = []
-        self.source_rows: list[slice] = []
+        self.source_rows: list[slice] = []  # of each source
         self._size = 0
         for index, source in enumerate(sources):
             first = self._size

@@ -28,23 +28,17 @@ _COPY_BOUNDS, _COPY_SUM_BOUNDS = (-3, 5), (-8, 12)  # nats, of one unit and of a
 
 
 class Table(NamedTuple):
-    """Partners and copies of the units of one corpus, or of half of it.
+    """Partners and copies of the units of one corpus, or of half of it."""
 
-    Attributes:
-        src_slots: (Vs,) units of the source side in the table.
-        tgt_slots: (Vt,) those of the target side.
-        levels: (Vt + 1, Vs + 1) uint8 how much more often two units are partners than chance has
-            it; 0 is never, others on a logarithmic scale; the last row and column are padding.
-        src_copies: (2, Vs + 2) log-odds that a source belongs to a target which does not, or does,
-            hold the same word or number; the last two are for other words and other numbers.
-        tgt_copies: (2, Vt + 2) likewise for units of the target.
-    """
-
-    src_slots: Ints
-    tgt_slots: Ints
+    src_slots: Ints  # (Vs,) units of the source side in the table
+    tgt_slots: Ints  # (Vt,) those of the target side
+    # (Vt + 1, Vs + 1) how much more often two units are partners than chance has it; 0 is never,
+    # others on a logarithmic scale; the last row and column are padding.
     levels: NDArray[np.uint8]
+    # (2, Vs + 2) log-odds that a source belongs to a target which does not, or does, hold the same
+    # word or number; the last two are for other words and other numbers.
     src_copies: Floats
-    tgt_copies: Floats
+    tgt_copies: Floats  # (2, Vt + 2) likewise for units of the target
 
     @classmethod
     def learn(cls, src: Units, tgt: Units, n_pairs: int) -> "Table":

@@ -74,14 +74,11 @@ class SourceWatch:
         if self._waiting and self.n_lines >= _FEWEST:
             self._search()
         src, tgt = self.languages.src, self.languages.tgt
-        found = self._whole_sides()
-        if not found:
-            fault = f"look swapped, {tgt} on the {src} side and the other way round"
-            found += self._told(self.swapped, fault)
+        fault = f"look swapped, {tgt} on the {src} side and the other way round"
+        found = self._whole_sides() or self._told(self.swapped, fault)
         for side in self.sides:
-            wanted, other = "Simplified", "Traditional"
-            if side.code == "zh-Hant":
-                wanted, other = other, wanted
+            scripts = ("Simplified", "Traditional")
+            wanted, other = scripts[::-1] if side.code == "zh-Hant" else scripts
             hint = f"; data.clean.chinese_script: {wanted.lower()} makes them {wanted}"
             where = f"on the {side.code} side"
             found += self._told(side.other_script, f"{where} are in {other} characters", hint)
@@ -99,13 +96,12 @@ class SourceWatch:
         found = []
         for side, other in (self.sides, self.sides[::-1]):
             if side.chinese and side.n_letters and side.han_share < 0.2:
-                wrong = f", {other.han_share:.0%} on the {other.code} side: they look swapped"
-                if other.han_share <= 0.3 or other.chinese or other.code == "ja":
-                    wrong = ""
-                found.append(
+                told = (
                     f"only {side.han_share:.0%} of the letters on the {side.code} side are Chinese"
-                    + wrong
                 )
+                if other.han_share > 0.3 and not other.chinese and other.code != "ja":
+                    told += f", {other.han_share:.0%} on the {other.code} side: they look swapped"
+                found.append(told)
         return found
 
     def _runs(self, runs: list[ShiftedRun]) -> list[str]:

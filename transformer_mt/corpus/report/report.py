@@ -16,6 +16,7 @@ from transformer_mt.corpus.report.profile import ProfileReport, VocabularyReport
 from transformer_mt.rendering.cells import clip
 
 _MAX_LINES = 8  # of notes, and of problems, in the summary
+_WIDTH = 140  # columns of the terminal that an explanation takes
 
 
 @dataclass(frozen=True)
@@ -108,20 +109,16 @@ class CorpusReport:
             lines.append(f"fingerprint: {self.fingerprint}")
         return [*lines, *_at_most("note", self.notes), *_at_most("problem", self.problems)]
 
-    def explain(self, width: int = 140) -> list[str]:
-        """For each rule its meaning, threshold and count, and the pairs on both sides of it.
-
-        Args:
-            width: of the lines, in columns of the terminal; texts are cut to fit.
-        """
+    def explain(self) -> list[str]:
+        """For each rule its meaning, threshold and count, and the pairs on both sides of it."""
         lines: list[str] = []
         for name, part in self.parts.items():
             for rule_name, rule in part.rules.items():
                 lines += [""] * bool(lines) + [f"{name} · {rule_name}: {rule.meaning}"]
                 threshold = "" if rule.threshold is None else f"threshold {short(rule.threshold)}; "
                 lines.append(f"  {threshold}{rule.dropped:,} of {part.read:,} pairs dropped")
-                lines += _explained("dropped", rule.nearest_dropped, width)
-                lines += _explained("kept", rule.nearest_kept, width)
+                lines += _explained("dropped", rule.nearest_dropped)
+                lines += _explained("kept", rule.nearest_kept)
         return lines
 
 
@@ -135,14 +132,14 @@ def _example(rule: RuleReport) -> str:
     return f", e.g. {sample.where}  {clip(sample.src, 40)} | {clip(sample.tgt, 60)}"
 
 
-def _explained(fate: str, samples: list[Sample], width: int) -> Iterator[str]:
+def _explained(fate: str, samples: list[Sample]) -> Iterator[str]:
     """Samples as columns: score, place, source, target."""
     if not samples:
         return
     yield f"  {fate}, nearest the threshold first:"
-    where = [clip(sample.where, width // 4) for sample in samples]
+    where = [clip(sample.where, _WIDTH // 4) for sample in samples]
     where_width = max(map(cell_len, where))
-    room = max(20, width - 4 - 9 - 2 - where_width - 2 - 3)  # for both texts
+    room = _WIDTH - 4 - 9 - 2 - where_width - 2 - 3  # for both texts
     src_width = min(max(cell_len(clip(sample.src, room // 2)) for sample in samples), room // 2)
     for sample, place in zip(samples, where, strict=True):
         src = set_cell_size(clip(sample.src, src_width), src_width)
