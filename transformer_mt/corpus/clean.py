@@ -88,7 +88,8 @@ def decide_fates(
     evaluation = _read_evaluation_parts(local)
     corpus = score_sources(local, work_dir / "scored", say)
     decision = Decisions(corpus, [cfg.data.clean_of(source) for source in cfg.data.train])
-    notes = _apply_rules(decision, cfg, _keys_of(cfg, evaluation), work_dir / "evidence")
+    held = keys_of(cfg, list(chain.from_iterable(evaluation.values())))
+    notes = _apply_rules(decision, cfg, held, work_dir / "evidence")
     notes += _notes_on_evaluation(evaluation)
     if for_training and not decision.count("train"):
         told = f"train: no pair is left of {len(corpus)} read; dropped: {decision.drops()}"
@@ -162,9 +163,8 @@ def _normalisers(cfg: Config) -> tuple[Normaliser, Normaliser]:
     return Normaliser(cfg.languages.src, script), Normaliser(cfg.languages.tgt, script)
 
 
-def _keys_of(cfg: Config, evaluation: dict[str, list[Pair]]) -> tuple[Hashes, Hashes]:
+def keys_of(cfg: Config, held: list[Pair]) -> tuple[Hashes, Hashes]:
     """Keys of the sources, and of the targets, that must not be trained on."""
-    held = [pair for pairs in evaluation.values() for pair in pairs]
     src_keys, tgt_keys = (
         hash_texts([comparison_key(text) for pair in held if (text := normalise(pair[side]))])
         for side, normalise in enumerate(_normalisers(cfg))

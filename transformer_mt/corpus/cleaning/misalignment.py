@@ -31,13 +31,10 @@ _Task = tuple[ScoredCorpus, Ints, int]  # the rows to learn from, in order, and 
 def learn_mismatch(
     decision: Decisions, work_dir: Path, *, seed: int, workers: int
 ) -> Floats | None:
-    """(n,) probability that the sides of a pair do not belong together.
+    """(n,) probability that the sides of a pair do not belong together; None: too little text.
 
-    Args:
-        decision: pairs that are dropped already teach nothing, and their probability is 0.
-        work_dir: gets one folder with the model and the scores; others are removed.
-    Returns:
-        None: there is too little text to learn from.
+    Pairs that are dropped already teach nothing. `work_dir` gets one folder with the model and the
+    scores; others are removed.
     """
     corpus, rows, is_train = decision.corpus, _stretches(decision.fate), decision.fate == TRAIN
     sources = [source.folder.name for source in corpus.sources]

@@ -36,7 +36,6 @@ def write_scored(
 
     Args:
         keys: of each side of each pair: see `rules.comparison_key`.
-        scores: by rule.
         first_line: of the source, from 1, that the first pair is from.
         errors: by row: the reason for missing scores.
     """
