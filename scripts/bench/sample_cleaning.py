@@ -17,10 +17,8 @@ import numpy as np
 
 from transformer_mt.config.experiment import load_config
 from transformer_mt.corpus.clean import decide_fates
-from transformer_mt.corpus.cleaning.decide import ALL_RULES, FATES, TRAIN, length_ratio
-from transformer_mt.corpus.cleaning.rules import SCORED_RULES
-from transformer_mt.corpus.cleaning.score_store import Shard
-from transformer_mt.corpus.report.collect import CleaningResult
+from transformer_mt.corpus.cleaning.decide import ALL_RULES, FATES, TRAIN
+from transformer_mt.corpus.report.collect import CleaningResult, scores_of
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.system.output import write_text
 
@@ -38,23 +36,10 @@ def write_samples(found: CleaningResult, out_dir: Path, size: int, seed: int) ->
 def _line(found: CleaningResult, row: int) -> str:
     rule = FATES[found.decision.fate[row]]
     corpus, rows = found.decision.corpus, np.array([row])
-    [(source, line)], [pair] = corpus.origins_at(rows), corpus.pairs_at(rows)
+    [(source, line)], [pair] = corpus.origins_at(rows), corpus.values_at(rows, "src", "tgt")
     shard = next(shard for shard in corpus.shards if row < shard.start + shard.size)
-    score = _score(found, shard, row, rule)
-    where = f"{source}:{line}"
-    return "\t".join((rule, where, "" if score is None else f"{score:.4g}", *pair))
-
-
-def _score(found: CleaningResult, shard: Shard, row: int, rule: str) -> float | None:
-    place = row - shard.start
-    if rule in SCORED_RULES:
-        return float(shard.columns(rule)[0][place])
-    if rule == "length_ratio":
-        src, tgt = shard.columns("src_chars", "tgt_chars")
-        return float(length_ratio(src, tgt, found.decision.usual_ratio)[place])
-    if rule in ("mismatch", "train") and len(found.decision.mismatch):
-        return float(found.decision.mismatch[row])
-    return None
+    score = scores_of(found.decision, shard, "mismatch" if rule == "train" else rule)
+    return "\t".join((rule, f"{source}:{line}", f"{score[row - shard.start]:.4g}", *pair))
 
 
 def main() -> None:

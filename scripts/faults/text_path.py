@@ -15,10 +15,9 @@ from hostile_texts import PHRASES
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import TokenizerConfig
 from transformer_mt.config.yaml_text import parse_yaml
-from transformer_mt.corpus.cleaning.language_id import ForeignLanguage
 from transformer_mt.corpus.cleaning.lexical_model import _Pairs
 from transformer_mt.corpus.cleaning.lexical_units import text_units
-from transformer_mt.corpus.cleaning.rules import PairScorer, comparison_key
+from transformer_mt.corpus.cleaning.rules import ForeignLanguage, PairScorer, comparison_key
 from transformer_mt.corpus.diagnostics.line_units import LineUnits
 from transformer_mt.corpus.diagnostics.source_watch import SourceWatch
 from transformer_mt.corpus.readers.lines import split_lines
@@ -26,12 +25,12 @@ from transformer_mt.corpus.readers.sgm import read_sgm_pair
 from transformer_mt.corpus.readers.tables import read_jsonl, read_tsv
 from transformer_mt.corpus.readers.tmx_xliff import read_markup
 from transformer_mt.corpus.report.profile import profile
-from transformer_mt.corpus.report.report import clip
 from transformer_mt.encoding.tokenizer import Tokenizer, train_tokenizer
 from transformer_mt.errors import ConfigError
 from transformer_mt.evaluation.contrast import read_contrast
 from transformer_mt.evaluation.error_checks import CHECKS, Case
 from transformer_mt.evaluation.metrics import Scorer
+from transformer_mt.rendering.cells import clip
 from transformer_mt.search.loop_detection import most_repeated
 from transformer_mt.text.normalise import Normaliser
 from transformer_mt.text.sentences import join_translations, split_sentences, split_text

@@ -17,7 +17,8 @@ from transformer_mt.rendering.cells import align_columns, fit
         ("e\u0301e", 3, "e\u0301e "),
         ("", 1, " "),
         ("动", 1, "…"),
-        ("a\x1b[2J", 6, "a\ufffd[2J "),
+        ("a\x1b[2J", 6, "a\ufffd[2J "),  # no text paints the terminal
+        ("a\nb\u2028c\u202ed", 8, "a\ufffdb\ufffdc\ufffdd "),
     ],
 )
 def test_fitted_text_has_exactly_the_width_asked_for(text: str, width: int, expected: str) -> None:

@@ -1,24 +1,26 @@
-"""Two files → a report on them as training data.
+"""Two line-aligned files, and test sets to compare them with → a report on them as training data.
 
-Comes in: two line-aligned files, and test sets to compare them with. Goes out: a `CorpusReport`.
 This file does not know a configuration file.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
+
 from transformer_mt.config.data import DataConfig, Languages, Source
 from transformer_mt.config.experiment import Config
-from transformer_mt.corpus.clean import decide_fates
-from transformer_mt.corpus.cleaning.rules import comparison_key
+from transformer_mt.corpus.clean import decide_fates, keys_of
+from transformer_mt.corpus.cleaning.score_store import Hashes, ScoredCorpus
 from transformer_mt.corpus.diagnostics.source_watch import FaultyLines
 from transformer_mt.corpus.readers.pairs import Pair, read_pairs, source_files
 from transformer_mt.corpus.report.collect import build_report
 from transformer_mt.corpus.report.report import CorpusReport, PartReport
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.errors import DataError
+from transformer_mt.system.terminal import Say
 
 
 def check_files(
@@ -27,7 +29,7 @@ def check_files(
     languages: Languages,
     *,
     tests: Sequence[Source] = (),
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> CorpusReport:
     """Report on two line-aligned files as training data, and leave nothing behind.
 
@@ -42,17 +44,15 @@ def check_files(
     """
     source = Source(files=[str(src_path), str(tgt_path)])
     source_files(source, languages, Path())  # a missing file is an error, not a problem
-    checks: list[_CarriageReturns | _Leaks] = [_CarriageReturns()]
-    checks += [_Leaks(test, languages) for test in tests]
-    n_pairs, problems = 0, []
+    test_pairs = [list(read_pairs(test, languages, root=Path(), role="test")) for test in tests]
+    n_pairs, n_returns, problems = 0, [0, 0], []
     try:
-        pairs = read_pairs(source, languages, root=Path(), role="train")
-        for n_pairs, pair in enumerate(pairs, 1):
-            for check in checks:
-                check.look(n_pairs - 1, pair)
+        for pair in read_pairs(source, languages, root=Path(), role="train"):
+            n_pairs += 1
+            n_returns = [n + text.count("\r") for n, text in zip(n_returns, pair, strict=True)]
     except DataError as error:
         problems += str(error).split("\n")
-    problems += [problem for check in checks for problem in check.problems(n_pairs)]
+    problems += _carriage_returns(n_returns, n_pairs)
     if not n_pairs:
         problems = problems or ["nothing is kept: both files are empty"]
         return CorpusReport({"pairs": PartReport(0, 0)}, problems=problems, languages=languages)
@@ -60,67 +60,42 @@ def check_files(
     cfg = Config(name="check", languages=languages, data=DataConfig(root=".", train=[train]))
     with TemporaryDirectory(prefix="tmt-check-") as folder:
         local = obtain_sources(cfg, say)
-        found = decide_fates(local, work_dir=Path(folder), say=say, may_hold_out=False)
+        found = decide_fates(local, work_dir=Path(folder), say=say, for_training=False)
+        for test, pairs in zip(tests, test_pairs, strict=True):
+            problems += _leaks(test, pairs, keys_of(cfg, pairs), found.decision.corpus)
         report = build_report(found)
     parts = {"pairs": report.parts["train"]}
     return replace(report, parts=parts, problems=[*problems, *report.problems])
 
 
-class _CarriageReturns:
-    """Counts carriage returns; more than lines were most likely meant to end lines."""
-
-    def __init__(self) -> None:
-        self.counts = [0, 0]
-
-    def look(self, index: int, pair: Pair) -> None:
-        for side, text in enumerate(pair):
-            if "\r" in text:
-                self.counts[side] += text.count("\r")
-
-    def problems(self, n_pairs: int) -> list[str]:
-        """Faults that a person should look at, after the last pair."""
-        lines, hold = ("line", "holds") if n_pairs == 1 else ("lines", "hold")
-        return [
-            f"{n_pairs:,} {lines} on the {side} side {hold} {n:,} carriage returns (CR): the "
-            "lines of the file seem to end with CR alone, and tmt reads LF and CR LF; convert it: "
-            "tr '\\r' '\\n' < FILE > NEW"
-            for side, n in zip(("source", "target"), self.counts, strict=True)
-            if n > n_pairs
-        ]
+def _carriage_returns(counts: list[int], n_pairs: int) -> list[str]:
+    """More carriage returns than lines were most likely meant to end lines."""
+    lines, hold = ("line", "holds") if n_pairs == 1 else ("lines", "hold")
+    return [
+        f"{n_pairs:,} {lines} on the {side} side {hold} {n:,} carriage returns (CR): the "
+        "lines of the file seem to end with CR alone, and tmt reads LF and CR LF; convert it: "
+        "tr '\\r' '\\n' < FILE > NEW"
+        for side, n in zip(("source", "target"), counts, strict=True)
+        if n > n_pairs
+    ]
 
 
-class _Leaks:
-    """Finds the sentences of one test set among training pairs, on either side.
-
-    Case, width, punctuation and spaces make no difference.
-    """
-
-    def __init__(self, source: Source, languages: Languages) -> None:
-        """Raises: DataError: see `read_pairs`."""
-        self.source = source
-        test = list(read_pairs(source, languages, root=Path(), role="test"))
-        self.n_pairs = len(test)
-        self.keys = [{comparison_key(pair[side]) for pair in test} - {""} for side in (0, 1)]
-        self.shared = (set[str](), set[str]())  # keys of the test set that were met
-        self.lines = FaultyLines()
-
-    def look(self, index: int, pair: Pair) -> None:
-        met = False
-        for keys, shared, text in zip(self.keys, self.shared, pair, strict=True):
-            key = comparison_key(text)
-            if key in keys:
-                shared.add(key)
-                met = True
-        if met:
-            self.lines.add([index], 0)
-
-    def problems(self, n_pairs: int) -> list[str]:
-        """Faults that a person should look at, after the last pair."""
-        if not self.lines.n:
-            return []
-        n_src, n_tgt = map(len, self.shared)
-        return [
-            f"{self.source}: {n_src:,} sources and {n_tgt:,} targets of its {self.n_pairs:,} pairs "
-            f"are in the training text, too: {self.lines.name_first()}; name it under data.test or "
-            "data.dev, and cleaning drops them"
-        ]
+def _leaks(
+    test: Source, pairs: list[Pair], keys: tuple[Hashes, Hashes], corpus: ScoredCorpus
+) -> list[str]:
+    """The sentences of a test set that are in the training text, on either side."""
+    shared = set[int](), set[int]()
+    lines = FaultyLines()
+    for shard, columns in corpus.each("src_key", "tgt_key"):
+        met = [np.isin(column, side) for column, side in zip(columns, keys, strict=True)]
+        for found, column, rows in zip(shared, columns, met, strict=True):
+            found.update(column[rows].tolist())
+        lines.add(np.flatnonzero(met[0] | met[1]), shard.start)
+    if not lines.n:
+        return []
+    n_src, n_tgt = map(len, shared)
+    return [
+        f"{test}: {n_src:,} sources and {n_tgt:,} targets of its {len(pairs):,} pairs are in the "
+        f"training text, too: {lines.name_first()}; name it under data.test or data.dev, and "
+        "cleaning drops them"
+    ]

@@ -1,13 +1,14 @@
 """Sources of pairs → clean train, dev and test files, and a report of all that was left out.
 
-Comes in: an experiment's sources on this machine. Goes out: a directory with `PART.src`, `PART.tgt`
-for each part, `train.sources.npy` and the reports, written as a whole or not at all. This file does
-not know tokens: the limit on their number is applied when the corpus is encoded.
+A clean corpus is a directory with `PART.src`, `PART.tgt` for each part, `train.sources.npy` and the
+reports. This file does not know tokens: the limit on their number is applied when the corpus is
+encoded.
 """
 
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.cleaning.decide import HELD_OUT, TRAIN, Decisions
-from transformer_mt.corpus.cleaning.holdout import hold_out
 from transformer_mt.corpus.cleaning.misalignment import learn_mismatch
 from transformer_mt.corpus.cleaning.rules import comparison_key
 from transformer_mt.corpus.cleaning.score import score_sources
@@ -48,7 +48,6 @@ def prepare_corpus(local: LocalData, out_dir: Path, *, work_dir: Path, say: Say)
     without test, about 1 % of train is held out for it: a function of text and seed alone.
 
     Args:
-        out_dir: a new or empty directory.
         work_dir: keeps scores between calls, so that a changed threshold scores nothing anew.
     Raises:
         DataError: see `read_pairs`; or no pair is left for a part.
@@ -56,8 +55,6 @@ def prepare_corpus(local: LocalData, out_dir: Path, *, work_dir: Path, say: Say)
     started = time.monotonic()
     found = decide_fates(local, work_dir=work_dir, say=say)
     decision = found.decision
-    if not decision.count("train"):
-        raise DataError(_nothing_left(decision))
     out_dir.mkdir(parents=True, exist_ok=True)
     for part in ("train", *HELD_OUT.values()):
         if decision.count(part):
@@ -66,9 +63,10 @@ def prepare_corpus(local: LocalData, out_dir: Path, *, work_dir: Path, say: Say)
         _write_part(out_dir, part, pairs)
     save_array(out_dir / "train.sources.npy", _sources_of_train(decision))
     save_array(out_dir / "fates.npy", decision.fate)
+    texts = [path for path in sorted(out_dir.iterdir()) if path.suffix in (".src", ".tgt")]
     report = replace(
         build_report(found),
-        fingerprint=_fingerprint(out_dir),
+        fingerprint=fingerprint([[path.name, sha256(path)] for path in texts]),
         seconds={"clean": round(time.monotonic() - started, 1)},
     )
     (out_dir / "report.json").write_text(report.to_json(), encoding="utf-8")
@@ -77,37 +75,28 @@ def prepare_corpus(local: LocalData, out_dir: Path, *, work_dir: Path, say: Say)
 
 
 def decide_fates(
-    local: LocalData, *, work_dir: Path, say: Say, may_hold_out: bool = True
+    local: LocalData, *, work_dir: Path, say: Say, for_training: bool = True
 ) -> CleaningResult:
     """Decide about every training pair, and write nothing but scores.
 
+    Args:
+        for_training: hold out the parts that are missing, and insist on pairs that are left.
     Raises:
-        DataError: see `read_pairs`; or a part that is named has no text.
+        DataError: see `read_pairs`; or no pair is left for a part.
     """
     cfg = local.cfg
     evaluation = _read_evaluation_parts(local)
     corpus = score_sources(local, work_dir / "scored", say)
     decision = Decisions(corpus, [cfg.data.clean_of(source) for source in cfg.data.train])
-    notes = _apply_rules(decision, cfg, _keys_of(cfg, evaluation), work_dir / "evidence")
-    missing = [role for role in HELD_OUT if may_hold_out and not getattr(cfg.data, role)]
-    if missing and not decision.count("train"):
-        raise DataError(_nothing_left(decision))
-    held_out = hold_out(decision, missing, cfg.seed)
+    held = keys_of(cfg, list(chain.from_iterable(evaluation.values())))
+    notes = _apply_rules(decision, cfg, held, work_dir / "evidence")
     notes += _notes_on_evaluation(evaluation)
-    return CleaningResult(local, decision, held_out, evaluation, notes)
-
-
-def _nothing_left(decision: Decisions) -> str:
-    """The rules that dropped all pairs, and the problems of the corpus."""
-    corpus = decision.corpus
-    message = f"train: no pair is left of {len(corpus)} read; dropped: {decision.drops()}"
-    return "; ".join([message, *corpus_problems(corpus)])
-
-
-def _fingerprint(out_dir: Path) -> str:
-    """Fingerprint of all text in a directory."""
-    texts = [path for path in sorted(out_dir.iterdir()) if path.suffix in (".src", ".tgt")]
-    return fingerprint([[path.name, sha256(path)] for path in texts])
+    if for_training and not decision.count("train"):
+        told = f"train: no pair is left of {len(corpus)} read; dropped: {decision.drops()}"
+        raise DataError("; ".join([told, *corpus_problems(corpus)]))
+    missing = [role for role in HELD_OUT if for_training and not getattr(cfg.data, role)]
+    decision.hold_out(missing, cfg.seed)
+    return CleaningResult(local, decision, evaluation, notes)
 
 
 def read_clean(out_dir: Path, part: str) -> tuple[list[str], list[str]]:
@@ -133,12 +122,7 @@ def test_names(out_dir: Path) -> list[str]:
 def _apply_rules(
     decision: Decisions, cfg: Config, held: tuple[Hashes, Hashes], work_dir: Path
 ) -> list[str]:
-    """Drop pairs by all rules, in their order; return notes for people.
-
-    Args:
-        held: keys of the sources, and of the targets, of dev and test.
-        work_dir: keeps the lexical model and its scores.
-    """
+    """Drop pairs by all rules, in their order; return notes for people."""
     decision.drop_by_scores()
     decision.drop_by_length_ratio()
     decision.drop_duplicates()
@@ -161,11 +145,8 @@ def _read_evaluation_parts(local: LocalData) -> dict[str, list[Pair]]:
     normalise_src, normalise_tgt = _normalisers(local.cfg)
     parts = {}
     if local.dev:
-        parts["dev"] = [
-            (normalise_src(src), normalise_tgt(tgt))
-            for source in local.dev
-            for src, tgt in source.read()
-        ]
+        dev = chain.from_iterable(source.read() for source in local.dev)
+        parts["dev"] = [(normalise_src(src), normalise_tgt(tgt)) for src, tgt in dev]
     for name, source in local.test.items():
         parts[f"test.{name}"] = [(_one_line(src), _one_line(tgt)) for src, tgt in source.read()]
     for part, pairs in parts.items():
@@ -182,9 +163,8 @@ def _normalisers(cfg: Config) -> tuple[Normaliser, Normaliser]:
     return Normaliser(cfg.languages.src, script), Normaliser(cfg.languages.tgt, script)
 
 
-def _keys_of(cfg: Config, evaluation: dict[str, list[Pair]]) -> tuple[Hashes, Hashes]:
+def keys_of(cfg: Config, held: list[Pair]) -> tuple[Hashes, Hashes]:
     """Keys of the sources, and of the targets, that must not be trained on."""
-    held = [pair for pairs in evaluation.values() for pair in pairs]
     src_keys, tgt_keys = (
         hash_texts([comparison_key(text) for pair in held if (text := normalise(pair[side]))])
         for side, normalise in enumerate(_normalisers(cfg))
@@ -199,16 +179,15 @@ def _one_line(text: str) -> str:
 
 def _sources_of_train(decision: Decisions) -> NDArray[np.uint16]:
     """(n,) for each pair of train the index of its source."""
-    shards = decision.corpus.shards
-    kept = [np.count_nonzero(decision.fate[shard.rows] == TRAIN) for shard in shards]
-    return np.repeat(np.array([shard.source for shard in shards], dtype=np.uint16), kept)
+    source_rows = decision.corpus.source_rows
+    kept = [np.count_nonzero(decision.fate[rows] == TRAIN) for rows in source_rows]
+    return np.repeat(np.arange(len(kept), dtype=np.uint16), kept)
 
 
 def _write_part(out_dir: Path, part: str, pairs: Iterable[Pair]) -> None:
-    src_path, tgt_path = (out_dir / f"{part}.{side}" for side in ("src", "tgt"))
     with (
-        src_path.open("w", encoding="utf-8", newline="\n") as src_file,
-        tgt_path.open("w", encoding="utf-8", newline="\n") as tgt_file,
+        (out_dir / f"{part}.src").open("w", encoding="utf-8", newline="\n") as src_file,
+        (out_dir / f"{part}.tgt").open("w", encoding="utf-8", newline="\n") as tgt_file,
     ):
         for src, tgt in pairs:
             src_file.write(f"{src}\n")
@@ -222,10 +201,12 @@ def _notes_on_evaluation(evaluation: dict[str, list[Pair]]) -> list[str]:
         n_empty = sum(not (src.strip() and tgt.strip()) for src, tgt in pairs)
         if n_empty:
             notes.append(f"{part}: {n_empty} of {len(pairs)} pairs have an empty side and stay")
-    in_test = [pair for part, pairs in evaluation.items() if part != "dev" for pair in pairs]
-    test_sides = [{comparison_key(pair[side]) for pair in in_test} for side in (0, 1)]
+    test_keys = [set[str](), set[str]()]
+    for part, pairs in evaluation.items():
+        for keys, side in zip(test_keys, zip(*pairs, strict=True), strict=True):
+            keys.update(comparison_key(text) for text in side if part != "dev")
     n_shared = sum(
-        any(comparison_key(text) in keys for text, keys in zip(pair, test_sides, strict=True))
+        any(comparison_key(text) in keys for text, keys in zip(pair, test_keys, strict=True))
         for pair in evaluation.get("dev", [])
     )
     if n_shared:

@@ -1,7 +1,4 @@
-"""Text in the columns of a terminal, where a Chinese character takes two and an accent none.
-
-Comes in: any text. Goes out: text of a given width. This file does not know the source of the text.
-"""
+"""Text in the columns of a terminal, where a Chinese character takes two and an accent none."""
 
 from collections.abc import Iterable, Sequence
 
@@ -30,10 +27,9 @@ def align_columns(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ())
     right = set(numbers)
     lines = []
     for row in rows:
-        gaps = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
-        cells = [
-            gap + cell if i in right else cell + gap
-            for i, (cell, gap) in enumerate(zip(row, gaps, strict=True))
-        ]
+        cells = []
+        for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            gap = " " * (width - cell_len(cell))
+            cells.append(gap + cell if i in right else cell + gap)
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)

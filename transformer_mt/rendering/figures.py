@@ -1,7 +1,4 @@
-"""The style of all figures: fonts, colours, size, and how a figure is saved.
-
-This file knows matplotlib, imported only when something is drawn, and no content of a figure.
-"""
+"""The style of all figures: fonts, colours, size; matplotlib is imported when one is drawn."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,11 +25,10 @@ INK, MUTED, EDGE, GRID = "#1f2933", "#6b7785", "#b8c1cc", "#e3e8ee"
 
 @cache
 def use_fonts() -> tuple[str, ...]:
-    """Register the shipped font with matplotlib.
+    """Register the shipped font; the families in which a character is looked up, in their order.
 
-    Returns:
-        Families in the order in which a character is looked up: the shipped font, so that figures
-        look the same everywhere; matplotlib's own; the first system family that is installed.
+    The shipped font first, so that figures look the same everywhere; then matplotlib's own; then
+    the first system family that is installed.
     """
     from matplotlib import font_manager
 

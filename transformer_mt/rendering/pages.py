@@ -1,8 +1,4 @@
-"""Templates and values → HTML pages that need no network and no other file.
-
-Comes in: a Jinja2 template and the values that it shows. Goes out: a page in which every text is
-escaped. This file does not know any page.
-"""
+"""Templates and values → HTML pages that need no network and no other file; all text is escaped."""
 
 import json
 import re
@@ -17,13 +13,9 @@ _NOT_IN_SCRIPT = re.compile(f"[<>&\u2028\u2029{_FORBIDDEN}]")
 
 
 def write_html(template_path: Path, path: Path, **values: Any) -> None:
-    """Write a page, whole or not at all.
+    """Write a page, whole or not at all; a template may extend `base.html.j2` beside this file.
 
     Filters of a template: `number(spec)` formats, `script_json` makes JSON for a script element.
-
-    Args:
-        template_path: the template; it may extend `base.html.j2`, which lies beside this file.
-        values: the variables of the template; strings are text, and escaped.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup

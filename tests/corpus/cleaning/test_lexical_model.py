@@ -5,16 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from places import ROOT
 
 from transformer_mt.corpus.cleaning.lexical_model import MIN_PAIRS, LexicalModel
 from transformer_mt.corpus.cleaning.lexical_units import BIGRAM, CHARACTER, NUMBER, WORD, text_units
 from transformer_mt.corpus.cleaning.score_store import Hashes
 from transformer_mt.corpus.cleaning.translation_table import Table
-from transformer_mt.corpus.readers.pairs import split_lines
-from transformer_mt.errors import DataError
 
-SHARED_DATA = ROOT.parent / "shared" / "data"
 SYLLABLES = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
 Texts = list[str]
 Toy = tuple[Texts, Texts, Hashes, LexicalModel]
@@ -46,15 +42,12 @@ def toy() -> Toy:
 @pytest.mark.parametrize(
     ("text", "expected", "why"),
     [
-        ("Cats, dogs!", [WORD, WORD], "punctuation separates"),
-        ("v3.12", [WORD, NUMBER, NUMBER], "a number is a unit of its own"),
-        ("猫很", [CHARACTER, CHARACTER, BIGRAM], "no spaces: characters, and two together"),
-        ("用 Python3", [CHARACTER, WORD, NUMBER], "scripts may be mixed"),
-        ("猫 很", [CHARACTER, CHARACTER], "but not across a space"),
+        ("Cats, v3.12!", [WORD, WORD, NUMBER, NUMBER], "punctuation and numbers separate"),
+        ("用 Python", [CHARACTER, WORD], "scripts may be mixed"),
+        ("猫很 好", [CHARACTER, CHARACTER, BIGRAM, CHARACTER], "two together, not across a space"),
         ("한국 사람", [WORD, WORD], "Korean has spaces"),
         ("naïve नमस्ते", [WORD, WORD], "marks belong to letters"),
         ("…", [], "no word"),
-        ("", [], "nothing"),
     ],
 )
 def test_kinds_of_units(text: str, expected: list[int], why: str) -> None:
@@ -62,21 +55,19 @@ def test_kinds_of_units(text: str, expected: list[int], why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("one", "others"),
     [
-        ("Walking", "walking", True),
-        ("ＡＢＣ１２", "abc12", True),
-        ("translate", "translated", True),
-        ("cat", "dog", False),
-        ("12", "21", False),
-        ("ab", "ba", False),
-        ("猫", "狗", False),
-        ("1234567", "1234568", False),
+        ("Walking", {"walking": True, "wading": False}),
+        ("ＡＢＣ１２", {"abc12": True, "abc21": False}),
+        ("translate", {"translated": True, "transcribe": False}),
+        ("ab", {"ba": False}),
+        ("猫", {"狗": False}),
+        ("1234567", {"1234568": False}),
     ],
 )
-def test_what_is_the_same_unit(one: str, other: str, same: bool) -> None:
-    slots = [text_units([text]).slots.tolist() for text in (one, other)]
-    assert (slots[0] == slots[1]) is same
+def test_what_is_the_same_unit(one: str, others: dict[str, bool]) -> None:
+    slots = text_units([one]).slots.tolist()
+    assert {other: slots == text_units([other]).slots.tolist() for other in others} == others
 
 
 def test_units_of_a_text_do_not_depend_on_its_neighbours() -> None:
@@ -90,8 +81,7 @@ def test_units_of_a_text_do_not_depend_on_its_neighbours() -> None:
 
 def test_partners_are_learned(toy: Toy) -> None:
     srcs, tgts, _, _ = toy
-    src, tgt = text_units(srcs), text_units(tgts)
-    table = Table.learn(src, tgt, len(srcs))
+    table = Table.learn(text_units(srcs), text_units(tgts), len(srcs))
     best = table.tgt_slots[table.levels[:-1, :-1].argmax(axis=0)]
     words = {word for text in srcs for word in text.split()}
     partner = {
@@ -102,15 +92,15 @@ def test_partners_are_learned(toy: Toy) -> None:
     assert np.mean(right) > 0.97
 
 
-def test_strangers_are_told_from_translations(
-    toy: Toy,
-) -> None:
+def test_strangers_are_told_from_translations(toy: Toy) -> None:
     srcs, tgts, keys, model = toy
     true = model.evidence(srcs, tgts, keys)
     false = model.evidence(srcs, tgts[1:] + tgts[:1], keys)
     assert np.mean(true > 0) > 0.99
     assert np.mean(false < 0) > 0.99
     assert true.dtype == np.float32
+    alone = model.evidence(srcs[100:101], tgts[100:101], keys[100:101])
+    np.testing.assert_allclose(alone, true[100:101], atol=1e-4)  # the others do not matter
 
 
 def test_no_pair_vouches_for_itself() -> None:
@@ -128,13 +118,6 @@ def test_no_pair_vouches_for_itself() -> None:
     assert np.all(model.evidence(srcs[2000:], tgts[2000:], of_the_other_half) > 0)
 
 
-def test_evidence_does_not_depend_on_the_other_pairs(toy: Toy) -> None:
-    srcs, tgts, keys, model = toy
-    together = model.evidence(srcs[:300], tgts[:300], keys[:300])
-    alone = model.evidence(srcs[100:101], tgts[100:101], keys[100:101])
-    np.testing.assert_allclose(alone, together[100:101], atol=1e-4)
-
-
 def test_few_words_prove_less_than_many(toy: Toy) -> None:
     """A proverb shares no word with its translation; a long text that shares none is a stranger."""
     srcs, tgts, keys, model = toy
@@ -147,17 +130,9 @@ def test_few_words_prove_less_than_many(toy: Toy) -> None:
     assert strangers.min() >= -10
 
 
-@pytest.mark.parametrize(
-    ("src", "tgt", "why"),
-    [
-        ("", "", "empty"),
-        ("…", "!!", "no words"),
-        ("", "word", "one side empty"),
-        ("qqqqq wwww", "zzzzz xxxx", "words never seen"),
-    ],
-)
-def test_nothing_is_said_where_nothing_is_known(src: str, tgt: str, why: str, toy: Toy) -> None:
-    assert toy[3].evidence([src], [tgt], keys_of(1)) == 0, why
+def test_nothing_is_said_where_nothing_is_known(toy: Toy) -> None:
+    srcs, tgts = ["", "…", "", "qqqqq wwww"], ["", "!!", "word", "zzzzz xxxx"]
+    assert not toy[3].evidence(srcs, tgts, keys_of(4)).any()
 
 
 def test_very_long_texts_are_judged(toy: Toy) -> None:
@@ -168,36 +143,16 @@ def test_very_long_texts_are_judged(toy: Toy) -> None:
     assert true > 0 > false
 
 
-def test_equal_input_gives_equal_models(toy: Toy, tmp_path: Path) -> None:
+def test_equal_input_gives_equal_models_that_can_be_saved(toy: Toy, tmp_path: Path) -> None:
     srcs, tgts, keys, model = toy
     again = LexicalModel.learn(srcs, tgts, keys, seed=1)
     assert again is not None
     model.save(tmp_path / "one.npz")
     again.save(tmp_path / "other.npz")
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "other.npz").read_bytes()
-
-
-def test_saved_and_loaded(toy: Toy, tmp_path: Path) -> None:
-    srcs, tgts, keys, model = toy
-    model.save(tmp_path / "model.npz")
-    loaded = LexicalModel.load(tmp_path / "model.npz")
+    loaded = LexicalModel.load(tmp_path / "one.npz")
     expected = model.evidence(srcs[:200], tgts[:200], keys[:200])
     np.testing.assert_array_equal(loaded.evidence(srcs[:200], tgts[:200], keys[:200]), expected)
-
-
-@pytest.mark.parametrize("content", [None, b"", b"not a model", b"PK\x03\x04 cut off"])
-def test_a_damaged_file_is_refused(content: bytes | None, tmp_path: Path) -> None:
-    path = tmp_path / "model.npz"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(DataError, match=r"model\.npz: cannot be read as a lexical model: .*delete"):
-        LexicalModel.load(path)
-
-
-def test_a_file_with_other_arrays_is_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "model.npz", weights=np.zeros(3))
-    with pytest.raises(DataError, match="delete it"):
-        LexicalModel.load(tmp_path / "model.npz")
 
 
 @pytest.mark.parametrize(
@@ -212,23 +167,6 @@ def test_too_little_to_learn_from(srcs: Texts, tgts: Texts, why: str) -> None:
 
 
 def test_texts_without_words_can_be_learned_from() -> None:
-    texts = ["…" * (1 + n % 50) for n in range(2 * MIN_PAIRS)]
-    model = LexicalModel.learn(texts, texts, keys_of(len(texts)), seed=1)
-    assert model is not None
-    assert np.all(model.evidence(texts, texts, keys_of(len(texts))) == 0)
-
-
-@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason=f"no real corpora in {SHARED_DATA}")
-def test_real_text_with_strangers_among_it() -> None:
-    prefix = SHARED_DATA / "k8s-docs-zh-en" / "train"
-    srcs, tgts = (list(split_lines(Path(f"{prefix}.{code}")))[:8000] for code in ("zh", "en"))
-    chosen = np.random.default_rng(1).choice(8000, 160, replace=False)
-    mismatched = list(tgts)
-    for place, other in zip(chosen, np.roll(chosen, 1), strict=True):
-        mismatched[place] = tgts[other]
-    keys = keys_of(8000)
-    model = LexicalModel.learn(srcs, mismatched, keys, seed=1)
-    assert model is not None
-    evidence = model.evidence(srcs, mismatched, keys)
-    untouched = np.delete(evidence, chosen)
-    assert np.mean(evidence[chosen] < np.quantile(untouched, 0.005)) > 0.8
+    texts, keys = ["…" * (1 + n % 50) for n in range(2 * MIN_PAIRS)], keys_of(2 * MIN_PAIRS)
+    model = LexicalModel.learn(texts, texts, keys, seed=1)
+    assert model is not None and not model.evidence(texts, texts, keys).any()

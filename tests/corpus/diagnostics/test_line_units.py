@@ -58,11 +58,3 @@ def test_a_block_is_its_lines() -> None:
         assert block.units[block.owners == index].tolist() == alone.units.tolist()
         assert block.lengths[index] == alone.lengths[0]
     assert np.all(np.diff(block.owners) >= 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [("我们 hello é", False), ("ありがとう", True), ("カ", True), ("감사", True), ("", False)],
-)
-def test_kana_and_hangul(text: str, found: bool) -> None:
-    assert LineUnits.of([text]).has_kana_or_hangul() is found

@@ -15,11 +15,3 @@ def test_the_slope_at_the_solution_is_zero() -> None:
     p = 1 / (1 + np.exp(-(FEATURES @ weights)))
     np.testing.assert_allclose(FEATURES.T @ (mass * (TRUTH - p)), ridge * weights, atol=1e-9)
     assert weights[0] > 0.5 and weights[1] < -0.5 and abs(weights[2]) < 0.5
-
-
-def test_mass_counts_as_repetition() -> None:
-    mass = np.where(np.arange(400) < 100, 2.0, 1.0)
-    twice = np.concatenate([np.arange(400), np.arange(100)])
-    one = fit_logistic(FEATURES, TRUTH, mass, steps=20, ridge=1e-3)
-    other = fit_logistic(FEATURES[twice], TRUTH[twice], np.ones(500), steps=20, ridge=1e-3)
-    np.testing.assert_allclose(one, other, rtol=1e-9)

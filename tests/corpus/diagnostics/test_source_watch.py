@@ -10,6 +10,7 @@ from transformer_mt.corpus.diagnostics.source_watch import SourceWatch
 from transformer_mt.corpus.readers.pairs import Pair
 
 SHARED_DATA = ROOT.parent / "shared/data"
+needs_corpora = pytest.mark.skipif(not SHARED_DATA.is_dir(), reason=f"none in {SHARED_DATA}")
 ZH_EN = Languages(src="zh", tgt="en")
 SIMPLIFIED = ["我们来学习汉语", "这个问题很难", "他们已经开车回来了", "今天的天气真热"]
 TRADITIONAL = ["我們來學習漢語", "這個問題很難", "他們已經開車回來了", "今天的天氣真熱"]
@@ -22,12 +23,17 @@ def watched(pairs: list[Pair], languages: Languages = ZH_EN) -> list[str]:
     return watch.problems()
 
 
+def corpus(name: str, part: str, codes: str) -> list[list[str]]:
+    paths = [SHARED_DATA / name / f"{part}.{code}" for code in codes.split()]
+    return [path.read_text(encoding="utf-8").split("\n")[:-1] for path in paths]
+
+
 def good_pairs(n: int, zh: list[str] = SIMPLIFIED) -> list[Pair]:
     draw = random.Random(n)
     return [(zh[i], ENGLISH[i]) for i in draw.choices(range(len(zh)), k=n)]
 
 
-@pytest.mark.parametrize("n", [0, 1, 399, 400, 2000, 2001, 12_345])
+@pytest.mark.parametrize("n", [0, 399, 400, 2001, 12_345])
 def test_pairs_pass_unchanged_and_good_ones_are_no_problem(n: int) -> None:
     assert watched(good_pairs(n)) == []
 
@@ -78,19 +84,13 @@ def test_japanese_and_korean_lines() -> None:
     pairs[19] = ("오늘은 정말 덥네요", ENGLISH[3])
     pairs[29] = ("これは難しい問題です", ENGLISH[1])
     pairs[39] = ("品牌名称叫做の物专营店是来自中国的一家商店", ENGLISH[1])  # a quotation
-    problems = watched(pairs)
-    assert (
-        "corpus: 3 of 600 lines on the zh side look Japanese or Korean: lines 10, 20, 30"
-        in problems
-    )
+    told = "corpus: 3 of 600 lines on the zh side look Japanese or Korean: lines 10, 20, 30"
+    assert told in watched(pairs)
 
 
-@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason=f"no real corpora in {SHARED_DATA}")
+@needs_corpora
 def test_a_run_of_shifted_lines_is_named_with_its_direction() -> None:
-    folder = SHARED_DATA / "tatoeba-zh-en"
-    zh, en = ((folder / f"train.{code}").read_text(encoding="utf-8").split("\n")[:20_000]
-              for code in ("zh", "en"))  # fmt: skip
-    assert watched(list(zip(zh, en, strict=True))) == []
+    zh, en = (texts[:20_000] for texts in corpus("tatoeba-zh-en", "train", "zh en"))
     del zh[14_999]  # zh of line n is that of en line n + 1 from here …
     zh.insert(15_099, "多出来的一行")  # … up to here
     (problem,) = watched(list(zip(zh, en, strict=True)))
@@ -102,9 +102,9 @@ def test_a_run_of_shifted_lines_is_named_with_its_direction() -> None:
     assert f"near line {first} for a line too many in en or missing in zh" in rest
 
 
-@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason=f"no real corpora in {SHARED_DATA}")
+@needs_corpora
 @pytest.mark.parametrize(
-    ("corpus", "part", "codes"),
+    ("name", "part", "codes"),
     [
         ("tatoeba-zh-en", "train", "zh en"),
         ("python-docs-zh-en", "train", "zh en"),
@@ -112,10 +112,7 @@ def test_a_run_of_shifted_lines_is_named_with_its_direction() -> None:
         ("flores-sib-zh-en", "test", "zh en"),
     ],
 )
-def test_good_corpora_have_no_problems(corpus: str, part: str, codes: str) -> None:
+def test_good_corpora_have_no_problems(name: str, part: str, codes: str) -> None:
     src, tgt = codes.split()
-    texts = [
-        (SHARED_DATA / corpus / f"{part}.{code}").read_text(encoding="utf-8").split("\n")[:-1]
-        for code in (src, tgt)
-    ]
-    assert watched(list(zip(*texts, strict=True)), Languages(src=src, tgt=tgt)) == []
+    pairs = list(zip(*corpus(name, part, codes), strict=True))
+    assert watched(pairs, Languages(src=src, tgt=tgt)) == []

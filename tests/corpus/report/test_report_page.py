@@ -7,9 +7,13 @@ import pytest
 from parsed_page import HOSTILE, ParsedPage
 
 from transformer_mt.config.data import Languages
-from transformer_mt.corpus.report.charts import percent
-from transformer_mt.corpus.report.page import write_page
-from transformer_mt.corpus.report.profile import VocabularyReport, profile
+from transformer_mt.corpus.report.page import bins, percent, write_page
+from transformer_mt.corpus.report.profile import (
+    LENGTH_EDGES,
+    Histogram,
+    VocabularyReport,
+    profile,
+)
 from transformer_mt.corpus.report.report import (
     CorpusReport,
     PartReport,
@@ -21,7 +25,7 @@ from transformer_mt.corpus.report.report import (
 ZH_EN = Languages(src="zh", tgt="en")
 
 
-def report(text: str = "text", languages: Languages | None = None) -> CorpusReport:
+def full_report(text: str = "text", languages: Languages = ZH_EN) -> CorpusReport:
     """Every field that can hold text holds `text`."""
     samples = [Sample(text, text, text, 1.5), Sample(text, text, text)]
     rules = {text: RuleReport(text, text, 3, samples, samples), "r": RuleReport(6, "score", 0)}
@@ -32,14 +36,14 @@ def report(text: str = "text", languages: Languages | None = None) -> CorpusRepo
         problems=[text],
         notes=[text],
         fingerprint=text,
-        languages=languages or ZH_EN,
+        languages=languages,
         sources=[SourceReport(text, 100, 90, 1.0, text, [origin])],
         profile=profile([("我喜欢你", "I like you 2"), ("他来了", "He came.")], ZH_EN),
         vocabulary={text: VocabularyReport(8000, 0.0, 0.01, None, 0.8, 0.9, 0.99)},
         random_kept=samples,
         worst_kept=samples,
         seconds={text: 1.5},
-    )  # fmt: skip
+    )
 
 
 def written(found: CorpusReport, tmp_path: Path) -> ParsedPage:
@@ -48,11 +52,17 @@ def written(found: CorpusReport, tmp_path: Path) -> ParsedPage:
     return ParsedPage(tmp_path / "report.html")
 
 
+def test_json_and_back() -> None:
+    for report in (full_report("我想喝"), CorpusReport({})):
+        assert CorpusReport.from_json(report.to_json()) == report
+    assert "我想喝" in full_report("我想喝").to_json()  # readable, not escaped
+
+
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     """The same elements with the same attributes: the text could add none."""
     text = "".join(HOSTILE)
-    attacked = written(report(text), tmp_path)
-    assert attacked.shape() == written(report(), tmp_path).shape()
+    attacked = written(full_report(text), tmp_path)
+    assert attacked.shape() == written(full_report(), tmp_path).shape()
     assert attacked.text.count(re.sub("[\x00-\x1f\x7f\ud800\uffff]", "�", text)) >= 25
 
 
@@ -62,7 +72,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
 def test_no_network_no_script_and_links_to_the_web_only(
     url: str, is_link: bool, tmp_path: Path
 ) -> None:
-    page = written(report(url), tmp_path)
+    page = written(full_report(url), tmp_path)
     assert page.needs_nothing_else() and not page.scripts
     assert page.values_of("href") == [url] * is_link
 
@@ -77,12 +87,12 @@ def test_no_network_no_script_and_links_to_the_web_only(
 def test_chinese_text_says_that_it_is_chinese(
     languages: Languages, codes: set[str], tmp_path: Path
 ) -> None:
-    page = written(report(languages=languages), tmp_path)
+    page = written(full_report(languages=languages), tmp_path)
     assert set(page.values_of("lang")[1:]) == codes
 
 
 def test_the_numbers_are_there(tmp_path: Path) -> None:
-    text = " ".join(written(report(), tmp_path).text.split())
+    text = " ".join(written(full_report(), tmp_path).text.split())
     for expected in ("90 of 100", "held out 7 (7.0 %)", "dropped 3 (3.0 %)",
                      "1 thing to look at", "Data report: Chinese → English"):  # fmt: skip
         assert expected in text
@@ -103,3 +113,15 @@ def test_a_report_that_knows_little_is_a_page_too(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_percent(share: float, expected: str) -> None:
     assert percent(share) == expected
+
+
+def test_bins_of_a_histogram() -> None:
+    """Sides are compared over the same bins; the last one is open."""
+    edges, counts = [float(edge) for edge in LENGTH_EDGES], [0] * len(LENGTH_EDGES)
+    short = Histogram(edges, [0, 0, 3, 1, *counts[4:]])
+    long = Histogram(edges, [*counts[:-1], 2])
+    found = bins(short, [short, long])
+    assert len(found) == len(edges) - 2 and len(bins(short, [short])) == 2
+    assert found[0] == (1.0, "3", 3, 0.75, "")
+    assert found[1] == (1 / 3, "4–5", 1, 0.25, "4")
+    assert bins(long, [long]) == [(1.0, "1.45e+03 and more", 2, 1.0, "")]

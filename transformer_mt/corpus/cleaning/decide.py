@@ -1,12 +1,10 @@
-"""Scores → the fate of each training pair.
+"""Scores → the fate of each training pair: dropped by a rule, held out for dev or test, or kept.
 
-Comes in: the scored corpus, thresholds, and the keys of the dev and test pairs. Goes out: one fate
-per pair. Memory is a few bytes per pair, whatever the length of the text. This file reads numbers
-from the shards, and neither text nor any other file.
+Memory is a few bytes per pair, whatever the length of the text: this file reads numbers from the
+shards, and no text.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +13,12 @@ from transformer_mt.config.data import CleanConfig
 from transformer_mt.corpus.cleaning.rules import SCORED_RULES
 from transformer_mt.corpus.cleaning.score_store import Hashes, ScoredCorpus, Shard, mix
 from transformer_mt.corpus.readers.pairs import Pair
+from transformer_mt.errors import DataError
+from transformer_mt.system.arrays import Array, Floats, Ints
 
 # Both sides count as 10 characters longer, since acronyms and idioms vary more than sentences.
 RATIO_SMOOTHING = 10
-CORPUS_RULES = ("length_ratio", "duplicate", "overlap", "mismatch")
-ALL_RULES = (*SCORED_RULES, *CORPUS_RULES)
+ALL_RULES = (*SCORED_RULES, "length_ratio", "duplicate", "overlap", "mismatch")
 RULE_ERROR = "rule_error"  # no rule: the fate of pairs that a rule failed on
 DROPS = (*ALL_RULES, RULE_ERROR)
 HELD_OUT = {"dev": "dev", "test": "test.held_out"}
@@ -27,29 +26,32 @@ FATES = ("train", *DROPS, *HELD_OUT.values())
 TRAIN = 0
 
 KEYS_AT_ONCE = 2**23  # hashes compared at a time: some 300 MB
+MIN_TO_HOLD_OUT = 100  # pairs
+POOL = 200_000  # random pairs, from which the cheapest are held out
 _RATIO_BINS = np.linspace(-6, 6, 4801)  # of log(target / source characters)
 
 
 class Decisions:
     """The fate of every pair, decided rule by rule; a pair keeps the fate of the first rule.
 
-    Attributes:
-        fate: (n,) uint8 index into FATES.
-        usual_ratio: target characters per source character.
-        mismatch: (n,) probability that the sides do not belong together; empty until it is known.
-        n_shared: pairs that share a side with dev or test, dropped or not.
+    Args:
+        thresholds: one for each source.
     """
 
     def __init__(self, corpus: ScoredCorpus, thresholds: Sequence[CleanConfig]) -> None:
-        """Args: thresholds: one for each source."""
         self.corpus, self.thresholds = corpus, thresholds
-        self.fate = np.zeros(len(corpus), dtype=np.uint8)
-        self.usual_ratio = 1.0
-        self.mismatch = np.zeros(0, dtype=np.float32)
-        self.n_shared = 0
+        self.fate = np.zeros(len(corpus), dtype=np.uint8)  # index into FATES
+        self.usual_ratio = 1.0  # target characters per source character
+        self.mismatch = np.zeros(0, dtype=np.float32)  # (n,) probability; empty until it is known
+        self.n_shared = 0  # pairs that share a side with dev or test, dropped or not
 
     def count(self, name: str) -> int:
         return int(np.count_nonzero(self.fate == FATES.index(name)))
+
+    @property
+    def held_out(self) -> dict[str, int]:
+        """Pairs held out, by role."""
+        return {role: n for role, name in HELD_OUT.items() if (n := self.count(name))}
 
     def drops(self) -> str:
         """The rules that dropped pairs, and how many each, in words."""
@@ -62,7 +64,7 @@ class Decisions:
         fate[bad & (fate == TRAIN)] = FATES.index(rule)
 
     def drop_by_scores(self) -> None:
-        """Apply SCORED_RULES with the thresholds of the source; RULE_ERROR: there are no scores."""
+        """Apply the rules that judge each pair by itself; RULE_ERROR: there are no scores."""
         for shard, columns in self.corpus.each(*SCORED_RULES):
             self.fate[shard.rows][list(shard.errors())] = FATES.index(RULE_ERROR)
             for rule, scores in zip(SCORED_RULES, columns, strict=True):
@@ -83,60 +85,81 @@ class Decisions:
         n_rounds = -(-len(self.corpus) // KEYS_AT_ONCE)
         for number in range(n_rounds):
             keys, rows, droppable = [], [], []
-            for shard, columns in self.corpus.each("pair_hash", "src_key", "tgt_key"):
+            for shard, (key, src_key, tgt_key) in self.corpus.each(
+                "pair_hash", "src_key", "tgt_key"
+            ):
                 how = self.thresholds[shard.source].duplicate
-                key = _pair_keys(*columns, normalised=how == "normalised")
+                if how == "normalised":
+                    key = mix(src_key, 1) + tgt_key
                 here = (self.fate[shard.rows] == TRAIN) & (key % np.uint64(n_rounds) == number)
                 positions = np.flatnonzero(here)
                 keys.append(key[positions])
                 rows.append(positions + shard.start)
                 droppable.append(np.full(len(positions), bool(how)))
-            repeated = _repeated(np.concatenate(keys)) & np.concatenate(droppable)
+            repeated = np.concatenate(droppable)
+            repeated[np.unique(np.concatenate(keys), return_index=True)[1]] = False  # the first
             self.fate[np.concatenate(rows)[repeated]] = FATES.index("duplicate")
 
     def drop_overlap(self, held: tuple[Hashes, Hashes]) -> None:
-        """Drop pairs that share a side with dev or test.
-
-        Args:
-            held: keys of their sources, and of their targets.
-        """
-        for shard, shared in self.sharing_a_side(held):
+        """Drop pairs that share a side with dev or test, given the keys of both sides of these."""
+        for shard, shared in self._sharing_a_side(held):
             self.n_shared += int(np.count_nonzero(shared))
             if self.thresholds[shard.source].overlap:
                 self.drop(shard, "overlap", shared)
 
-    def drop_mismatches(self, probability: NDArray[np.float32]) -> None:
-        """Drop pairs whose sides most likely do not belong together.
-
-        Args:
-            probability: (n,) from `misalignment.py`.
-        """
+    def drop_mismatches(self, probability: Floats) -> None:
+        """Drop pairs whose sides most likely do not belong together: see `misalignment.py`."""
         self.mismatch = probability
         for shard in self.corpus.shards:
             limit = self._limit(shard, "mismatch")
             self.drop(shard, "mismatch", probability[shard.rows] > limit)
 
+    def hold_out(self, roles: list[str], seed: int) -> None:
+        """Move pairs to the missing parts, and drop the pairs that share a side with them.
+
+        The cost of a pair is the number of other pairs that share a side with it. The cheapest go
+        first.
+
+        Raises:
+            DataError: there are too few pairs, or they have too many sides in common.
+        """
+        if not roles:
+            return
+        n_usable = self.count("train")
+        give = f"give more data, or {' and '.join(f'data.{role}' for role in roles)}"
+        if n_usable < MIN_TO_HOLD_OUT:
+            raise DataError(
+                f"train: {n_usable} usable pairs; to hold out {' and '.join(roles)} there must be "
+                f"{MIN_TO_HOLD_OUT}: {give}"
+            )
+        size = min(max(n_usable // 100, 50), 1000, n_usable // 10 // len(roles))
+        pool = self.draw_rows(POOL, seed)
+        keys = np.array(self.corpus.values_at(pool, "src_key", "tgt_key"), dtype=np.uint64).T
+        costs = self._occurrences("src_key", keys[0]) + self._occurrences("tgt_key", keys[1]) - 2
+        chosen = _cheapest(keys, costs, size * len(roles), budget=n_usable // 10)
+        if len(chosen) < len(roles):
+            raise DataError(
+                "train: sources and targets repeat so often that nothing can be held out without "
+                f"losing more than a tenth of the rest: {give}"
+            )
+        for shard, shared in self._sharing_a_side((keys[0, chosen], keys[1, chosen])):
+            self.drop(shard, "overlap", shared)
+        for role, rows in zip(roles, np.array_split(pool[chosen], len(roles)), strict=True):
+            self.fate[rows] = FATES.index(HELD_OUT[role])
+
     def pairs_of(self, fate: str) -> Iterator[Pair]:
         """The texts of all pairs with a fate, in order."""
         for shard in self.corpus.shards:
-            chosen = self.fate[shard.rows] == FATES.index(fate)
-            if chosen.any():
-                yield from shard.pairs(chosen)
+            chosen = np.flatnonzero(self.fate[shard.rows] == FATES.index(fate))
+            if len(chosen):
+                yield from shard.values(chosen, "src", "tgt")
 
-    def sharing_a_side(
-        self, keys: tuple[Hashes, Hashes]
-    ) -> Iterator[tuple[Shard, NDArray[np.bool_]]]:
-        """Every shard with (size,) whether source or target has one of these keys."""
-        for shard, (src_key, tgt_key) in self.corpus.each("src_key", "tgt_key"):
-            yield shard, np.isin(src_key, keys[0]) | np.isin(tgt_key, keys[1])
-
-    def draw_rows(self, size: int, seed: int) -> NDArray[np.int64]:
+    def draw_rows(self, size: int, seed: int) -> Ints:
         """At most about `size` rows of train, at random; no two of the same text.
 
         The same text is drawn or not drawn, wherever it stands: a function of text and seed.
         """
-        n_train = self.count("train")
-        share = 1.1 * (size + 100) / max(1, n_train)  # rather more than needed
+        share = 1.1 * (size + 100) / max(1, self.count("train"))  # rather more than needed
         bound = np.uint64(2**64 - 1 if share >= 1 else int(share * 2**64))
         hashes, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
         for shard, (pair_hash,) in self.corpus.each("pair_hash"):
@@ -151,6 +174,24 @@ class Decisions:
         threshold = getattr(self.thresholds[shard.source], rule)
         return np.float32(np.inf if threshold is False else threshold)
 
+    def _sharing_a_side(
+        self, keys: tuple[Hashes, Hashes]
+    ) -> Iterator[tuple[Shard, NDArray[np.bool_]]]:
+        """Every shard with (size,) whether source or target has one of these keys."""
+        for shard, (src_key, tgt_key) in self.corpus.each("src_key", "tgt_key"):
+            yield shard, np.isin(src_key, keys[0]) | np.isin(tgt_key, keys[1])
+
+    def _occurrences(self, column_name: str, keys: Hashes) -> Ints:
+        """(n,) how many pairs of train have each key in that column."""
+        unique, position = np.unique(keys, return_inverse=True)
+        counts = np.zeros(len(unique) + 1, dtype=np.int64)
+        for shard, (column,) in self.corpus.each(column_name):
+            alive = column[self.fate[shard.rows] == TRAIN]
+            found = np.searchsorted(unique, alive).clip(max=len(unique) - 1)
+            found[unique[found] != alive] = len(unique)
+            counts += np.bincount(found, minlength=len(counts))
+        return counts[position]
+
     def _median_ratio(self) -> float:
         """Median of target over source characters of train, to 0.25 %."""
         counts = np.zeros(len(_RATIO_BINS) + 1, dtype=np.int64)
@@ -164,27 +205,29 @@ class Decisions:
         return float(np.exp(_RATIO_BINS[min(middle, len(_RATIO_BINS) - 1)]))
 
 
-def length_ratio(
-    src_chars: NDArray[Any], tgt_chars: NDArray[Any], usual: float
-) -> NDArray[np.float32]:
+def length_ratio(src_chars: Array, tgt_chars: Array, usual: float) -> Floats:
     """(n,) how many times the lengths differ from the usual ratio, either way; at least 1."""
     src = src_chars.astype(np.float32) + RATIO_SMOOTHING
     tgt = tgt_chars.astype(np.float32) / np.float32(usual) + RATIO_SMOOTHING
     return np.maximum(src / tgt, tgt / src)
 
 
-def _pair_keys(pair_hash: Hashes, src_key: Hashes, tgt_key: Hashes, *, normalised: bool) -> Hashes:
-    """(n,) equal for pairs that count as the same."""
-    if not normalised:
-        return pair_hash
-    with np.errstate(over="ignore"):
-        return mix(src_key, 1) + tgt_key
+def _cheapest(keys: Hashes, costs: Ints, size: int, *, budget: int) -> list[int]:
+    """Up to `size` positions without a side in common, that cost at most `budget` other pairs.
 
-
-def _repeated(keys: Hashes) -> NDArray[np.bool_]:
-    """(n,) whether an earlier key is the same."""
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    repeated = np.zeros(len(keys), dtype=bool)
-    repeated[order[1:]] = ordered[1:] == ordered[:-1]
-    return repeated
+    Args:
+        keys: (2, n) of both sides; the order of pairs of equal cost stays, which is random.
+        costs: (n,) upper bounds of how many other pairs share a side with each.
+    """
+    chosen: list[int] = []
+    taken_src, taken_tgt = set(), set()
+    for position in np.argsort(costs, kind="stable").tolist():
+        if len(chosen) == size or costs[position] > budget:
+            break
+        src, tgt = keys[:, position].tolist()
+        if src not in taken_src and tgt not in taken_tgt:
+            taken_src.add(src)
+            taken_tgt.add(tgt)
+            chosen.append(position)
+            budget -= costs[position]
+    return chosen

@@ -1,17 +1,17 @@
 """A sample of a corpus → log-odds that the two sides of a pair belong together.
 
-Comes in: normalised pairs, most of them good. Goes out: a `LexicalModel`. Nothing is known
-beforehand: word translations, copied words, the usual lengths and the weight of each feature are
-learned on the corpus itself, against sources and targets of it that were paired anew. This file
-does not know the place of a pair in the corpus (`misaligned_runs.py`), nor its fate.
+Nothing is known beforehand: word translations, copied words, the usual lengths and the weight of
+each feature are learned on the corpus itself, most of whose pairs are good, against sources and
+targets of it that were paired anew. This file does not know the place of a pair in the corpus
+(`misaligned_runs.py`), nor its fate.
 
 Two tables are learned, on two halves of the sample that a bit of the pair's key tells apart. Each
 pair is judged by the table that has not seen it: its own rare words would vouch for it.
 """
 
-import zipfile
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,9 +20,7 @@ from transformer_mt.corpus.cleaning.score_store import Hashes
 from transformer_mt.corpus.cleaning.translation_table import Table
 from transformer_mt.corpus.diagnostics.logistic_regression import fit_logistic
 from transformer_mt.corpus.diagnostics.swapped_sides import look_swapped, side_odds
-from transformer_mt.errors import DataError
 from transformer_mt.system.arrays import Doubles, Floats, Ints
-from transformer_mt.system.output import writing
 
 SAMPLE_PAIRS = 200_000  # pairs to learn from; more cost time and tell little
 SWAPPED = -8.0  # log-odds of a pair that stands the wrong way round
@@ -44,52 +42,37 @@ _FIT_ROUNDS, _NEWTON_STEPS, _RIDGE = 4, 12, 1.0
 
 @dataclass(frozen=True)
 class LexicalModel:
-    """Two tables, and the weights of their features.
+    """Two tables, and the weights of their features."""
 
-    Attributes:
-        tables: learned on the pairs whose key has the bit 0, and 1; each judges the others.
-        usual_length: (2,) median and deviation of the log ratio of target to source characters.
-        center, scale: (n_features,) mean and deviation of the features, to make them comparable.
-        weights: (n_features + 1,) of log-odds; the last one is the constant term.
-        side_odds: (N_SLOTS,) that a unit is of the source.
-    """
-
-    tables: tuple[Table, Table]
-    usual_length: Doubles
-    center: Doubles
-    scale: Doubles
-    weights: Doubles
-    side_odds: Floats
+    tables: tuple[Table, Table]  # of the pairs whose key has the bit 0, and 1; each judges others
+    usual_length: Doubles  # (2,) median and deviation of log(target / source characters)
+    center: Doubles  # (n_features,) mean of the features
+    scale: Doubles  # (n_features,) their deviation
+    weights: Doubles  # (n_features + 1,) of log-odds; the last one is the constant term
+    side_odds: Floats  # (N_SLOTS,) that a unit is of the source
 
     @classmethod
     def learn(
-        cls,
-        srcs: list[str],
-        tgts: list[str],
-        keys: Hashes,
-        *,
-        seed: int,
+        cls, srcs: list[str], tgts: list[str], keys: Hashes, *, seed: int
     ) -> "LexicalModel | None":
-        """Learn from up to `SAMPLE_PAIRS` normalised pairs, in the order of the corpus.
+        """Learn from up to `SAMPLE_PAIRS` normalised pairs; None: too few different ones.
 
-        The order matters a little: texts that stand near each other resemble each other, and the
-        model learns to tell them apart. So a sample is best made of whole stretches.
+        A sample is best made of whole stretches of the corpus, in its order: texts that stand near
+        each other resemble each other, and the model learns to tell them apart.
 
         Args:
             keys: (n,) hashes of the pairs; equal pairs must have equal ones.
             seed: chooses the pairs that the weights are fitted to.
-        Returns:
-            None when there are too few different pairs to tell anything.
         """
         halves = [np.flatnonzero(_half(keys) == half) for half in (0, 1)]
         if min(len(rows) for rows in halves) < MIN_PAIRS // 2:
             return None
         pairs = [_Pairs.at(srcs, tgts, rows, rows) for rows in halves]
         first, second = (Table.learn(half.src, half.tgt, len(half.srcs)) for half in pairs)
-        src_counts, tgt_counts = (
+        counts = [
             np.bincount(np.concatenate(slots), minlength=N_SLOTS)
-            for slots in ([half.src.slots for half in pairs], [half.tgt.slots for half in pairs])
-        )
+            for slots in zip(*[(half.src.slots, half.tgt.slots) for half in pairs], strict=True)
+        ]
         usual_length = _usual_length(srcs, tgts)
         rng = np.random.default_rng(seed)
         true: list[Doubles] = []
@@ -97,28 +80,22 @@ class LexicalModel:
         for rows, table in zip(halves, (second, first), strict=True):
             chosen = np.sort(rng.permutation(len(rows))[: _N_FIT // 2])
             strangers = _strangers(rows, chosen, srcs, tgts, rng)
-            for features, (left, right) in ((true, (rows[chosen],) * 2), (false, strangers)):
-                texts = _Pairs.at(srcs, tgts, left, right)
-                features.append(_features(table, usual_length, texts))
+            for found, (left, right) in ((true, (rows[chosen],) * 2), (false, strangers)):
+                found.append(_features(table, usual_length, _Pairs.at(srcs, tgts, left, right)))
         if not all(map(len, false)):
             return None
         return cls(
             (first, second),
             usual_length,
             *_fit(np.concatenate(true), np.concatenate(false)),
-            side_odds(src_counts, tgt_counts),
+            side_odds(*counts),
         )
 
     def evidence(self, srcs: list[str], tgts: list[str], keys: Hashes) -> Floats:
         """(n,) log-odds that the two sides belong together, were it as likely as not beforehand.
 
-        Against sides of the same corpus that do not: neighbours, and texts of like length.
-
-        Args:
-            keys: (n,) as in `learn`.
-        Returns:
-            Natural logarithms; 0 where no word is known; `SWAPPED` where each side looks like the
-            other one's language, whatever its words mean.
+        Natural logarithms; 0 where no word is known; `SWAPPED` where each side looks like the other
+        one's language, whatever its words mean. Keys as in `learn`.
         """
         evidence = np.zeros(len(srcs), dtype=np.float32)
         halves = _half(keys)
@@ -134,7 +111,7 @@ class LexicalModel:
         return evidence
 
     def _log_odds(self, features: Doubles) -> Doubles:
-        log_odds = _with_constant((features - self.center) / self.scale) @ self.weights
+        log_odds = _standardised(features, self.center, self.scale) @ self.weights
         # Proverbs share no word with their translations, but no long text consists of proverbs.
         freest = -(_FREEST + _FREEST_PER_UNIT * np.expm1(features[:, _SIZE]))
         known = (features[:, _SIZE] > 0) | (features[:, _COPIES].sum(1) > _TELLING)
@@ -144,41 +121,28 @@ class LexicalModel:
         """Write the model as one `.npz` file: arrays only, the same bytes for the same model."""
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         for half, table in enumerate(self.tables):
-            arrays |= {f"{field.name}.{half}": getattr(table, field.name) for field in _OF_TABLE}
-        with writing(path) as temporary, temporary.open("wb") as file:
+            arrays |= {f"{name}.{half}": array for name, array in table._asdict().items()}
+        with path.open("wb") as file:
             np.savez_compressed(file, **arrays)
 
     @classmethod
     def load(cls, path: Path) -> "LexicalModel":
-        """Read what `save` wrote.
-
-        Raises:
-            DataError: the file is missing, damaged, or something else.
-        """
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                tables = [
-                    Table(**{field.name: file[f"{field.name}.{half}"] for field in _OF_TABLE})
-                    for half in (0, 1)
-                ]
-                return cls((tables[0], tables[1]), **{name: file[name] for name in _ARRAYS})
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise DataError(
-                f"{path}: cannot be read as a lexical model: {error}; delete it, so that it is "
-                "learned again"
-            ) from error
+        """Read what `save` wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            first, second = (
+                Table(*(file[f"{name}.{half}"] for name in Table._fields)) for half in (0, 1)
+            )
+            return cls((first, second), **{name: file[name] for name in _ARRAYS})
 
 
 _ARRAYS = ("usual_length", "center", "scale", "weights", "side_odds")
-_OF_TABLE = fields(Table)
 
 
 def _half(keys: Hashes) -> Ints:
     return ((keys >> _HALF_BIT) & np.uint64(1)).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class _Pairs:
+class _Pairs(NamedTuple):
     """Texts that are compared, and the units of their starts."""
 
     srcs: list[str]
@@ -189,18 +153,16 @@ class _Pairs:
     @classmethod
     def at(cls, srcs: list[str], tgts: list[str], src_rows: Ints, tgt_rows: Ints) -> "_Pairs":
         srcs, tgts = [srcs[row] for row in src_rows], [tgts[row] for row in tgt_rows]
-        return cls(srcs, tgts, *map(text_units, _shortened(srcs, tgts)))
-
-
-def _shortened(srcs: list[str], tgts: list[str]) -> tuple[list[str], list[str]]:
-    """The starts of long texts, the same share of both sides."""
-    srcs, tgts = list(srcs), list(tgts)
-    for row, (src, tgt) in enumerate(zip(srcs, tgts, strict=True)):
-        longest = max(len(src), len(tgt))
-        if longest > _MAX_CHARACTERS:
-            srcs[row] = src[: 1 + len(src) * _MAX_CHARACTERS // longest]
-            tgts[row] = tgt[: 1 + len(tgt) * _MAX_CHARACTERS // longest]
-    return srcs, tgts
+        # The starts of long texts, the same share of both sides.
+        longest = [max(_MAX_CHARACTERS, *map(len, pair)) for pair in zip(srcs, tgts, strict=True)]
+        starts = (
+            [
+                text[: 1 + len(text) * _MAX_CHARACTERS // most]
+                for text, most in zip(side, longest, strict=True)
+            ]
+            for side in (srcs, tgts)
+        )
+        return cls(srcs, tgts, *map(text_units, starts))
 
 
 def _strangers(
@@ -237,8 +199,8 @@ def _features(table: Table, usual_length: Doubles, pairs: _Pairs) -> Doubles:
 
 
 def _length_ratios(srcs: list[str], tgts: list[str]) -> Doubles:
-    lengths = [np.array([len(text) for text in side], dtype=np.float64) for side in (srcs, tgts)]
-    return np.log((lengths[1] + _LENGTH_SMOOTHING) / (lengths[0] + _LENGTH_SMOOTHING))
+    src, tgt = (np.array(list(map(len, side))) + _LENGTH_SMOOTHING for side in (srcs, tgts))
+    return np.log(tgt / src)
 
 
 def _usual_length(srcs: list[str], tgts: list[str]) -> Doubles:
@@ -248,23 +210,22 @@ def _usual_length(srcs: list[str], tgts: list[str]) -> Doubles:
     return np.array([middle, deviation + 0.05])
 
 
-def _with_constant(features: Doubles) -> Doubles:
-    return np.column_stack([features, np.ones(len(features))])
+def _standardised(features: Doubles, center: Doubles, scale: Doubles) -> Doubles:
+    return np.column_stack([(features - center) / scale, np.ones(len(features))])
 
 
 def _fit(true: Doubles, false: Doubles) -> tuple[Doubles, Doubles, Doubles]:
     """Center, scale and weights that tell pairs of the corpus from strangers.
 
     Some pairs of the corpus are strangers as well. So each counts as far as it looks like a good
-    pair, which is estimated together with the share of bad ones, in turn with the weights.
+    pair, which is estimated in turn with the weights.
     """
     center, scale = false.mean(axis=0), false.std(axis=0) + 1e-3
-    features = _with_constant((np.concatenate([true, false]) - center) / scale)
+    features = _standardised(np.concatenate([true, false]), center, scale)
     is_true = np.arange(len(features)) < len(true)
     good = np.ones(len(true))
     for _ in range(_FIT_ROUNDS):
-        mass = np.full(len(false), good.sum() / len(false))
-        mass = np.concatenate([good, mass])
+        mass = np.concatenate([good, np.full(len(false), good.sum() / len(false))])
         weights = fit_logistic(features, is_true, mass, steps=_NEWTON_STEPS, ridge=_RIDGE)
         good = _share_good(features[: len(true)] @ weights)
     return center, scale, weights

@@ -1,13 +1,12 @@
 """Texts → the units that a lexical model counts: words, numbers, characters of unspaced scripts.
 
-Comes in: a list of texts. Goes out: arrays with one entry per unit, in the order of the texts. The
-script alone decides about words, so this file does not know any language; nor does it know the use
-of the units. It is numpy over all characters at once: some 3 µs per text.
+The script alone decides about words, so this file does not know any language; nor does it know the
+use of the units. It is numpy over all characters at once: some 3 µs per text.
 """
 
 import unicodedata
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,19 +29,12 @@ _UNSPACED = (
 _FIRST_MULTIPLIER, _LAST_MULTIPLIER = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93  # odd, of mixed bits
 
 
-@dataclass(frozen=True)
-class Units:
-    """All units of some texts, text after text.
+class Units(NamedTuple):
+    """The n units of some texts, text after text."""
 
-    Attributes:
-        slots: (n,) int64 hash of the unit, in [0, N_SLOTS).
-        texts: (n,) int64 index of the text; never falls.
-        kinds: (n,) uint8 WORD, NUMBER, CHARACTER or BIGRAM.
-    """
-
-    slots: Ints
-    texts: Ints
-    kinds: NDArray[np.uint8]
+    slots: Ints  # hash of the unit, in [0, N_SLOTS)
+    texts: Ints  # index of the text; never falls
+    kinds: NDArray[np.uint8]  # WORD, NUMBER, CHARACTER or BIGRAM
 
     def without_bigrams(self) -> tuple[Ints, Ints]:
         """Slots and texts of the units that share no character with another."""
@@ -55,11 +47,7 @@ def text_units(texts: list[str]) -> Units:
     parts = [
         _units(texts[start : start + _CHUNK], start) for start in range(0, len(texts) or 1, _CHUNK)
     ]
-    return Units(
-        np.concatenate([part.slots for part in parts]),
-        np.concatenate([part.texts for part in parts]),
-        np.concatenate([part.kinds for part in parts]),
-    )
+    return Units(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _units(texts: list[str], first_text: int) -> Units:
@@ -74,13 +62,14 @@ def _units(texts: list[str], first_text: int) -> Units:
     kinds, owners = classes[first], owners[first]
     bigram = (kinds[1:] == CHARACTER) & (kinds[:-1] == CHARACTER) & (owners[1:] == owners[:-1])
     pairs, kept = np.flatnonzero(bigram), np.flatnonzero(kinds != _OTHER)
-    with np.errstate(over="ignore"):
-        bigram_hashes = hashes[pairs] * np.uint64(_FIRST_MULTIPLIER) + hashes[pairs + 1]
+    bigram_hashes = hashes[pairs] * np.uint64(_FIRST_MULTIPLIER) + hashes[pairs + 1]
     all_hashes = np.concatenate([hashes[kept], bigram_hashes])
+    mixed = (all_hashes ^ (all_hashes >> np.uint64(29))) * np.uint64(_LAST_MULTIPLIER)
+    slots = (mixed >> np.uint64(64 - 20)).astype(np.int64)
     all_owners = np.concatenate([owners[kept], owners[pairs]])
     all_kinds = np.concatenate([kinds[kept], np.full(len(pairs), BIGRAM, dtype=np.uint8)])
     order = np.argsort(all_owners, kind="stable")
-    return Units(_slots(all_hashes)[order], all_owners[order] + first_text, all_kinds[order])
+    return Units(slots[order], all_owners[order] + first_text, all_kinds[order])
 
 
 def _characters(texts: list[str]) -> tuple[NDArray[np.uint32], Ints]:
@@ -104,14 +93,7 @@ def _hash_runs(
     powers[:-1] = [pow(_FIRST_MULTIPLIER, n + 1, 1 << 64) for n in range(_NUMBER_LENGTH)]
     limits = np.where(classes == WORD, _STEM, _NUMBER_LENGTH)
     exponents = np.where(positions < limits, positions, _NUMBER_LENGTH)
-    with np.errstate(over="ignore"):
-        return np.add.reduceat(codes * powers[exponents], first)
-
-
-def _slots(hashes: NDArray[np.uint64]) -> Ints:
-    with np.errstate(over="ignore"):
-        mixed = (hashes ^ (hashes >> np.uint64(29))) * np.uint64(_LAST_MULTIPLIER)
-    return (mixed >> np.uint64(64 - 20)).astype(np.int64)
+    return np.add.reduceat(codes * powers[exponents], first)
 
 
 @lru_cache(maxsize=1)

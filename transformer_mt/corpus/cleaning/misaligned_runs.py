@@ -1,18 +1,17 @@
 """Evidence of each pair, along a corpus → the probability that the pair is mismatched.
 
-Comes in: the evidence of `lexical_model.py`, one number per line in the order of the corpus. Goes
-out: one probability per line. Two ways to be wrong are told apart: a line alone, and a run of
-lines, as a missing line leaves behind; within a run weak evidence adds up. How common either is
-comes from the corpus itself, so that a clean one loses next to nothing. Where a run is possible,
-the evidence that neighbouring lines belong together tells whether it is shifted: a line that
-resembles the next one fits its target, too, but less well. This file does not know any text.
+Two ways to be wrong are told apart: a line alone, and a run of lines, as a missing line leaves
+behind; within a run weak evidence adds up. How common either is comes from the corpus itself, so
+that a clean one loses next to nothing. Where a run is possible, the evidence that neighbouring
+lines belong together tells whether it is shifted: a line that resembles the next one fits its
+target, too, but less well. This file does not know any text.
 
 It is a hidden Markov chain with the states aligned and run, over all lines: forward and backward,
 as odds. The lines are cut into chunks that are worked on side by side, each with a run-up into its
 neighbours, after which the chain has forgotten where it started.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,26 +33,12 @@ _MAX_GAIN = 6.0  # no line says more for a shift than this
 
 
 @dataclass(frozen=True)
-class _Shares:
-    """Shares of mismatches: lines within runs, and single ones among the aligned lines."""
-
-    runs: float
-    alone: float
-
-
-@dataclass(frozen=True)
 class Mismatches:
-    """Probabilities given the evidence of the lines as they stand.
+    """Probabilities given the evidence of the lines as they stand."""
 
-    Attributes:
-        in_run: (n,) probability that a line is mismatched within a run, given all lines.
-        alone: (n,) that it is mismatched by itself.
-        runs: share of lines within runs.
-    """
-
-    in_run: Floats
-    alone: Floats
-    runs: float
+    in_run: Floats  # (n,) that a line is mismatched within a run, given all lines
+    alone: Floats  # (n,) that it is mismatched by itself
+    runs: float  # share of lines within runs
 
     def suspects(self) -> NDArray[np.bool_]:
         """(n,) lines in and around what may be a run."""
@@ -63,79 +48,56 @@ class Mismatches:
         np.add.at(marks, (places + _AROUND + 1).clip(max=len(self.in_run)), -1)
         return np.cumsum(marks[:-1], dtype=np.int32) > 0
 
-    def probability(self, gains: Sequence[Floats] = ()) -> Floats:
+    def probability(self, gains: Floats) -> Floats:
         """(n,) that a line is mismatched.
 
         Args:
-            gains: for each shift (n,) how much more evidence there is that the source belongs to
-                the target that many lines on than to its own; `NO_GAIN` where it is not known.
+            gains: (n_shifts, n) how much more evidence there is that the source belongs to the
+                target that many lines on than to its own; `NO_GAIN` where it is not known.
         """
         good = 1 - self.in_run - self.alone
         for gain in gains:
-            for block in _blocks(len(gain)):
-                seen = gain[block.seen].clip(-_MAX_GAIN, _MAX_GAIN)
-                odds = _run_odds(np.exp(seen), self.runs / len(gains))
-                good[block.rows] /= 1 + odds[block.inner]
+            for rows, seen, inner in _blocks(len(gain)):
+                ratio = np.exp(gain[seen].clip(-_MAX_GAIN, _MAX_GAIN))
+                good[rows] /= 1 + _run_odds(ratio, self.runs / len(gains))[inner]
         return 1 - good
 
 
-def find_mismatches(evidence: Floats, prior: float | None = None) -> Mismatches:
+def find_mismatches(evidence: Floats) -> Mismatches:
     """How likely each line is mismatched, given all lines.
 
     Args:
         evidence: (n,) log-odds of "belongs together" against "does not", in corpus order; 0 where
             nothing is known, as for pairs that are dropped already.
-        prior: the share of lines to expect, half of them in runs; None: estimated from all lines.
     """
-    if not len(evidence):
-        return Mismatches(np.zeros(0, np.float32), np.zeros(0, np.float32), _LEAST)
-    if prior is not None:
-        shares = _Shares(runs=prior / 2, alone=prior / 2)
-    else:
-        shares = _Shares(runs=_FIRST_GUESS, alone=_FIRST_GUESS)
-        for _ in range(_ROUNDS):
-            sums = np.zeros(2)
-            for block in _blocks(len(evidence)):
-                parts = _posteriors(evidence[block.seen], shares)
-                sums += [part[block.inner].sum(dtype=np.float64) for part in parts]
-            shares = _Shares(*np.clip(sums / len(evidence), _LEAST, _MOST).tolist())
-    in_run, alone = np.empty_like(evidence), np.empty_like(evidence)
-    for block in _blocks(len(evidence)):
-        parts = _posteriors(evidence[block.seen], shares)
-        in_run[block.rows], alone[block.rows] = (part[block.inner] for part in parts)
-    return Mismatches(in_run, alone, shares.runs)
+    runs = single = _FIRST_GUESS
+    for _ in range(_ROUNDS):
+        parts = _posteriors(evidence, runs, single)
+        shares = [part.sum(dtype=np.float64) / max(1, len(part)) for part in parts]
+        runs, single = np.clip(shares, _LEAST, _MOST).tolist()
+    return Mismatches(*_posteriors(evidence, runs, single), runs)
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Lines worked on at a time, so that memory does not grow with the corpus."""
-
-    rows: slice
-    seen: slice  # these lines, and a run-up into their neighbours on both sides
-
-    @property
-    def inner(self) -> slice:
-        """`rows`, counted from the first line that is seen."""
-        first = self.rows.start - self.seen.start
-        return slice(first, first + self.rows.stop - self.rows.start)
-
-
-def _blocks(n: int) -> Iterator[_Block]:
+def _blocks(n: int) -> Iterator[tuple[slice, slice, slice]]:
+    """Lines worked on at a time; these with a run-up on both sides; their place in the latter."""
     for start in range(0, n, _BLOCK):
-        end = min(start + _BLOCK, n)
-        yield _Block(slice(start, end), slice(max(0, start - _CHUNK), min(n, end + _CHUNK)))
+        end, first = min(start + _BLOCK, n), max(0, start - _CHUNK)
+        seen = slice(first, min(n, end + _CHUNK))
+        yield slice(start, end), seen, slice(start - first, end - first)
 
 
-def _posteriors(evidence: Floats, shares: _Shares) -> tuple[Floats, Floats]:
+def _posteriors(evidence: Floats, runs: float, single: float) -> tuple[Floats, Floats]:
     """(n,) probability of a mismatch within a run, and of one alone; both given all lines."""
-    # How much better each line is explained by a mismatch.
-    likelihood = np.exp(-np.clip(evidence, -_MAX_EVIDENCE, _MAX_EVIDENCE)).astype(np.float32)
-    aligned = 1 - shares.alone + shares.alone * likelihood
-    run = _FITTING_IN_RUN + (1 - _FITTING_IN_RUN) * likelihood
-    odds = _run_odds(run / aligned, shares.runs)
-    p_run = odds / (1 + odds)
-    in_run = p_run * (1 - _FITTING_IN_RUN / run)
-    alone = (1 - p_run) * shares.alone * likelihood / aligned
+    in_run, alone = np.empty_like(evidence), np.empty_like(evidence)
+    for rows, seen, inner in _blocks(len(evidence)):
+        # How much better each line is explained by a mismatch.
+        likelihood: Floats = np.exp(-evidence[seen].clip(-_MAX_EVIDENCE, _MAX_EVIDENCE))
+        aligned = 1 - single + single * likelihood
+        run = _FITTING_IN_RUN + (1 - _FITTING_IN_RUN) * likelihood
+        odds = _run_odds(run / aligned, runs)
+        p_run = odds / (1 + odds)
+        in_run[rows] = (p_run * (1 - _FITTING_IN_RUN / run))[inner]
+        alone[rows] = ((1 - p_run) * single * likelihood / aligned)[inner]
     return in_run, alone
 
 

@@ -1,22 +1,19 @@
-"""One pair of texts → one score per rule: how bad it is for training, by itself.
+"""One pair of normalised texts → one score per rule: how bad it is for training, by itself.
 
-Comes in: the two texts, normalised. Goes out: a score for each rule, larger is worse. This file
-does not know thresholds (they are settings, `data.clean`) nor other pairs. For the rules that need
-other pairs, `length_ratio`, `duplicate`, `overlap` and `mismatch`, see `decide.py`.
+This file does not know thresholds (they are settings, `data.clean`) nor other pairs. For the rules
+that need other pairs, `length_ratio`, `duplicate`, `overlap` and `mismatch`, see `decide.py`.
 """
 
 import re
 import unicodedata
+from collections import Counter
 
 from transformer_mt.config.experiment import Languages
-from transformer_mt.corpus.cleaning.language_id import MIN_LETTERS, ForeignLanguage
-from transformer_mt.corpus.cleaning.repetition import identical, repeated
+from transformer_mt.errors import ConfigError
 from transformer_mt.text.foreign_script import SideScripts, swapped, weigh
 from transformer_mt.text.normalise import ChineseScript, sort_marks
 from transformer_mt.text.numbers_and_markup import markup_apart, numbers_apart, urls_apart
 from transformer_mt.text.scripts import Letters, script_of
-
-_WORD = re.compile(r"[^\W_]")
 
 # The rules in their order: the first one whose threshold is exceeded names the drop.
 RULE_MEANING = {
@@ -36,8 +33,21 @@ RULE_MEANING = {
 }
 SCORED_RULES = tuple(RULE_MEANING)
 
-_NO_LETTERS = Letters(0, 0, 0, 0, 0)
+_WORD = re.compile(r"[^\W_]")
 _SMOOTHING = 10  # characters of text, since a share of few characters says little
+
+_NEARLY_ALL = 0.8  # of the characters of words
+_EXCUSED = 30  # characters where both sides repeat: 哈哈哈哈 and hahahaha
+_LONGEST_UNIT = 40
+_REPEATED = re.compile(rf"(.{{1,{_LONGEST_UNIT}}}?)\1{{3,}}")
+
+_MIN_LETTERS = 20  # for the language to be told: a word or two of names tells nothing
+_MOST_CHARACTERS = 5000  # looked at by py3langid, which normalises marks in quadratic time
+# Languages that pollute corpora. Among all languages of the model, names and technical terms would
+# pull short English towards languages that no corpus holds.
+_CANDIDATES = (
+    "ar cs da de el en es fa fi fr he hi hu id it ja ko nl no pl pt ro ru sv th tr uk vi zh".split()
+)
 
 
 class PairScorer:
@@ -47,7 +57,7 @@ class PairScorer:
         chinese_script: the script that Chinese text was converted to, if it was.
         identify: whether to compute `language`, which takes longer than all others together.
     Raises:
-        ConfigError: `identify` without py3langid, or for a language that it does not know.
+        ConfigError: see `ForeignLanguage`.
     """
 
     def __init__(
@@ -58,8 +68,9 @@ class PairScorer:
         identify: bool = False,
     ) -> None:
         self._codes = languages.src, languages.tgt
-        self._src_scripts = SideScripts(languages.src, chinese_script)
-        self._tgt_scripts = SideScripts(languages.tgt, chinese_script)
+        self._src_scripts, self._tgt_scripts = (
+            SideScripts(code, chinese_script) for code in self._codes
+        )
         self._foreign = tuple(map(ForeignLanguage, self._codes)) if identify else ()
 
     def scores(self, src: str, tgt: str) -> tuple[float, ...]:
@@ -89,7 +100,7 @@ class PairScorer:
 
 
 def _has_words(text: str, letters: Letters) -> bool:
-    return letters != _NO_LETTERS or bool(_WORD.search(text))
+    return any(letters) or bool(_WORD.search(text))
 
 
 def _non_letters(text: str, letters: Letters) -> float:
@@ -97,8 +108,80 @@ def _non_letters(text: str, letters: Letters) -> float:
     return (n_visible - sum(letters)) / (n_visible + _SMOOTHING)
 
 
+def identical(src: str, tgt: str) -> int:
+    """Characters of lower-case words, if nearly all words of the two sides are the same.
+
+    Names, titles, commands and lines of code may be the same in both languages; they have few plain
+    lower-case words, while sentences mostly consist of them.
+    """
+    longer = max(len(src), len(tgt))
+    if min(len(src), len(tgt)) < _NEARLY_ALL * longer:
+        return 0
+    probes = range(0, len(src), len(src) // 4 + 1)
+    if not any(src[start : start + 10] in tgt for start in probes):
+        return 0
+    common = Counter(src.split()) & Counter(tgt.split())
+    n_common = sum(len(word) * n for word, n in common.items())
+    if n_common < _NEARLY_ALL * (longer - max(src.count(" "), tgt.count(" "))):
+        return 0
+    return sum(n * _plain_letters(word) for word, n in common.items())
+
+
+def _plain_letters(word: str) -> int:
+    letters = word.strip("\"'(),.;:!?").replace("'", "")
+    return len(letters) if letters.isalpha() and letters == letters.lower() else 0
+
+
+def repeated(src: str, tgt: str) -> int:
+    """Characters in the longest repetition of one side; a repetition on the other excuses it."""
+    src_run, tgt_run = _longest_run(src), _longest_run(tgt)
+    return max(src_run, tgt_run) - min(src_run, tgt_run, _EXCUSED)
+
+
+def _longest_run(text: str) -> int:
+    """Characters of the longest stretch that repeats a phrase four times or more, or 0.
+
+    Runs that fill less than a fifth of the text may be missed.
+    """
+    for start in range(0, len(text), len(text) // 5 + 1):
+        # Where something is repeated, any few characters come again soon, and so does the rest.
+        again = text.find(text[start : start + 4], start + 1, start + _LONGEST_UNIT + 4)
+        if again > 0 and text.startswith(text[start:again], again):
+            return max((len(run[0]) for run in _REPEATED.finditer(text)), default=0)
+    return 0
+
+
+class ForeignLanguage:
+    """text → probability, 0 to 1, that it is in another language than the one given.
+
+    Raises:
+        ConfigError: py3langid is not installed, or does not know the language.
+    """
+
+    def __init__(self, language: str) -> None:
+        try:
+            from py3langid.langid import MODEL_FILE, LanguageIdentifier
+        except ImportError as error:
+            raise ConfigError(
+                "data.clean.language needs the package py3langid, which is not installed; "
+                "run pip install 'transformer-mt[langid]', or set it to false"
+            ) from error
+        self._label = language.partition("-")[0]  # zh-Hant is zh
+        self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        if self._label not in self._identifier.labels:
+            raise ConfigError(
+                f"data.clean.language: py3langid does not know the language {language}; "
+                "set it to false"
+            )
+        self._identifier.set_languages({*_CANDIDATES, self._label})
+
+    def __call__(self, text: str) -> float:
+        probabilities = dict(self._identifier.rank(text[:_MOST_CHARACTERS]))
+        return 1.0 - probabilities[self._label]
+
+
 def _foreign_share(judge: ForeignLanguage, text: str, letters: Letters) -> float:
-    return judge(text) if weigh(letters) >= MIN_LETTERS else 0
+    return judge(text) if weigh(letters) >= _MIN_LETTERS else 0
 
 
 class _KeyCharacters(dict[int, str]):

@@ -1,16 +1,15 @@
 """Sources → scored shards, by several processes; shards made earlier are used again.
 
-Comes in: an experiment's sources. Goes out: one folder per source with its shards, kept under a
-fingerprint of all that they were made from. A pair on which a rule fails has an error in place of
-scores. This file knows the rules' scores, and none of their thresholds.
+Each source has one folder of shards, kept under a fingerprint of all that they were made from. A
+pair on which a rule fails has an error in place of scores. This file knows the rules' scores, and
+none of their thresholds.
 """
 
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from transformer_mt.config.data import CleanConfig, Languages
 from transformer_mt.corpus.cleaning.rules import SCORED_RULES, PairScorer, comparison_key
 from transformer_mt.corpus.cleaning.score_store import (
     ScoredCorpus,
-    ScoredPairs,
     ScoredSource,
     shard_path,
     write_scored,
@@ -38,22 +36,14 @@ SHARD_PAIRS = 50_000
 _DONE = "done.json"  # the manifest of a folder whose shards are all there
 _FORM = 2  # of the shards; another number makes all of them anew
 
-
-@dataclass(frozen=True)
-class _Part:
-    """The input of a worker that makes one shard."""
-
-    languages: Languages
-    clean: CleanConfig
-    first_line: int
-    pairs: list[Pair]
+_Part = tuple[Languages, CleanConfig, int, list[Pair]]  # of one shard; the number is its first line
 
 
 def score_sources(local: LocalData, work_dir: Path, say: Say) -> ScoredCorpus:
-    """Make the shards of every training source that are not there yet.
+    """Make the shards of every training source that are not there yet, in a folder for each source.
 
-    Args:
-        work_dir: gets a folder for each source; those of sources not used any more are removed.
+    Folders of sources not used any more are removed.
+
     Raises:
         DataError: see `read_pairs` and `run_shards`.
     """
@@ -93,7 +83,7 @@ def _score_source(local: LocalData, source: LocalSource, folder: Path, say: Say)
             first_line = sum(sizes) + 1
             sizes.append(len(part))
             path = shard_path(folder, len(sizes) - 1)
-            yield path, _Part(source.languages, clean, first_line, part)
+            yield path, (source.languages, clean, first_line, part)
 
     started = time.monotonic()
     for _ in run_shards(jobs(), score_part, workers=count_workers(data.workers)):
@@ -101,9 +91,9 @@ def _score_source(local: LocalData, source: LocalSource, folder: Path, say: Say)
     scored = ScoredSource(source.name, folder, sizes, watch.problems())
     content = {"name": source.name, "made_from": folder.name}
     write_manifest(folder, _DONE, {**content, "sizes": sizes, "problems": scored.problems})
-    rate = scored.n_pairs / (time.monotonic() - started)
+    rate = sum(sizes) / (time.monotonic() - started)
     if len(sizes) > 1:
-        say(f"  {source.name}: {scored.n_pairs:,} pairs scored, {rate:,.0f} pairs/s")
+        say(f"  {source.name}: {sum(sizes):,} pairs scored, {rate:,.0f} pairs/s")
     return scored
 
 
@@ -123,53 +113,34 @@ def _finished(name: str, folder: Path, say: Say) -> ScoredSource | None:
 
 
 def score_part(part: _Part, path: Path) -> None:
-    """Normalise and score the pairs of one shard, and write it.
-
-    A pair on which a rule fails is written as it was read, for the report.
-    """
-    tools = _tools(part.languages, part.clean)
+    """Write a shard; a pair on which a rule fails is in it as it was read, for the report."""
+    languages, clean, first_line, raw = part
+    normalise_src, normalise_tgt, scorer = _tools(languages, clean)
+    pairs, keys, scores = [], [], []
     errors: dict[int, str] = {}
-    try:
-        found = [_score(part.pairs, *tools)]
-    except Exception:  # one by one, to find the pairs at fault
-        found = []
-        for index, (src, tgt) in enumerate(part.pairs):
-            try:
-                found.append(_score([(src, tgt)], *tools))
-            except (TmtError, MemoryError):  # no fault of the pair
-                raise
-            except Exception as error:
-                errors[index] = _name_error(error)
-                raw = _encodable(src), _encodable(tgt)
-                found.append(([raw], [("", "")], [(0.0,) * len(SCORED_RULES)]))
-    pairs, keys, scores = (list(chain.from_iterable(lists)) for lists in zip(*found, strict=True))
+    for index, (src, tgt) in enumerate(raw):
+        try:
+            pair = normalise_src(src), normalise_tgt(tgt)
+            scored = (comparison_key(pair[0]), comparison_key(pair[1])), scorer.scores(*pair)
+        except (TmtError, MemoryError):  # no fault of the pair
+            raise
+        except Exception as error:
+            errors[index] = _name_error(error)
+            src, tgt = (well_formed(text.replace("\n", " ")) for text in (src, tgt))
+            pair = src, tgt
+            scored = ("", ""), (0.0,) * len(SCORED_RULES)
+        pairs.append(pair)
+        keys.append(scored[0])
+        scores.append(scored[1])
     columns = dict(zip(SCORED_RULES, np.array(scores, dtype=np.float32).T, strict=True))
-    lines = list(range(part.first_line, part.first_line + len(pairs)))
-    write_scored(ScoredPairs(lines, pairs, keys, columns, errors), path)
-
-
-def _score(
-    raw: list[Pair], normalise_src: Normaliser, normalise_tgt: Normaliser, scorer: PairScorer
-) -> tuple[list[Pair], list[Pair], list[tuple[float, ...]]]:
-    """Normalised pairs, their keys and their scores; step by step, which is faster than by pair."""
-    srcs, tgts = [normalise_src(src) for src, _ in raw], [normalise_tgt(tgt) for _, tgt in raw]
-    pairs = list(zip(srcs, tgts, strict=True))
-    scores = [scorer.scores(src, tgt) for src, tgt in pairs]
-    return pairs, [(comparison_key(src), comparison_key(tgt)) for src, tgt in pairs], scores
-
-
-def _encodable(text: str) -> str:
-    """The text as one line, and as UTF-8 can hold it."""
-    return well_formed(text.replace("\n", " "))
+    write_scored(path, pairs, keys, columns, first_line=first_line, errors=errors)
 
 
 def _name_error(error: Exception) -> str:
     """`ValueError in numbers_apart`: the exception, and the function of cleaning that it left."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    names = [frame.f_code.co_name for frame in frames[2:]]  # behind score_part and _score
-    passed_through = ("scores", "<listcomp>", "__call__", "<genexpr>")
-    where = [name for name in names if name not in passed_through]
-    return f"{type(error).__name__} in {where[0] if where else '_score'}"
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    where = [name for name in names if name not in ("scores", "__call__", "<genexpr>")]
+    return f"{type(error).__name__} in {where[1] if len(where) > 1 else where[0]}"
 
 
 @lru_cache(maxsize=1)

@@ -1,14 +1,14 @@
 """Shards of scored pairs on disk: normalised text, origin, hashes, lengths and scores of each pair.
 
-Comes in: the pairs of a part of a source. Goes out: one Arrow file, and any column of it again,
-memory-mapped. All pairs are in it, good or bad: the scores decide later which of them are dropped.
-This file does not know any rule or threshold.
+A shard is one Arrow file, of which any column can be read again, memory-mapped. All pairs are in
+it, good or bad: the scores decide later which of them are dropped. This file does not know any rule
+or threshold.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,43 +16,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.corpus.readers.pairs import Pair
+from transformer_mt.system.arrays import Array, Floats, Ints
 
 Hashes = NDArray[np.uint64]
 _MOST_CHARACTERS = 2**16 - 1
 _ERRORS = b"errors"  # key in the metadata of a shard
 
 
-@dataclass(frozen=True)
-class ScoredPairs:
-    """n pairs, column by column."""
+def write_scored(
+    path: Path,
+    pairs: Sequence[Pair],
+    keys: Sequence[Pair],
+    scores: Mapping[str, Floats],
+    *,
+    first_line: int = 1,
+    errors: Mapping[int, str] | None = None,
+) -> None:
+    """Write a shard.
 
-    lines: list[int]  # in the source, from 1
-    pairs: list[Pair]  # normalised
-    keys: list[Pair]  # see rules.comparison_key
-    scores: dict[str, NDArray[np.float32]]  # by rule
-    errors: dict[int, str] = field(default_factory=dict)  # by row: the reason for missing scores
-
-
-def write_scored(scored: ScoredPairs, path: Path) -> None:
-    """Write an Arrow file with all columns."""
+    Args:
+        keys: of each side of each pair: see `rules.comparison_key`.
+        first_line: of the source, from 1, that the first pair is from.
+        errors: by row: the reason for missing scores.
+    """
     import pyarrow
 
-    srcs, tgts = ([pair[side] for pair in scored.pairs] for side in (0, 1))
-    src_keys, tgt_keys = (hash_texts([key[side] for key in scored.keys]) for side in (0, 1))
+    (srcs, tgts), (src_keys, tgt_keys) = (
+        [[pair[side] for pair in both] for side in (0, 1)] for both in (pairs, keys)
+    )
     columns: dict[str, Any] = {
-        "line": np.array(scored.lines, dtype=np.uint64),
+        "line": np.arange(first_line, first_line + len(pairs), dtype=np.uint64),
         "src": pyarrow.array(srcs, pyarrow.large_string()),
         "tgt": pyarrow.array(tgts, pyarrow.large_string()),
-        "pair_hash": hash_texts([f"{src}\n{tgt}" for src, tgt in scored.pairs]),
-        "src_key": src_keys,
-        "tgt_key": tgt_keys,
-        "src_chars": _lengths(srcs),
-        "tgt_chars": _lengths(tgts),
-        **scored.scores,
+        "pair_hash": hash_texts([f"{src}\n{tgt}" for src, tgt in pairs]),
+        "src_key": hash_texts(src_keys),
+        "tgt_key": hash_texts(tgt_keys),
+        "src_chars": np.array([min(len(text), _MOST_CHARACTERS) for text in srcs], np.uint16),
+        "tgt_chars": np.array([min(len(text), _MOST_CHARACTERS) for text in tgts], np.uint16),
+        **scores,
     }
     table = pyarrow.table(columns)
-    if scored.errors:
-        table = table.replace_schema_metadata({_ERRORS: json.dumps(scored.errors)})
+    if errors:
+        table = table.replace_schema_metadata({_ERRORS: json.dumps(errors)})
     with pyarrow.ipc.new_file(str(path), table.schema) as writer:
         writer.write_table(table)
 
@@ -68,10 +73,9 @@ def mix(hashes: Hashes, seed: int) -> Hashes:
 
     Source: the finaliser of SplitMix64 (Steele, Lea and Flood 2014).
     """
-    with np.errstate(over="ignore"):
-        mixed = hashes + np.uint64((seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**64)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed = hashes + np.uint64((seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**64)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
 
 
@@ -88,33 +92,25 @@ class Shard:
     def rows(self) -> slice:
         return slice(self.start, self.start + self.size)
 
-    def columns(self, *names: str) -> list[NDArray[Any]]:
+    def columns(self, *names: str) -> list[Array]:
         """(size,) each, memory-mapped: a column that is kept keeps its file open."""
-        table = self._table()
-        return [table.column(name).to_numpy() for name in names]
+        return [column.to_numpy() for column in self._table(names).columns]
 
-    def pairs(self, chosen: NDArray[Any] | None = None) -> list[Pair]:
-        """The texts of the chosen rows.
-
-        Args:
-            chosen: (size,) booleans, or (k,) positions in the shard; None: all.
-        """
-        table = self._table().select(["src", "tgt"])
-        if chosen is not None:
-            table = table.filter(chosen) if chosen.dtype == bool else table.take(chosen)
-        srcs, tgts = (column.to_pylist() for column in table.columns)
-        return list(zip(srcs, tgts, strict=True))
+    def values(self, rows: Ints, *names: str) -> Iterator[tuple[Any, ...]]:
+        """Python values of some columns at some rows of the shard, row by row."""
+        columns = self._table(names).take(rows).columns
+        return zip(*(column.to_pylist() for column in columns), strict=True)
 
     def errors(self) -> dict[int, str]:
         """By position in the shard: the reason for missing scores."""
-        found = (self._table().schema.metadata or {}).get(_ERRORS, b"{}")
+        found = (self._table([]).schema.metadata or {}).get(_ERRORS, b"{}")
         return {int(row): why for row, why in json.loads(found).items()}
 
-    def _table(self) -> Any:
+    def _table(self, names: Sequence[str]) -> Any:
         import pyarrow
 
         with pyarrow.memory_map(str(self.path)) as file:
-            return pyarrow.ipc.open_file(file).read_all()
+            return pyarrow.ipc.open_file(file).read_all().select(names)
 
 
 @dataclass(frozen=True)
@@ -125,10 +121,6 @@ class ScoredSource:
     folder: Path  # of its shards, named by the fingerprint of all that they were made from
     sizes: list[int]  # pairs of each shard
     problems: list[str]  # of the source as a whole, for people
-
-    @property
-    def n_pairs(self) -> int:
-        return sum(self.sizes)
 
 
 def shard_path(folder: Path, number: int) -> Path:
@@ -141,55 +133,40 @@ class ScoredCorpus:
     def __init__(self, sources: Sequence[ScoredSource]) -> None:
         self.sources = sources
         self.shards: list[Shard] = []
+        self.source_rows: list[slice] = []  # of each source
         self._size = 0
         for index, source in enumerate(sources):
+            first = self._size
             for number, size in enumerate(source.sizes):
                 path = shard_path(source.folder, number)
                 self.shards.append(Shard(path, index, self._size, size))
                 self._size += size
+            self.source_rows.append(slice(first, self._size))
 
     def __len__(self) -> int:
         return self._size
 
-    def each(self, *names: str) -> Iterator[tuple[Shard, list[NDArray[Any]]]]:
+    def each(self, *names: str) -> Iterator[tuple[Shard, list[Array]]]:
         """Every shard with some of its columns."""
         for shard in self.shards:
             yield shard, shard.columns(*names)
 
-    def integers_at(self, rows: NDArray[np.int64], *names: str) -> NDArray[np.uint64]:
-        """(len(names), k) columns of hashes or lines at k rows of the whole corpus."""
-        values = np.zeros((len(names), len(rows)), dtype=np.uint64)
-        for shard, inside in self._places(rows):
-            for row, column in zip(values, shard.columns(*names), strict=True):
-                row[inside] = column[rows[inside] - shard.start]
-        return values
-
-    def pairs_at(self, rows: NDArray[np.int64]) -> list[Pair]:
-        """Texts at k rows of the whole corpus, in the order of `rows`."""
-        pairs = [("", "")] * len(rows)
-        for shard, inside in self._places(rows):
-            found = shard.pairs(rows[inside] - shard.start)
-            for place, pair in zip(inside.tolist(), found, strict=True):
-                pairs[place] = pair
-        return pairs
-
-    def origins_at(self, rows: NDArray[np.int64]) -> list[tuple[str, int]]:
-        """(name of the source, line) of k rows of the whole corpus."""
-        (lines,) = self.integers_at(rows, "line")
-        names = [""] * len(rows)
-        for shard, inside in self._places(rows):
-            for place in inside.tolist():
-                names[place] = self.sources[shard.source].name
-        return list(zip(names, lines.tolist(), strict=True))
-
-    def _places(self, rows: NDArray[np.int64]) -> Iterator[tuple[Shard, NDArray[np.int64]]]:
-        """Every shard that holds some of the rows, with their positions in `rows`."""
+    def values_at(self, rows: Ints, *names: str) -> list[tuple[Any, ...]]:
+        """Python values of some columns at k rows of the whole corpus, in the order of `rows`."""
+        values: list[tuple[Any, ...]] = [()] * len(rows)
         for shard in self.shards:
             inside = np.flatnonzero((rows >= shard.start) & (rows < shard.start + shard.size))
             if len(inside):
-                yield shard, inside
+                found = shard.values(rows[inside] - shard.start, *names)
+                for place, value in zip(inside.tolist(), found, strict=True):
+                    values[place] = value
+        return values
 
-
-def _lengths(texts: list[str]) -> NDArray[np.uint16]:
-    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-    return lengths.clip(max=_MOST_CHARACTERS).astype(np.uint16)
+    def origins_at(self, rows: Ints) -> list[tuple[str, int]]:
+        """(name of the source, line) of k rows of the whole corpus."""
+        ends = [source_rows.stop for source_rows in self.source_rows]
+        owners = np.searchsorted(ends, rows, side="right").tolist()
+        lines = self.values_at(rows, "line")
+        return [
+            (self.sources[owner].name, line) for owner, (line,) in zip(owners, lines, strict=True)
+        ]

@@ -1,11 +1,10 @@
 """Units of both sides of a corpus → a table of partners → features of a pair of texts.
 
-Comes in: the units of both sides of many pairs. Goes out: a `Table`, and the features that it gives
-any pair. This file does not know the weights of the features, nor any text.
+This file does not know the weights of the features, nor any text.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,30 +20,25 @@ _EM_ROUNDS = 2  # more sharpen the table, and pairs are told apart less well
 _NULL = 1.0  # lift of the partner that each unit has besides the units of the other side
 _RARE = 1.0  # occurrences without partner added to each unit: a single occurrence proves little
 _STEP, _LOWEST = 0.045, -3.0  # of log lifts from one level of the table to the next; level 1
+_LIFT_OF_LEVEL = np.exp(_LOWEST + _STEP * np.arange(-1, 255)).astype(np.float32)
+_LIFT_OF_LEVEL[0] = 0
 _FROM_NOWHERE = 0.05  # share of a unit's probability that owes nothing to the other side
 _STRONG = 1.5  # nats by which a unit that has its partner on the other side is more likely
 _COPY_BOUNDS, _COPY_SUM_BOUNDS = (-3, 5), (-8, 12)  # nats, of one unit and of a text
 
 
-@dataclass(frozen=True)
-class Table:
-    """Partners and copies of the units of one corpus, or of half of it.
+class Table(NamedTuple):
+    """Partners and copies of the units of one corpus, or of half of it."""
 
-    Attributes:
-        src_slots: (Vs,) units of the source side in the table.
-        tgt_slots: (Vt,) those of the target side.
-        levels: (Vt + 1, Vs + 1) uint8 how much more often two units are partners than chance has
-            it; 0 is never, others on a logarithmic scale; the last row and column are padding.
-        src_copies: (2, Vs + 2) log-odds that a source belongs to a target which does not, or does,
-            hold the same word or number; the last two are for other words and other numbers.
-        tgt_copies: (2, Vt + 2) likewise for units of the target.
-    """
-
-    src_slots: Ints
-    tgt_slots: Ints
+    src_slots: Ints  # (Vs,) units of the source side in the table
+    tgt_slots: Ints  # (Vt,) those of the target side
+    # (Vt + 1, Vs + 1) how much more often two units are partners than chance has it; 0 is never,
+    # others on a logarithmic scale; the last row and column are padding.
     levels: NDArray[np.uint8]
+    # (2, Vs + 2) log-odds that a source belongs to a target which does not, or does, hold the same
+    # word or number; the last two are for other words and other numbers.
     src_copies: Floats
-    tgt_copies: Floats
+    tgt_copies: Floats  # (2, Vt + 2) likewise for units of the target
 
     @classmethod
     def learn(cls, src: Units, tgt: Units, n_pairs: int) -> "Table":
@@ -52,7 +46,7 @@ class Table:
         src_slots, tgt_slots = _frequent(src), _frequent(tgt)
         sides = _Side.of(src, src_slots, n_pairs), _Side.of(tgt, tgt_slots, n_pairs)
         levels = _levels(_lifts(*sides, shape=(len(tgt_slots) + 1, len(src_slots) + 1)))
-        stranger = _rotate(tgt, n_pairs)
+        stranger = tgt._replace(texts=(tgt.texts + n_pairs // 3) % n_pairs)  # of a text far away
         return cls(
             src_slots,
             tgt_slots,
@@ -68,8 +62,7 @@ class Table:
         sum by the square root of their number, the share that is far likelier; the same of the
         source's; copies from the source, and to the target; the logarithm of the number of units.
         """
-        one = _Side.of(src, self.src_slots, n_pairs)
-        other = _Side.of(tgt, self.tgt_slots, n_pairs)
+        one, other = _Side.of(src, self.src_slots, n_pairs), _Side.of(tgt, self.tgt_slots, n_pairs)
         features = np.zeros((n_pairs, _N_FEATURES), dtype=np.float32)
         flat = self.levels.ravel()
         for rows, cells in _blocks(one, other, self.levels.shape):
@@ -77,14 +70,13 @@ class Table:
             n_src, n_tgt = one.lengths[rows], other.lengths[rows]
             features[rows, 0:3] = _explained(lifts.sum(2), n_tgt, n_src)
             features[rows, 3:6] = _explained(lifts.sum(1), n_src, n_tgt)
-        features[:, 6] = _copy_sums(self.src_slots, self.src_copies, src, tgt, n_pairs)
-        features[:, 7] = _copy_sums(self.tgt_slots, self.tgt_copies, tgt, src, n_pairs)
+        features[:, 6] = _Copies.of(src, tgt, self.src_slots).sums(self.src_copies, n_pairs)
+        features[:, 7] = _Copies.of(tgt, src, self.tgt_slots).sums(self.tgt_copies, n_pairs)
         features[:, 8] = np.log1p(np.minimum(one.lengths, other.lengths))
         return features
 
 
-@dataclass(frozen=True)
-class _Side:
+class _Side(NamedTuple):
     """The units of one side of some pairs that a table knows, as its rows or columns."""
 
     ids: Ints  # (n_units,)
@@ -103,9 +95,8 @@ class _Side:
         lengths = self.lengths[rows][:, None]
         columns = np.arange(lengths.max())
         inside = columns < lengths
-        return np.where(
-            inside, self.ids[np.where(inside, self.starts[rows][:, None] + columns, 0)], pad
-        )
+        places = np.where(inside, self.starts[rows][:, None] + columns, 0)
+        return np.where(inside, self.ids[places], pad)
 
 
 def _frequent(units: Units) -> Ints:
@@ -161,10 +152,6 @@ def _lifts(src: _Side, tgt: _Side, *, shape: tuple[int, int]) -> Floats:
     return lifts
 
 
-_LIFT_OF_LEVEL = np.exp(_LOWEST + _STEP * np.arange(-1, 255)).astype(np.float32)
-_LIFT_OF_LEVEL[0] = 0
-
-
 def _levels(lifts: Floats) -> NDArray[np.uint8]:
     levels = np.zeros(lifts.shape, dtype=np.uint8)
     for row, level in zip(lifts, levels, strict=True):
@@ -177,9 +164,7 @@ def _explained(lifts: Floats, n_units: Ints, n_others: Ints) -> Floats:
     """(n, 3) mean, scaled sum and share of strong ones of the units' log-likelihood ratios.
 
     Args:
-        lifts: (n, longest) sum over the units of the other side.
-        n_units: (n,) units of this side; those behind are padding.
-        n_others: (n,) units of the other side.
+        lifts: (n, longest) sum over the units of the other side; behind `n_units` padding.
     """
     lengths = n_units[:, None].astype(np.float32)
     ratios = np.log(_FROM_NOWHERE + (1 - _FROM_NOWHERE) * lifts / n_others[:, None])
@@ -189,51 +174,45 @@ def _explained(lifts: Floats, n_units: Ints, n_others: Ints) -> Floats:
     return np.concatenate([total / lengths, total / np.sqrt(lengths), strong / lengths], axis=1)
 
 
-def _copies(units: Units, others: Units) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which units are words or numbers; and of these, which the pair's other side has as well."""
-    plain, plain_others = units.kinds <= NUMBER, others.kinds <= NUMBER
-    keys = units.texts[plain] * N_SLOTS + units.slots[plain]
-    return plain, np.isin(keys, others.texts[plain_others] * N_SLOTS + others.slots[plain_others])
+class _Copies(NamedTuple):
+    """Words and numbers of one side, and which of them the pair's other side has as well."""
 
+    texts: Ints
+    kinds: Ints
+    ids: Ints  # columns of `Table.src_copies` or `tgt_copies`
+    copied: NDArray[np.bool_]
 
-def _copy_ids(slots: Ints, units: Units, plain: NDArray[np.bool_]) -> Ints:
-    """Columns of `Table.src_copies` or `tgt_copies`."""
-    ids = _ids_of_slots(slots)[units.slots[plain]].astype(np.int64)
-    return np.where(ids >= 0, ids, len(slots) + units.kinds[plain].astype(np.int64))
+    @classmethod
+    def of(cls, units: Units, others: Units, slots: Ints) -> "_Copies":
+        plain, plain_others = units.kinds <= NUMBER, others.kinds <= NUMBER
+        texts, kinds = units.texts[plain], units.kinds[plain].astype(np.int64)
+        keys_of_others = others.texts[plain_others] * N_SLOTS + others.slots[plain_others]
+        copied = np.isin(texts * N_SLOTS + units.slots[plain], keys_of_others)
+        ids = _ids_of_slots(slots)[units.slots[plain]]
+        return cls(texts, kinds, np.where(ids >= 0, ids, len(slots) + kinds), copied)
+
+    def shares(self, n_slots: int) -> Doubles:
+        """(V + 2,) how often the other side has the unit; a rare one is taken for its kind."""
+        totals = np.bincount(self.kinds, minlength=NUMBER + 1)
+        n_copied = np.bincount(self.kinds, weights=self.copied, minlength=NUMBER + 1)
+        usual = (n_copied + 0.5) / (totals + 1)
+        size = n_slots + NUMBER + 1
+        kind_of = np.zeros(size, dtype=np.int64)
+        kind_of[self.ids] = self.kinds
+        kind_of[n_slots:] = np.arange(NUMBER + 1)
+        n_seen = np.bincount(self.ids, minlength=size)
+        n_copied = np.bincount(self.ids, weights=self.copied, minlength=size)
+        return ((n_copied + 4 * usual[kind_of]) / (n_seen + 4)).clip(1e-4, 1 - 1e-4)
+
+    def sums(self, odds: Floats, n_pairs: int) -> Floats:
+        """(n_pairs,) log-odds that all words and numbers of a text tell by being copied or not."""
+        each = odds[self.copied.astype(np.int64), self.ids]
+        sums = np.bincount(self.texts, weights=each, minlength=n_pairs)
+        return sums.clip(*_COPY_SUM_BOUNDS).astype(np.float32)
 
 
 def _copy_odds(slots: Ints, pairs: tuple[Units, Units], strangers: tuple[Units, Units]) -> Floats:
     """(2, V + 2) from how often a unit is on both sides of a pair, and of texts that are none."""
-    shares = [_copy_shares(slots, *texts) for texts in (pairs, strangers)]
-    missing = np.log((1 - shares[0]) / (1 - shares[1]))
-    copied = np.log(shares[0] / shares[1])
-    return np.stack([missing, copied]).clip(*_COPY_BOUNDS).astype(np.float32)
-
-
-def _copy_shares(slots: Ints, units: Units, others: Units) -> Doubles:
-    """(V + 2,) how often the other side has the same unit; a rare one is taken for its kind."""
-    plain, copied = _copies(units, others)
-    kinds, ids = units.kinds[plain], _copy_ids(slots, units, plain)
-    totals = np.bincount(kinds, minlength=NUMBER + 1)
-    usual = (np.bincount(kinds, weights=copied, minlength=NUMBER + 1) + 0.5) / (totals + 1)
-    size = len(slots) + NUMBER + 1
-    kind_of = np.zeros(size, dtype=np.int64)
-    kind_of[ids] = kinds
-    kind_of[len(slots) :] = np.arange(NUMBER + 1)
-    n_seen, n_copied = (np.bincount(ids, weights=w, minlength=size) for w in (None, copied))
-    return ((n_copied + 4 * usual[kind_of]) / (n_seen + 4)).clip(1e-4, 1 - 1e-4)
-
-
-def _copy_sums(slots: Ints, odds: Floats, units: Units, others: Units, n_pairs: int) -> Floats:
-    """(n_pairs,) log-odds that all words and numbers of a text tell by being copied or not."""
-    plain, copied = _copies(units, others)
-    each = odds[copied.astype(np.int64), _copy_ids(slots, units, plain)]
-    sums = np.bincount(units.texts[plain], weights=each, minlength=n_pairs)
-    return sums.clip(*_COPY_SUM_BOUNDS).astype(np.float32)
-
-
-def _rotate(units: Units, n_texts: int) -> Units:
-    """The same texts, each at the place of one far away."""
-    texts = (units.texts + n_texts // 3) % n_texts
-    order = np.argsort(texts, kind="stable")
-    return Units(units.slots[order], texts[order], units.kinds[order])
+    true, false = (_Copies.of(*texts, slots).shares(len(slots)) for texts in (pairs, strangers))
+    odds = np.stack([np.log((1 - true) / (1 - false)), np.log(true / false)])
+    return odds.clip(*_COPY_BOUNDS).astype(np.float32)

@@ -1,14 +1,13 @@
 """Lines → coarse units of their words and characters, all lines of a block at once.
 
-Comes in: the texts of one side of a block of lines. Goes out: arrays. A unit is the beginning of a
-word (three letters or digits), a character of Chinese or Japanese, or one of a few marks. Coarser
-than the units of `lexical_units.py` and several times as fast, since every line of a corpus passes
-here while one process reads it. This file does not know any language.
+A unit is the beginning of a word (three letters or digits), a character of Chinese or Japanese, or
+one of a few marks. Coarser than the units of `lexical_units.py` and several times as fast, since
+every line of a corpus passes here while one process reads it. This file does not know any language.
 """
 
 import unicodedata
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +21,12 @@ _ALONE = 32  # class of codes that are units by themselves; 1 to 31: parts of wo
 _MARKS = '?!:,"(%'
 
 
-@dataclass(frozen=True)
-class LineUnits:
+class LineUnits(NamedTuple):
     """The units of n texts, text after text."""
 
     units: Ints  # (m,) in [0, N_UNITS)
     owners: Ints  # (m,) index of the text, never falling
     lengths: Ints  # (n,) UTF-16 units of each text
-    codes: NDArray[np.uint16]  # UTF-16 of all texts
 
     @classmethod
     def of(cls, texts: list[str]) -> "LineUnits":
@@ -49,17 +46,8 @@ class LineUnits:
         units = np.where(first == _ALONE, alone[codes[places]], words)
         ends = np.flatnonzero(codes == ord("\n"))[: len(texts)]
         n_units = np.diff(np.searchsorted(places, ends), prepend=0)
-        return cls(
-            units=units,
-            owners=np.repeat(np.arange(len(texts)), n_units),
-            lengths=np.diff(ends, prepend=-1) - 1,
-            codes=codes,
-        )
-
-    def has_kana_or_hangul(self) -> bool:
-        kana = (self.codes - np.uint16(0x3041)) < np.uint16(0xBA)  # below wraps around
-        hangul = (self.codes - np.uint16(0xAC00)) < np.uint16(0x2BA4)
-        return bool(kana.any() or hangul.any())
+        owners = np.repeat(np.arange(len(texts)), n_units)
+        return cls(units, owners, np.diff(ends, prepend=-1) - 1)
 
 
 def join_lines(texts: list[str]) -> str:

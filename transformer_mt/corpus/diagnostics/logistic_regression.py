@@ -1,8 +1,4 @@
-"""Logistic regression with weighted rows, by Newton's method.
-
-Comes in: features, truth and weights of rows. Goes out: one coefficient per feature. This file does
-not know the meaning of the features.
-"""
+"""Logistic regression with weighted rows, by Newton's method."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +13,7 @@ def fit_logistic(
 
     Args:
         features: (n, D), with a column of ones for a constant term.
-        truth: (n,) whether each row is true.
         mass: (n,) how often each row counts.
-        steps: of Newton's method.
         ridge: penalty on squared coefficients.
     """
     weights = np.zeros(features.shape[1])

@@ -1,9 +1,8 @@
 """Lines in their order → runs of them where each source fits the target of a neighbouring line.
 
-Comes in: the units of both sides, block by block. Goes out: the runs of lines that fit better one
-line apart, with their direction. The fit is learned from the first lines of the source itself:
-frequent characters and beginnings of words that stand across from each other, rare words on both
-sides, and lengths. This file does not know any language, and keeps no text.
+The fit is learned from the first lines of the source itself: frequent characters and beginnings of
+words that stand across from each other, rare words on both sides, and lengths. This file does not
+know any language, and keeps no text.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from transformer_mt.corpus.diagnostics.line_units import (
     LineUnits,
 )
 from transformer_mt.corpus.diagnostics.logistic_regression import fit_logistic
-from transformer_mt.system.arrays import Doubles, Floats, Ints
+from transformer_mt.system.arrays import Floats, Ints
 
 _TRACKED, _RARE = 128, 63  # columns of frequent units, and of the words among the others
 _WIDTH = _TRACKED + _RARE + 1  # the last one is for units that do not count
@@ -39,21 +38,19 @@ class ShiftedRun:
 
 
 class ShiftFinder:
-    """Looks at a source block by block, and finds the runs of shifted lines."""
+    """Learns the fit from the first blocks of a source; looks at all blocks, one by one."""
 
     def __init__(self, blocks: list[Block]) -> None:
-        """Learn the fit from the first blocks, and look at them."""
         self._fit = _Fit(blocks)
-        self._last: _Described | None = None  # the line before the next block
+        self._last: list[Floats] = []  # the line before the next block
         self._searches = _Search(1), _Search(-1)
         self._runs: list[ShiftedRun] = []
-        for block in blocks:
-            self.look(block)
 
     def look(self, block: Block) -> None:
         """The next lines."""
-        new = self._fit.describe(block)
-        rows = _joined([self._last, new]) if self._last else new
+        rows = self._fit.describe(block)
+        if self._last:
+            rows = list(map(np.concatenate, zip(self._last, rows, strict=True)))
         straight, onward, back = (self._fit.log_odds(rows, shift) for shift in (0, 1, -1))
         straight = (straight[:-1] + straight[1:]) * np.float32(0.5)
         # Compare with the other direction, too: inside a run of it, the unshifted alignment is
@@ -62,31 +59,13 @@ class ShiftFinder:
             self._searches, (onward, back), (back, onward), strict=True
         ):
             self._runs += search.go_on(crossed - np.maximum(straight, other))
-        self._last = tuple([part[-1:] for part in side] for side in new)
+        self._last = [side[-1:] for side in rows]
 
     def finish(self) -> list[ShiftedRun]:
         """All runs, in order, after the last line."""
         for search in self._searches:
             self._runs += search.finish()
         return sorted(self._runs, key=lambda run: run.first)
-
-
-# For each side (n, R) directions, (n,) their size, (n, 63) rare words, (n,) log lengths.
-_Described = tuple[list[Floats], ...]
-
-
-def _joined(described: Sequence[_Described]) -> _Described:
-    return tuple(
-        [np.concatenate(parts) for parts in zip(*sides, strict=True)]
-        for sides in zip(*described, strict=True)
-    )
-
-
-def _shifted(src: Floats, tgt: Floats, shift: int) -> tuple[Floats, Floats]:
-    """The rows of both sides that meet when the target is `shift` lines on."""
-    if shift == 0:
-        return src, tgt
-    return (src[:-1], tgt[1:]) if shift > 0 else (src[1:], tgt[:-1])
 
 
 class _Search:
@@ -103,10 +82,6 @@ class _Search:
 
     def go_on(self, evidence: Floats) -> list[ShiftedRun]:
         """The runs that end in the next gaps."""
-        sums = np.concatenate([[self.total], self.total + np.cumsum(evidence, dtype=np.float64)])
-        excess = sums - np.minimum.accumulate(sums.clip(max=0))
-        if max(self.peak, excess.max()) < _THRESHOLD:  # the usual case, without a loop
-            return self._pass(excess)
         found = []
         for gap, value in enumerate(evidence.tolist(), self.n_gaps):
             self.total += value
@@ -118,19 +93,6 @@ class _Search:
                 self.start = gap + 1
         self.n_gaps += len(evidence)
         return found
-
-    def _pass(self, excess: Doubles) -> list[ShiftedRun]:
-        """Go to the end of gaps without a run, given the evidence before and after each."""
-        empty = np.flatnonzero(excess <= 0)
-        if len(empty):
-            self.start, self.peak = self.n_gaps + int(empty[-1]), 0.0
-        begin = int(empty[-1]) if len(empty) else 0
-        best = begin + int(np.argmax(excess[begin:]))
-        if excess[best] > self.peak:
-            self.peak, self.peak_at = float(excess[best]), self.n_gaps + best - 1
-        self.total = float(excess[-1])
-        self.n_gaps += len(excess) - 1
-        return []
 
     def finish(self) -> list[ShiftedRun]:
         """The open run, if there is one."""
@@ -162,9 +124,11 @@ class _Fit:
         self.damping = best.rho / 2  # of values that are large on one side alone
         means = [np.mean(np.concatenate([part.lengths for part in side])) + 1 for side in sides]
         self.usual = np.float32(np.log(means[1] / means[0]))
-        self._calibrate(_joined([self.describe(block) for block in blocks]), best.shift)
+        described = zip(*map(self.describe, blocks), strict=True)
+        self._calibrate(list(map(np.concatenate, described)), best.shift)
 
-    def describe(self, block: Block) -> _Described:
+    def describe(self, block: Block) -> list[Floats]:
+        """For each side (n, R + 63 + 2) directions, rare words, size of the directions, length."""
         described = []
         for units, columns, basis, offset in zip(
             block, self.columns, self.bases, self.offsets, strict=True
@@ -173,32 +137,38 @@ class _Fit:
             directions = table[:, :_TRACKED] @ basis - offset
             size = (directions * directions) @ self.damping
             lengths = np.log(units.lengths.astype(np.float32) + 5)
-            described.append([directions, size, table[:, _TRACKED:-1], lengths])
-        return tuple(described)
+            described.append(np.column_stack([directions, table[:, _TRACKED:-1], size, lengths]))
+        return described
 
-    def log_odds(self, described: _Described, shift: int) -> Floats:
+    def log_odds(self, described: list[Floats], shift: int) -> Floats:
         """(n,) or (n - 1,) that lines `shift` apart belong together, against their neighbours."""
         return self._features(described, shift) @ self.weights
 
-    def _features(self, described: _Described, shift: int) -> Floats:
+    def _features(self, described: list[Floats], shift: int) -> Floats:
         """(n, 4) one, log-likelihood ratio of the directions, shared rare words, lengths."""
-        directions, size, rare, length = (
-            _shifted(one, other, shift) for one, other in zip(*described, strict=True)
-        )
-        features = np.ones((len(size[0]), 4), dtype=np.float32)
-        features[:, 1] = np.einsum("ij,ij->i", *directions) - size[0] - size[1]
-        features[:, 2] = np.einsum("ij,ij->i", *rare)
-        features[:, 3] = np.abs(length[1] - length[0] - self.usual)
+        src, tgt = _shifted(described[0], described[1], shift)
+        rank = len(self.damping)
+        features = np.ones((len(src), 4), dtype=np.float32)
+        features[:, 1] = np.einsum("ij,ij->i", src[:, :rank], tgt[:, :rank])
+        features[:, 1] -= src[:, -2] + tgt[:, -2]
+        features[:, 2] = np.einsum("ij,ij->i", src[:, rank:-2], tgt[:, rank:-2])
+        features[:, 3] = np.abs(tgt[:, -1] - src[:, -1] - self.usual)
         return features
 
-    def _calibrate(self, described: _Described, right: int) -> None:
+    def _calibrate(self, described: list[Floats], right: int) -> None:
         """Weigh the features by telling lines that belong together from their neighbours."""
         features = [self._features(described, shift).astype(np.float64) for shift in (0, 1, -1)]
-        every = np.concatenate(features)
         truth = np.repeat([shift == right for shift in (0, 1, -1)], list(map(len, features)))
-        importance = np.where(truth, 1.0, 0.5)
-        weights = fit_logistic(every, truth, importance, steps=8, ridge=1e-3)
+        mass = np.where(truth, 1.0, 0.5)
+        weights = fit_logistic(np.concatenate(features), truth, mass, steps=8, ridge=1e-3)
         self.weights = weights.astype(np.float32)
+
+
+def _shifted(src: Floats, tgt: Floats, shift: int) -> tuple[Floats, Floats]:
+    """The rows of both sides that meet when the target is `shift` lines on."""
+    if shift == 0:
+        return src, tgt
+    return (src[:-1], tgt[1:]) if shift > 0 else (src[1:], tgt[:-1])
 
 
 class _Agreement:

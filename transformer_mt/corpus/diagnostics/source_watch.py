@@ -1,13 +1,14 @@
 """A source as a whole → its faults: swapped sides, shifted lines, mixed scripts.
 
-Comes in: the raw pairs of a source, as they stream by. Goes out: the same pairs, and problems in
-words. A few MB of memory, about 3 µs per pair. This file does not know how faults are mended.
+The raw pairs stream by: a few MB of memory, about 3 µs per pair. This file does not know how faults
+are mended.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,72 +36,57 @@ class SourceWatch:
 
     def __init__(self, name: str, languages: Languages) -> None:
         self.name, self.languages = name, languages
-        self.n_lines = 0
+        self.n_lines = self._n_searched = 0
         self.swapped = FaultyLines()
         self.sides = [_Side(code) for code in (languages.src, languages.tgt)]
         self._waiting: list[tuple[LineUnits, LineUnits]] = []  # blocks to learn from
-        self._shifts: ShiftFinder | None = None
-        self._swaps: SwapFinder | None = None
+        self._finders: tuple[ShiftFinder, SwapFinder] | None = None
 
     def observe(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """Pass the pairs on unchanged, looking at each."""
-        block: list[Pair] = []
-        for pair in pairs:
-            block.append(pair)
-            if len(block) == _BLOCK:
-                self._look(block)
-                block = []
-            yield pair
-        if block:
+        stream = iter(pairs)
+        while block := list(islice(stream, _BLOCK)):
             self._look(block)
+            yield from block
 
     def _look(self, block: list[Pair]) -> None:
         texts = [list(side) for side in zip(*block, strict=True)]
         units = LineUnits.of(texts[0]), LineUnits.of(texts[1])
         for side, lines, found in zip(self.sides, texts, units, strict=True):
             side.look(lines, found, self.n_lines)
-        start = self.n_lines
         self.n_lines += len(block)
-        if self._swaps and self._shifts:
-            self.swapped.add(self._swaps.look(units), start)
-            self._shifts.look(units)
-        else:
-            self._waiting.append(units)
-            if self.n_lines >= _LEARNED_FROM:
-                self._learn()
+        self._waiting.append(units)
+        if self._finders or self.n_lines >= _LEARNED_FROM:
+            self._search()
 
-    def _learn(self) -> None:
-        """Learn from the blocks that wait, and look at them."""
-        self._shifts = ShiftFinder(self._waiting)
-        self._swaps = SwapFinder(self._waiting, self.languages)
-        start = 0
+    def _search(self) -> None:
+        """Look for faults in the blocks that wait; the first ones are learned from, too."""
+        if self._finders is None:
+            self._finders = ShiftFinder(self._waiting), SwapFinder(self._waiting, self.languages)
         for units in self._waiting:
-            self.swapped.add(self._swaps.look(units), start)
-            start += len(units[0].lengths)
+            self._finders[0].look(units)
+            self.swapped.add(self._finders[1].look(units), self._n_searched)
+            self._n_searched += len(units[0].lengths)
         self._waiting = []
 
     def problems(self) -> list[str]:
         """Faults that a person should look at, after the last pair."""
         if self._waiting and self.n_lines >= _FEWEST:
-            self._learn()
+            self._search()
         src, tgt = self.languages.src, self.languages.tgt
-        found = self._whole_sides()
-        if not found:
-            fault = f"look swapped, {tgt} on the {src} side and the other way round"
-            found += self._told(self.swapped, fault)
+        fault = f"look swapped, {tgt} on the {src} side and the other way round"
+        found = self._whole_sides() or self._told(self.swapped, fault)
         for side in self.sides:
-            wanted, other = "Simplified", "Traditional"
-            if side.code == "zh-Hant":
-                wanted, other = other, wanted
+            scripts = ("Simplified", "Traditional")
+            wanted, other = scripts[::-1] if side.code == "zh-Hant" else scripts
             hint = f"; data.clean.chinese_script: {wanted.lower()} makes them {wanted}"
             where = f"on the {side.code} side"
             found += self._told(side.other_script, f"{where} are in {other} characters", hint)
             found += self._told(side.foreign, f"{where} look Japanese or Korean")
-        found += self._runs(self._shifts.finish() if self._shifts else [])
+        found += self._runs(self._finders[0].finish() if self._finders else [])
         return [f"{self.name}: {problem}" for problem in found]
 
     def _told(self, lines: "FaultyLines", fault: str, hint: str = "") -> list[str]:
-        """The problem in words, if there are enough lines of it."""
         if lines.n < max(_FEWEST_FAULTY, _FAULTY_SHARE * self.n_lines):
             return []
         return [f"{lines.n:,} of {self.n_lines:,} lines {fault}: {lines.name_first()}{hint}"]
@@ -110,13 +96,12 @@ class SourceWatch:
         found = []
         for side, other in (self.sides, self.sides[::-1]):
             if side.chinese and side.n_letters and side.han_share < 0.2:
-                problem = f"only {side.han_share:.0%} of the letters on the {side.code} side are"
-                problem += " Chinese"
+                told = (
+                    f"only {side.han_share:.0%} of the letters on the {side.code} side are Chinese"
+                )
                 if other.han_share > 0.3 and not other.chinese and other.code != "ja":
-                    problem += (
-                        f", {other.han_share:.0%} on the {other.code} side: they look swapped"
-                    )
-                found.append(problem)
+                    told += f", {other.han_share:.0%} on the {other.code} side: they look swapped"
+                found.append(told)
         return found
 
     def _runs(self, runs: list[ShiftedRun]) -> list[str]:
@@ -183,9 +168,7 @@ class _Side:
         if (telling > 0).any():
             balance = np.bincount(lines.owners, telling, minlength=len(texts))
             self.other_script.add(np.flatnonzero(balance > 0), start)
-        if lines.has_kana_or_hangul():
-            foreign = [i for i, text in enumerate(texts) if _is_foreign(text)]
-            self.foreign.add(foreign, start)
+        self.foreign.add([i for i, text in enumerate(texts) if _is_foreign(text)], start)
 
 
 def _is_foreign(text: str) -> bool:

@@ -1,8 +1,7 @@
 """Units of both sides of a corpus → the pairs that stand the wrong way round.
 
-Comes in: the units of both sides, block by block. Goes out: which pairs look swapped. Where one
-side is Chinese and the other is not, the script decides; else the words, learned from pairs most of
-which stand as they should. This file does not know any other language.
+Where one side is Chinese and the other is not, the script decides; else the words, learned from
+pairs most of which stand as they should. This file does not know any other language.
 """
 
 from collections.abc import Sequence
@@ -28,11 +27,7 @@ _CHARACTER, _WORD = 2.0, -2.0  # nats of a script: Chinese sentences quote words
 
 
 def side_odds(src_counts: Ints, tgt_counts: Ints) -> Floats:
-    """(V,) log-odds that a unit is of the source.
-
-    Args:
-        src_counts, tgt_counts: (V,) how often each unit occurs on that side.
-    """
+    """(V,) log-odds that a unit is of the source, given (V,) how often it occurs on each side."""
     shares = [(counts + 0.5) / (counts.sum() + 1) for counts in (src_counts, tgt_counts)]
     odds = np.log(shares[0] / shares[1]).clip(-_MOST, _MOST)
     return np.where(src_counts + tgt_counts >= _MIN_COUNT, odds, 0).astype(np.float32)
@@ -66,8 +61,8 @@ class SwapFinder:
             self.odds = odds if chinese[0] else -odds
         else:
             self.odds = side_odds(*(
-                np.sum([np.bincount(block[side].units, minlength=N_UNITS) for block in blocks], 0)
-                for side in (0, 1)
+                np.bincount(np.concatenate([part.units for part in side]), minlength=N_UNITS)
+                for side in zip(*blocks, strict=True)
             ))  # fmt: skip
 
     def look(self, block: tuple[LineUnits, LineUnits]) -> Ints:

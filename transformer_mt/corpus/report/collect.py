@@ -1,7 +1,6 @@
 """Decisions about a corpus → its report: the funnel, and the pairs a person should look at.
 
-Comes in: the scored corpus and the fate of every pair. Goes out: a `CorpusReport`. This file does
-not decide anything.
+This file does not decide anything.
 """
 
 from dataclasses import asdict, dataclass
@@ -51,7 +50,6 @@ class CleaningResult:
 
     local: LocalData
     decision: Decisions
-    held_out: dict[str, int]  # pairs, by role
     evaluation: dict[str, list[Pair]]  # by part: dev, test.NAME
     notes: list[str]
 
@@ -59,34 +57,31 @@ class CleaningResult:
 def build_report(found: CleaningResult) -> CorpusReport:
     """The report without fingerprint and seconds, which only the written text has."""
     decision, cfg = found.decision, found.local.cfg
-    corpus = decision.corpus
-    train = PartReport(
-        len(corpus), decision.count("train"), _rule_reports(decision, cfg.data.clean)
-    )
+    corpus, n_kept = decision.corpus, decision.count("train")
     sizes = {part: len(pairs) for part, pairs in found.evaluation.items()}
-    for role, count in found.held_out.items():
-        sizes[HELD_OUT[role]] = count
-    parts = {"train": train, **{name: PartReport(n, n) for name, n in sorted(sizes.items())}}
+    sizes |= {HELD_OUT[role]: count for role, count in decision.held_out.items()}
+    parts = {"train": PartReport(len(corpus), n_kept, _rule_reports(decision, cfg.data.clean))}
+    parts |= {name: PartReport(n, n) for name, n in sorted(sizes.items())}
+    problems = corpus_problems(corpus)
+    if not n_kept:
+        told = f"nothing is kept: {len(corpus):,} pairs read; dropped: {decision.drops()}"
+        problems = [told, *problems]
+    worst_kept = []
+    if len(decision.mismatch):
+        worst_kept = _nearest(decision, "mismatch", dropped=False, size=_N_SHOWN)
     drawn = decision.draw_rows(_N_PROFILED, cfg.seed)
+    pairs: list[Pair] = [(src, tgt) for src, tgt in corpus.values_at(np.sort(drawn), "src", "tgt")]
     return CorpusReport(
         parts,
-        found.held_out,
-        problems=_problems(decision),
+        decision.held_out,
+        problems=problems,
         notes=found.notes,
         languages=cfg.languages,
         sources=_source_reports(found),
-        profile=profile(corpus.pairs_at(np.sort(drawn)), cfg.languages) if len(drawn) else None,
+        profile=profile(pairs, cfg.languages) if pairs else None,
         random_kept=_samples(corpus, drawn[:_N_SHOWN]),
-        worst_kept=_worst_kept(decision),
+        worst_kept=worst_kept,
     )
-
-
-def _problems(decision: Decisions) -> list[str]:
-    problems = []
-    if not decision.count("train"):
-        n_pairs, drops = len(decision.corpus), decision.drops()
-        problems.append(f"nothing is kept: {n_pairs:,} pairs read; dropped: {drops}")
-    return problems + corpus_problems(decision.corpus)
 
 
 def corpus_problems(corpus: ScoredCorpus) -> list[str]:
@@ -106,20 +101,17 @@ def corpus_problems(corpus: ScoredCorpus) -> list[str]:
 
 
 def _source_reports(found: CleaningResult) -> list[SourceReport]:
-    corpus = found.decision.corpus
-    kept = [0] * len(corpus.sources)
-    for shard in corpus.shards:
-        kept[shard.source] += int(np.count_nonzero(found.decision.fate[shard.rows] == TRAIN))
+    corpus, fate = found.decision.corpus, found.decision.fate
     return [
         SourceReport(
-            scored.name,
-            scored.n_pairs,
-            n_kept,
+            local.name,
+            rows.stop - rows.start,
+            int(np.count_nonzero(fate[rows] == TRAIN)),
             local.source.weight or 1.0,
             local.source.tag,
             [asdict(origin) for origin in local.origins],
         )
-        for scored, n_kept, local in zip(corpus.sources, kept, found.local.train, strict=True)
+        for rows, local in zip(corpus.source_rows, found.local.train, strict=True)
     ]
 
 
@@ -142,22 +134,22 @@ def _nearest(
     decision: Decisions, rule: str, *, dropped: bool, size: int = _N_NEAREST
 ) -> list[Sample]:
     """The pairs that a rule dropped with the lowest scores, or that stayed with the highest."""
-    code = FATES.index(rule) if dropped else TRAIN
-    rows, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
+    code, sign = (FATES.index(rule), 1) if dropped else (TRAIN, -1)
+    rows, scores = np.zeros(0, np.int64), np.zeros(0, np.float32)
     for shard in decision.corpus.shards:
-        inside = np.flatnonzero(decision.fate[shard.rows] == code)
-        values = _scores_of(decision, shard, rule)[inside]
+        values = scores_of(decision, shard, rule)
+        chosen = decision.fate[shard.rows] == code
         if not dropped:  # 0 is as far from any threshold as a pair can be
-            inside, values = inside[values > 0], values[values > 0]
-        order = np.argsort(values if dropped else -values, kind="stable")[:size]
-        rows.append(inside[order] + shard.start)
-        scores.append(values[order])
-    every_row, every_score = np.concatenate(rows), np.concatenate(scores)
-    order = np.argsort(every_score if dropped else -every_score, kind="stable")[:size]
-    return _samples(decision.corpus, every_row[order], every_score[order])
+            chosen &= values > 0
+        inside = np.flatnonzero(chosen)
+        rows = np.concatenate([rows, inside + shard.start])
+        scores = np.concatenate([scores, values[inside]])
+        order = np.argsort(sign * scores, kind="stable")[:size]
+        rows, scores = rows[order], scores[order]
+    return _samples(decision.corpus, rows, scores)
 
 
-def _scores_of(decision: Decisions, shard: Shard, rule: str) -> Floats:
+def scores_of(decision: Decisions, shard: Shard, rule: str) -> Floats:
     """(size,) the scores of a shard by a rule; 0 by rules that give no scores."""
     if rule in SCORED_RULES:
         return shard.columns(rule)[0]
@@ -169,19 +161,13 @@ def _scores_of(decision: Decisions, shard: Shard, rule: str) -> Floats:
     return np.zeros(shard.size, dtype=np.float32)
 
 
-def _worst_kept(decision: Decisions) -> list[Sample]:
-    """The pairs of train whose sides most likely do not belong together."""
-    if not len(decision.mismatch):
-        return []
-    return _nearest(decision, "mismatch", dropped=False, size=_N_SHOWN)
-
-
 def _samples(corpus: ScoredCorpus, rows: Ints, scores: Floats | None = None) -> list[Sample]:
-    pairs, origins = corpus.pairs_at(rows), corpus.origins_at(rows)
     values = [None] * len(rows) if scores is None else [round(float(s), 4) for s in scores]
     return [
         Sample(f"{source}:{line}", _shortened(src), _shortened(tgt), value)
-        for (source, line), (src, tgt), value in zip(origins, pairs, values, strict=True)
+        for (source, line), (src, tgt), value in zip(
+            corpus.origins_at(rows), corpus.values_at(rows, "src", "tgt"), values, strict=True
+        )
     ]
 
 

@@ -1,21 +1,17 @@
 """A corpus report as one HTML page that needs no network, no other file and no script.
 
-Comes in: a `CorpusReport`. Goes out: the page. This file computes the values that the report
-lacks; words and look are in `page.html.j2`.
+This file computes the values that the report lacks; words and look are in `page.html.j2`.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from transformer_mt.corpus.report.charts import Chart, Series, StackPart, histogram_chart, percent
-from transformer_mt.corpus.report.profile import ProfileReport, SideProfile
-from transformer_mt.corpus.report.report import CorpusReport, PartReport, short
+from transformer_mt.corpus.report.profile import Histogram
+from transformer_mt.corpus.report.report import CorpusReport, short
 from transformer_mt.rendering.pages import write_html
 from transformer_mt.text.languages import language_name
 
 _HTML_CODES = {"zh": "zh-Hans"}
-_SCRIPT_COLOURS = {"Han": "c-src", "Latin": "c-tgt", "kana": "c-held", "Hangul": "c-fourth"}
-_TICKS = [2.0**k for k in range(-4, 11)]
 
 
 def write_page(report: CorpusReport, path: Path) -> None:
@@ -31,69 +27,53 @@ def write_page(report: CorpusReport, path: Path) -> None:
         title=title,
         codes=[_HTML_CODES.get(code, code) for code in codes],
         report=report,
-        fates=_fates(report),
-        funnel_steps=_funnel_steps,
-        total_kept=max(1, sum(source.kept for source in report.sources)),
-        **(_charts(report.profile) if report.profile else {}),
+        bins=bins,
         language_name=language_name,
         percent=percent,
-        script_shares=_script_shares,
         short=short,
     )
 
 
-def _fates(report: CorpusReport) -> list[StackPart]:
-    """The fates of the pairs of the first part."""
-    part, held = next(iter(report.parts.values())), sum(report.held_out.values())
-    counts = {
-        "kept": (part.kept, "c-kept"),
-        "held out": (held, "c-held"),
-        "dropped": (part.read - part.kept - held, "c-drop"),
-    }
-    total = max(1, part.read)
-    return [StackPart(name, n / total, colour, n) for name, (n, colour) in counts.items()]
+def percent(share: float) -> str:
+    """A share as people read it: small ones are not rounded away."""
+    if 0 < share < 0.0001:
+        return "< 0.01 %"
+    digits = 0 if share in (0, 1) else 2 if share < 0.01 or share > 0.999 else 1
+    return f"{100 * share:.{digits}f} %" if share < 0.99995 or share == 1 else "> 99.99 %"
 
 
-@dataclass(frozen=True)
-class FunnelStep:
-    """A rule, or the holding out of dev and test: `n` pairs dropped by it, `left` after it."""
+class Bin(NamedTuple):
+    """A bar of a histogram."""
 
-    name: str
-    meaning: str
-    threshold: float | str | None
+    height: float  # 0 to 1, of the highest bar
+    values: str  # in words
     n: int
-    colour: str
-    left: int
+    share: float
+    label: str  # below the axis: powers of two
 
 
-def _funnel_steps(part: PartReport) -> list[FunnelStep]:
-    """The rules of a part in their order, then the pairs held out."""
-    steps, left = [], part.read
-    for name, rule in part.rules.items():
-        left -= rule.dropped
-        steps.append(FunnelStep(name, rule.meaning, rule.threshold, rule.dropped, "c-drop", left))
-    if held := left - part.kept:
-        steps.append(FunnelStep("held out", "for dev and test", None, held, "c-held", part.kept))
-    return steps
-
-
-def _charts(profile: ProfileReport) -> dict[str, Chart]:
-    """Histograms of the lengths of both sides, and of their ratio."""
-    sides = (("c-src", profile.src), ("c-tgt", profile.tgt))
-    lengths = [
-        Series(language_name(side.language), colour, side.characters, side.quantiles["p50"])
-        for colour, side in sides
-    ]
-    name = f"{profile.tgt.language} / {profile.src.language}"
-    ratio = [Series(name, "c-held", profile.ratio, profile.ratio_quantiles["p50"])]
-    return {
-        "lengths": histogram_chart(lengths, unit="characters per line, logarithmic", ticks=_TICKS),
-        "ratio": histogram_chart(ratio, unit=f"characters {name}, logarithmic", ticks=_TICKS),
-    }
-
-
-def _script_shares(side: SideProfile) -> list[StackPart]:
+def bins(found: Histogram, common: list[Histogram]) -> list[Bin]:
+    """The bins of a histogram, from the first to the last that some of the common ones use."""
+    edges, total, most = found.edges, max(1, sum(found.counts)), max(1, *found.counts)
+    used = [i for other in common for i, count in enumerate(other.counts) if count] or [0]
     return [
-        StackPart(name, share, _SCRIPT_COLOURS.get(name, "c-third"))
-        for name, share in side.scripts.items()
+        Bin(
+            count / most,
+            _range(edges, i),
+            count,
+            count / total,
+            f"{edges[i]:,g}" if edges[i] in [2.0**k for k in range(-4, 11)] else "",
+        )
+        for i, count in enumerate(found.counts)
+        if min(used) <= i <= max(used)
     ]
+
+
+def _range(edges: list[float], i: int) -> str:
+    """The values of a bin in words; of whole numbers the last one that is in."""
+    if i + 1 == len(edges):
+        return f"{edges[i]:,.3g} and more"
+    low, high = edges[i], edges[i + 1]
+    if low == int(low) and high == int(high):
+        return f"{low:,.0f}" if high - low == 1 else f"{low:,.0f}–{high - 1:,.0f}"
+    return f"{low:,.3g} to {high:,.3g}"

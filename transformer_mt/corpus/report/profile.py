@@ -1,7 +1,6 @@
 """Pairs → statistics of the text: lengths, ratios, scripts, vocabulary.
 
-Comes in: a sample of clean pairs. Goes out: numbers that a report shows. This file does not know
-where the pairs are from, which are good, or how a tokenizer cuts them.
+This file does not know where the pairs are from, or how a tokenizer cuts them.
 """
 
 import re
@@ -84,13 +83,7 @@ class VocabularyReport:
 
 
 def profile(pairs: Sequence[Pair], languages: Languages) -> ProfileReport:
-    """Describe a sample of pairs; about 20 µs per pair.
-
-    Raises:
-        ValueError: no pairs.
-    """
-    if not pairs:
-        raise ValueError("a profile needs at least one pair")
+    """Describe a sample of at least one pair; about 20 µs per pair."""
     src, tgt = ([pair[side] for pair in pairs] for side in (0, 1))
     src_lengths, tgt_lengths = (np.array([len(text) for text in side]) for side in (src, tgt))
     ratios = tgt_lengths / np.maximum(src_lengths, 1)
@@ -133,9 +126,8 @@ def _words(texts: Sequence[str]) -> Counter[str]:
 def _histogram(values: np.ndarray, edges: Sequence[float]) -> Histogram:
     # A hair below each edge: a ratio of exactly 2 must not fall beside its bin by rounding.
     places = np.searchsorted(np.array(edges) - 1e-9, values, side="right") - 1
-    return Histogram(
-        [float(edge) for edge in edges], np.bincount(places, minlength=len(edges)).tolist()
-    )
+    counts = np.bincount(places, minlength=len(edges)).tolist()
+    return Histogram(list(map(float, edges)), counts)
 
 
 def _quantiles(values: np.ndarray) -> dict[str, float]:
@@ -150,19 +142,15 @@ def _share(pattern: re.Pattern[str], texts: list[str]) -> float:
 
 def _script_shares(letters: Letters) -> dict[str, float]:
     """Shares of the letters by script, the largest first."""
-    names = {"han": "Han", "kana": "kana", "hangul": "Hangul", "latin": "Latin", "other": "other"}
+    names = ("Han", "kana", "Hangul", "Latin", "other")
     total = max(1, sum(letters))
-    shares = {names[name]: count / total for name, count in letters._asdict().items() if count}
+    shares = {name: n / total for name, n in zip(names, letters, strict=True) if n}
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
 def _chinese_shares(texts: list[str]) -> dict[str, float]:
     """Shares of lines; `either`: no character tells."""
-    shares = [traditional_share(text) for text in texts]
-    counts = {
-        "simplified": sum(share == 0 for share in shares),
-        "traditional": sum(share == 1 for share in shares),
-        "mixed": sum(share is not None and 0 < share < 1 for share in shares),
-        "either": sum(share is None for share in shares),
-    }
-    return {name: count / len(texts) for name, count in counts.items()}
+    names: dict[float | None, str] = {0: "simplified", 1: "traditional", None: "either"}
+    counts = Counter(names.get(traditional_share(text), "mixed") for text in texts)
+    order = ("simplified", "traditional", "mixed", "either")
+    return {name: counts[name] / len(texts) for name in order}

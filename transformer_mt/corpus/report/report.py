@@ -1,13 +1,11 @@
 """The report of a corpus: numbers and samples, for programs and for people.
 
-Comes in: the counts of the stages. Goes out: JSON and back, or aligned lines; `page.py` makes
-a page of it. This file does not know how pairs are judged. Programs read `report.json`: the names
-of the fields stay as they are.
+This file makes JSON, or aligned lines; `page.py` makes a page. It does not know how pairs are
+judged. Programs read `report.json`: the names of the fields stay as they are.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -18,6 +16,7 @@ from transformer_mt.corpus.report.profile import ProfileReport, VocabularyReport
 from transformer_mt.rendering.cells import clip
 
 _MAX_LINES = 8  # of notes, and of problems, in the summary
+_WIDTH = 140  # columns of the terminal that an explanation takes
 
 
 @dataclass(frozen=True)
@@ -85,11 +84,11 @@ class CorpusReport:
     seconds: dict[str, float] = field(default_factory=dict)  # by stage
 
     def to_json(self) -> str:
-        return _adapter().dump_json(self, indent=1).decode()
+        return _ADAPTER.dump_json(self, indent=1).decode()
 
     @classmethod
     def from_json(cls, text: str) -> "CorpusReport":
-        return _adapter().validate_json(text)
+        return _ADAPTER.validate_json(text)
 
     def summary(self) -> list[str]:
         """Aligned lines for people: parts, rules with one sample each, notes, problems."""
@@ -108,33 +107,22 @@ class CorpusReport:
                 lines.append(f"from {name} {source.read:>10,} read {source.kept:>10,} kept")
         if self.fingerprint:
             lines.append(f"fingerprint: {self.fingerprint}")
-        lines += _at_most(_MAX_LINES, [f"note: {note}" for note in self.notes])
-        lines += _at_most(_MAX_LINES, [f"problem: {problem}" for problem in self.problems])
-        return lines
+        return [*lines, *_at_most("note", self.notes), *_at_most("problem", self.problems)]
 
-    def explain(self, width: int = 140) -> list[str]:
-        """For each rule its meaning, threshold and count, and the pairs on both sides of it.
-
-        Args:
-            width: of the lines, in columns of the terminal; texts are cut to fit.
-        """
+    def explain(self) -> list[str]:
+        """For each rule its meaning, threshold and count, and the pairs on both sides of it."""
         lines: list[str] = []
         for name, part in self.parts.items():
             for rule_name, rule in part.rules.items():
-                if lines:
-                    lines.append("")
-                meaning = f": {rule.meaning}" if rule.meaning else ""
-                lines.append(f"{name} · {rule_name}{meaning}")
+                lines += [""] * bool(lines) + [f"{name} · {rule_name}: {rule.meaning}"]
                 threshold = "" if rule.threshold is None else f"threshold {short(rule.threshold)}; "
                 lines.append(f"  {threshold}{rule.dropped:,} of {part.read:,} pairs dropped")
-                lines += _explained("dropped", rule.nearest_dropped, width)
-                lines += _explained("kept", rule.nearest_kept, width)
+                lines += _explained("dropped", rule.nearest_dropped)
+                lines += _explained("kept", rule.nearest_kept)
         return lines
 
 
-@lru_cache(maxsize=1)
-def _adapter() -> TypeAdapter[CorpusReport]:
-    return TypeAdapter(CorpusReport)
+_ADAPTER = TypeAdapter(CorpusReport)
 
 
 def _example(rule: RuleReport) -> str:
@@ -144,14 +132,14 @@ def _example(rule: RuleReport) -> str:
     return f", e.g. {sample.where}  {clip(sample.src, 40)} | {clip(sample.tgt, 60)}"
 
 
-def _explained(fate: str, samples: list[Sample], width: int) -> Iterator[str]:
+def _explained(fate: str, samples: list[Sample]) -> Iterator[str]:
     """Samples as columns: score, place, source, target."""
     if not samples:
         return
     yield f"  {fate}, nearest the threshold first:"
-    where = [clip(sample.where, width // 4) for sample in samples]
+    where = [clip(sample.where, _WIDTH // 4) for sample in samples]
     where_width = max(map(cell_len, where))
-    room = max(20, width - 4 - 9 - 2 - where_width - 2 - 3)  # for both texts
+    room = _WIDTH - 4 - 9 - 2 - where_width - 2 - 3  # for both texts
     src_width = min(max(cell_len(clip(sample.src, room // 2)) for sample in samples), room // 2)
     for sample, place in zip(samples, where, strict=True):
         src = set_cell_size(clip(sample.src, src_width), src_width)
@@ -167,8 +155,8 @@ def short(value: float | str) -> str:
     return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
-def _at_most(n: int, lines: list[str]) -> list[str]:
-    more = len(lines) - n
-    if more <= 0:
-        return lines
-    return [*lines[: n - 1], f"{lines[0].split(':')[0]}: … and {more + 1} more"]
+def _at_most(word: str, texts: list[str]) -> list[str]:
+    more = len(texts) - _MAX_LINES
+    if more > 0:
+        texts = [*texts[: _MAX_LINES - 1], f"… and {more + 1} more"]
+    return [f"{word}: {text}" for text in texts]
