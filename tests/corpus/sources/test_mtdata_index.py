@@ -1,42 +1,33 @@
 """Entries of the mtdata index, from the real package where a Python has it, or a stand-in."""
 
 import gzip
-import io
 import json
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback import Server
+from loopback import Server, zipped
 
 from transformer_mt.config.data import Languages, Source
-from transformer_mt.corpus.sources.by_name import Obtained, obtain
+from transformer_mt.corpus.sources.cache import Cache
 from transformer_mt.corpus.sources.http import Unavailable
+from transformer_mt.corpus.sources.local import Obtained
+from transformer_mt.corpus.sources.obtain import obtain
 from transformer_mt.errors import DataError
 
 ZH, EN = "你好。\n再见。\n".encode(), b"Hello.\nGoodbye.\n"
 ZH_EN = Languages(src="zh", tgt="en")
 
 
-def get(tmp_path: Path, languages: Languages = ZH_EN, offline: bool = False, **keys: Any) -> Any:
-    source = Source.model_validate(keys)
-    return obtain(source, languages, role="train", cache_dir=tmp_path, offline=offline)
+def get(folder: Path, languages: Languages = ZH_EN, offline: bool = False, **keys: Any) -> Obtained:
+    return obtain(Source.model_validate(keys), languages, Cache(folder, offline))
 
 
 def texts(found: Obtained) -> list[bytes]:
     return [Path(path).read_bytes() for path in found.source.files or []]
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as file:
-        for name, content in files.items():
-            file.writestr(name, content)
-    return buffer.getvalue()
 
 
 MAKE_INDEX = """
@@ -87,27 +78,25 @@ def mtdata_index(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_entries_of_mtdata(server: Server, tmp_path: Path) -> None:
     two = get(tmp_path, mtdata="Toy-two-1-eng-zho", weight=3.0)
     assert (texts(two), two.source.weight) == ([ZH, EN], 3.0)
-    (found,) = two.origins
-    assert (found.name, found.licence) == ("mtdata:Toy-two-1-eng-zho", "CC0")
+    assert [download.licence for download in two.downloads] == ["CC0"]
     pair = get(tmp_path, ZH_EN.reversed(), mtdata="Toy-pair-1-zho-eng")
-    assert (texts(pair), len(pair.origins)) == ([EN, ZH], 2)
+    assert (texts(pair), len(pair.downloads)) == ([EN, ZH], 2)
     tsv = get(tmp_path, mtdata="Toy-tsv-1-zho-eng").source
     assert tsv == Source(tsv=tsv.tsv, direction="zh-en")
     tmx = get(tmp_path, mtdata="Toy-tmx-1-eng-zho").source
-    assert tmx == Source(path=tmx.path)
-    assert Path(tmx.path).name == "d.tmx.gz"
+    assert tmx == Source(path=tmx.path) and str(tmx.path).endswith("/d.tmx.gz")
 
 
 @pytest.mark.usefixtures("mtdata_index")
 def test_entries_of_mtdata_that_cannot_be_had(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"Toy-cols-1-eng-zho: mtdata has a parser of its own .*"):
-        get(tmp_path, mtdata="Toy-cols-1-eng-zho")
-    with pytest.raises(DataError, match=r"expected one file '.*xx' in .*, found 0 of: LICENSE, a"):
-        get(tmp_path, mtdata="Toy-none-1-eng-zho")
-    with pytest.raises(DataError, match="near ones for zh and en: Toy-two-1-eng-zho"):
-        get(tmp_path, mtdata="Toy-twoo-1-eng-zho")
-    with pytest.raises(DataError, match="mtdata knows no such entry"):
-        get(tmp_path, mtdata="nonsense")
+    for name, message in (
+        ("Toy-cols-1-eng-zho", "Toy-cols-1-eng-zho: mtdata has a parser of its own "),
+        ("Toy-none-1-eng-zho", r"expected one file '.*xx' in .*, found 0 of: LICENSE, a"),
+        ("Toy-twoo-1-eng-zho", "near ones for zh and en: Toy-two-1-eng-zho"),
+        ("nonsense", "mtdata knows no such entry"),
+    ):
+        with pytest.raises(DataError, match=message):
+            get(tmp_path, mtdata=name)
     with pytest.raises(DataError, match="is eng-zho; languages are de → en"):
         get(tmp_path, Languages(src="de", tgt="en"), mtdata="Toy-two-1-eng-zho")
     with pytest.raises(Unavailable, match="not in the cache"):

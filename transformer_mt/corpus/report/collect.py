@@ -4,7 +4,7 @@ Comes in: the scored corpus and the fate of every pair. Goes out: a `CorpusRepor
 not decide anything.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -117,7 +117,7 @@ def _source_reports(found: CleaningResult) -> list[SourceReport]:
             n_kept,
             local.source.weight or 1.0,
             local.source.tag,
-            [asdict(origin) for origin in local.origins],
+            local.origins,
         )
         for scored, n_kept, local in zip(corpus.sources, kept, found.local.train, strict=True)
     ]
