@@ -12,9 +12,9 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow
 import pytest
 from loopback import tarred, zipped
+from reading import zstd
 
 from transformer_mt.corpus.sources import archives
 from transformer_mt.corpus.sources.archives import is_archive, unpack_archive
@@ -22,13 +22,6 @@ from transformer_mt.errors import TmtError
 
 TEXT = "\n".join(f"第{i}行 line {i * 7919 % 1000}" for i in range(5000)).encode()
 FILES = {"a.en-zh.zh": TEXT, "deep/er/b.txt": b"b\n", "empty": b"", "名字.txt": "名".encode()}
-
-
-def zstd(content: bytes) -> bytes:
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.CompressedOutputStream(sink, "zstd") as stream:
-        stream.write(content)
-    return sink.getvalue().to_pybytes()
 
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {

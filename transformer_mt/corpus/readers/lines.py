@@ -1,7 +1,6 @@
 """Files, compressed or not → bytes → lines, or an error: where, what was found, what to do.
 
-Comes in: a path, or an open stream of bytes. Goes out: its content, decompressed; its lines,
-decoded. This file does not know the meaning of the lines, nor which files belong together.
+This file does not know the meaning of the lines, nor which files belong together.
 """
 
 import bz2
@@ -13,16 +12,15 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from transformer_mt.errors import DataError
 
-_BOM = b"\xef\xbb\xbf"
 _BLOCK = 1 << 18  # bytes; larger blocks of lines do not stay in the processor's cache
 # Bytes of a line, or of another unit that is in memory as a whole; a long book has 4 MiB.
 LONGEST = 16 << 20
@@ -115,7 +113,10 @@ def _lists_of_lines(pieces: Iterable[bytes], name: str | Path) -> Iterator[list[
             pending.append(piece[end:])
             n_pending += len(piece) - end
             if n_pending > LONGEST:
-                raise DataError(decode.too_long())
+                raise DataError(
+                    f"{name}: line {decode.n_lines + 1}: longer than {LONGEST >> 20} MiB; a line "
+                    "is one text: divide it, or look whether the file has line ends at all"
+                )
     if pending:
         yield from decode(b"".join(pending))
 
@@ -129,33 +130,22 @@ class _Decoder:
         self.n_lines, self.n_bytes = 0, 0  # decoded so far
 
     def __call__(self, data: bytes) -> Iterator[list[str]]:
-        first = 0
-        if self.n_bytes == 0:
-            self.start = data[:10]
-            first = len(_BOM) if data.startswith(_BOM) else 0
+        self.start = self.start or data[:10]
         try:
-            text = str(data[first:] if first else data, "utf-8")
+            text = str(data, "utf-8")
         except UnicodeDecodeError as error:
-            at = first + error.start
-            whole = data.rfind(b"\n", 0, at) + 1  # end of the last line before the broken one
+            whole = data.rfind(b"\n", 0, error.start) + 1  # end of the line before the broken one
             if whole:
-                yield _lines(str(data[first:whole], "utf-8"))
-            raise DataError(self._undecodable(data, at)) from error
-        lines = _lines(text)
+                yield from self(data[:whole])
+            at = self.n_bytes + error.start - whole
+            raise DataError(
+                f"{self.name}: line {self.n_lines + 1}: byte 0x{data[error.start]:02x} at offset "
+                f"{at} is not UTF-8; {_encoding_hint(self.name, self.start)}"
+            ) from error
+        lines = _lines(text if self.n_bytes else text.removeprefix("\ufeff"))
         self.n_lines += len(lines)
         self.n_bytes += len(data)
         yield lines
-
-    def too_long(self) -> str:
-        return (
-            f"{self.name}: line {self.n_lines + 1}: longer than {LONGEST >> 20} MiB; a line is "
-            "one text: divide it, or look whether the file has line ends at all"
-        )
-
-    def _undecodable(self, data: bytes, at: int) -> str:
-        line = self.n_lines + data.count(b"\n", 0, at) + 1
-        byte = f"line {line}: byte 0x{data[at]:02x} at offset {self.n_bytes + at}"
-        return f"{self.name}: {byte} is not UTF-8; {_encoding_hint(self.name, self.start)}"
 
 
 def _lines(text: str) -> list[str]:
@@ -176,17 +166,16 @@ def _encoding_hint(name: str | Path, start: bytes) -> str:
 
 def decompressed(file: BinaryIO, ending: str) -> BinaryIO:
     """The content of an open file, decompressed as one of the endings in `COMPRESSED` says."""
-    if ending == ".gz":
-        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
-    if ending == ".xz":
-        return cast(BinaryIO, lzma.open(file))
-    if ending == ".bz2":
-        return cast(BinaryIO, bz2.open(file))
-    if ending == ".zst":
-        import pyarrow
+    openers: dict[str, Callable[[BinaryIO], Any]] = {
+        ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": _zstd,
+    }  # fmt: skip
+    return cast(BinaryIO, openers[ending](file)) if ending in openers else file
 
-        return cast(BinaryIO, pyarrow.input_stream(file, compression="zstd"))
-    return file
+
+def _zstd(file: BinaryIO) -> Any:
+    import pyarrow
+
+    return pyarrow.input_stream(file, compression="zstd")
 
 
 def _check_ending(path: Path, file: io.BufferedReader) -> None:
