@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from places import ROOT
 from reading import PAIRS, ZH_EN, read, refusal, turned
 
 from transformer_mt.config.data import Languages, Source
-from transformer_mt.corpus.readers.line_counts import first_suspect, line_shapes
 from transformer_mt.corpus.readers.lines import expand, split_lines
-from transformer_mt.corpus.readers.pairs import read_pairs, source_files
+from transformer_mt.corpus.readers.pairs import (
+    first_suspect,
+    line_shapes,
+    read_pairs,
+    source_files,
+)
 from transformer_mt.corpus.readers.tables import Pair
 from transformer_mt.errors import DataError
-
-SHARED_DATA = ROOT.parent / "shared" / "data"
 
 
 def write_sides(root: Path, pairs: list[Pair], zh: str, en: str) -> None:
@@ -57,16 +58,6 @@ def test_limit_cuts_the_stream(tmp_path: Path, limit: int) -> None:
     if limit <= 6:
         assert read(tmp_path, path=".", limit=limit) == (PAIRS + PAIRS)[:limit]  # and no further
     assert len(read(tmp_path, demo=True, limit=limit)) == limit
-
-
-@pytest.mark.parametrize(("name", "src"), [("tatoeba-zh-en", "zh"), ("multi30k", "de")])
-def test_real_corpora_are_read_as_they_are(name: str, src: str) -> None:
-    folder = SHARED_DATA / name
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is not here")
-    pairs = read(folder, Languages(src=src, tgt="en"), path="train")
-    texts = [(folder / f"train.{c}").read_bytes().decode().split("\n")[:-1] for c in (src, "en")]
-    assert pairs == list(zip(*texts, strict=True))
 
 
 def test_bundled_corpus_in_both_directions(tmp_path: Path) -> None:
@@ -113,16 +104,6 @@ def test_first_of_several_missing_lines() -> None:
     assert abs((first_suspect(longer, shorter) or 0) - 250) <= 3
     for other in (longer, longer[:100], longer[:0]):  # none, too many, nothing to compare with
         assert first_suspect(longer, other) is None
-
-
-@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason=f"no real corpora in {SHARED_DATA}")
-def test_first_suspect_on_real_text() -> None:
-    directory = SHARED_DATA / "k8s-docs-zh-en"
-    zh, en = (line_shapes(split_lines(directory / f"train.{code}")) for code in ("zh", "en"))
-    for missing in (100, 1234, 2500):
-        suspect = first_suspect(zh[:3000], np.delete(en[:3000], missing - 1, axis=0))
-        assert suspect is not None
-        assert abs(suspect - missing) <= 5
 
 
 @pytest.mark.parametrize("kind", ["path", "tsv", "jsonl", "hf"])

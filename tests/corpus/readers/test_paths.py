@@ -31,15 +31,7 @@ def make_corpora(root: Path) -> None:
     write(root, "c/z.TMX", memory.format("zh", "丁", "z.TMX"))
     write(root, "c/y.xml", memory.format("zh", "丙", "y.xml"))
     write(root, "c/pom.xml", "<project>&</project>")
-    for name in (
-        "README.md",
-        "LICENSE",
-        "alone.zh",
-        "x.en",
-        "x.de",
-        ".hidden/h.zh",
-        ".hidden/h.en",
-    ):
+    for name in ("LICENSE", "alone.zh", "x.en", "x.de", ".hidden/h.zh", ".hidden/h.en"):
         write(root, f"c/{name}")  # not to be read
     write(root, "c/.h.tsv", "no\tno\n")
 

@@ -25,11 +25,7 @@ _Field = tuple[str, ...]  # a column, or a field of the column translation
 
 
 def read_arrow(path: Path, languages: Languages, *, swapped: bool) -> Iterator[Pair]:
-    """Two columns of a Parquet, Arrow or Feather file, named as `find_keys` has it.
-
-    Raises:
-        DataError: the file is damaged, lacks the columns, or they do not hold text.
-    """
+    """Two columns of a Parquet, Arrow or Feather file, named as `find_keys` has it."""
     import pyarrow
     from pyarrow import ipc, parquet
 
@@ -61,14 +57,8 @@ def read_hub(
 ) -> Iterator[Pair]:
     """Two columns of a Hugging Face dataset, from the hub, its cache or a local folder.
 
-    Rows are read batch by batch from memory-mapped files, so that the size does not matter.
-
-    Args:
-        root: where relative paths of folders start.
-        role: chooses the split where the source names none.
-        offline: use the cache of Hugging Face, and no network.
-    Raises:
-        DataError: the dataset cannot be loaded, or is damaged; see `read_arrow`.
+    Rows are read batch by batch from memory-mapped files, so that the size does not matter. The
+    role chooses the split where the source names none.
     """
     assert source.hf is not None
     folder = root / expand(source.hf)

@@ -35,11 +35,7 @@ def build_demo() -> DemoCorpus:
 
 
 def read_demo(languages: Languages, role: Role) -> Iterator[Pair]:
-    """The (source, target) pairs of one part.
-
-    Raises:
-        DataError: the languages are others.
-    """
+    """The (source, target) pairs of one part."""
     if {languages.src, languages.tgt} != {"zh", "en"}:
         raise DataError(
             f"demo: the bundled corpus is zh-en; languages are {languages.src} → {languages.tgt}: "

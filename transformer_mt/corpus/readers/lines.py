@@ -34,18 +34,12 @@ _CONTENT = re.compile(
 
 def plain_name(name: str) -> str:
     """A file name without the ending that says how it is compressed."""
-    ending = Path(name).suffix
-    return name.removesuffix(ending) if ending in COMPRESSED else name
+    return Path(name).stem if Path(name).suffix in COMPRESSED else name
 
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """The content of a file, decompressed as its ending says.
-
-    Raises:
-        DataError: the file is missing or cannot be read, its ending and its content do not fit, or
-            the compressed data are damaged; also while the stream is read.
-    """
+    """The content of a file, decompressed as its ending says, which its content must confirm."""
     try:
         with path.open("rb") as file:
             _check_ending(path, file)
@@ -55,12 +49,12 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         raise DataError(missing(path)) from error
     except IsADirectoryError as error:
         raise DataError(f"{path}: is a directory; expected a text file") from error
-    except OSError as error:
-        if error.errno is None and path.suffix in COMPRESSED:  # not from the system
-            raise DataError(_damaged(path, error)) from error
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(_damaged(path, error)) from error
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        if getattr(error, "errno", None) is None and path.suffix in COMPRESSED:
+            kind = COMPRESSED[path.suffix]
+            raise DataError(f"{path}: damaged {kind} data: {error}; get the file again") from error
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read: {reason}") from error
 
 
 def blocks_of(stream: BinaryIO) -> Iterator[bytes]:
@@ -72,10 +66,7 @@ def split_lines(path: Path) -> Iterator[str]:
     r"""Stream the lines of a UTF-8 file, decompressed if its ending says so.
 
     Lines end at \n or \r\n only, so that U+2028, U+0085 and form feeds cannot shift the alignment.
-    A byte order mark is dropped.
-
-    Raises:
-        DataError: see `open_bytes`; or a byte is not UTF-8 (line, offset and what to do).
+    A byte order mark is dropped. Of a byte that is not UTF-8 the error tells line and offset.
     """
 
     def lists() -> Iterator[list[str]]:
@@ -88,10 +79,7 @@ def split_lines(path: Path) -> Iterator[str]:
 def split_stream(stream: Iterable[bytes], name: str | Path) -> Iterator[str]:
     """The lines of a byte stream, called `name` in messages; see `split_lines`.
 
-    Args:
-        stream: the bytes in order, in pieces of any size. Lines are handed on as soon as their
-            ends are there, so that an open file, which is a stream of lines, can be typed into.
-        name: name of the stream in messages.
+    A line is handed on as soon as its end is there, so that an open file can be typed into.
     """
     if isinstance(stream, io.BufferedReader):
         # `read1` does not wait for the end of a line.
@@ -199,16 +187,8 @@ def ending_by_content(start: bytes) -> str:
     return f".{found.lastgroup}" if found else ""
 
 
-def _damaged(path: Path, error: BaseException) -> str:
-    return f"{path}: damaged {COMPRESSED[path.suffix]} data: {error}; get the file again"
-
-
 def expand(name: str) -> Path:
-    """A path as people write it, with ~ for a home directory.
-
-    Raises:
-        DataError: no such user; or no file system can hold the name.
-    """
+    """A path as people write it, with ~ for a home directory."""
     if "\0" in name or len(os.fsencode(name)) > _LONGEST_PATH:
         raise DataError(f"{name[:60]!r} …: no path: it holds a NUL, or is too long")
     try:
@@ -221,12 +201,7 @@ def expand(name: str) -> Path:
 
 
 def refuse_streams(path: Path) -> None:
-    """A corpus is read several times, which pipes and devices cannot be.
-
-    Raises:
-        DataError: it is neither a file nor a directory, cannot be looked at, or its name is not
-            UTF-8, so that no report could name it.
-    """
+    """Refuse pipes and devices, since a corpus is read twice, and names that no report can show."""
     shown = str(path).encode(errors="backslashreplace").decode()
     if shown != str(path):
         raise DataError(f"{shown}: the name is not UTF-8; rename it")
@@ -242,7 +217,6 @@ def missing(path: Path, root: Path | None = None, found: str = "") -> str:
     """The message about a missing file, with similar names in its directory.
 
     Args:
-        path: the file.
         root: the directory that relative paths start from, if the path may be one.
         found: beginning of the message; default: `PATH: no such file`.
     """

@@ -1,8 +1,4 @@
-"""A path of the configuration → the local files that it stands for, or similar names.
-
-Comes in: a file, a directory, a pattern, or a prefix. Goes out: parts, each of which is one file
-with both sides or two files with one side each.
-"""
+"""A path of the configuration (file, directory, pattern or prefix) → the files it stands for."""
 
 import glob
 import re
@@ -45,11 +41,7 @@ def looking_at(path: Path) -> Iterator[None]:
 
 
 def find_file(name: str, root: Path) -> Path:
-    """One file by its name.
-
-    Raises:
-        DataError: there is none; the message has near names.
-    """
+    """One file by its name."""
     path = root / expand(name)
     with looking_at(path):
         if not path.exists():
@@ -63,10 +55,6 @@ def find_parts(name: str, languages: Languages, root: Path) -> list[Part]:
 
     A prefix with two sides wins over a directory of the same name. Of a directory, and of the files
     that fit a pattern, all files in a known form are taken, and no others.
-
-    Raises:
-        DataError: no file, or none in both languages; or several files fit one side. One line for
-            each missing side.
     """
     path = root / expand(name)
     with looking_at(path):

@@ -36,16 +36,12 @@ def _code_of(spelling: str) -> str | None:
 
 @lru_cache(maxsize=32)
 def find_keys(names: tuple[str, ...], src: str, tgt: str, swapped: bool) -> Pair | None:
-    """Which two of the names of columns, or of keys, are the source and the target.
+    """Which two of the names of columns, or of keys, are the source and the target, if any.
+
+    Of several spellings of a language the canonical one wins, or else the first.
 
     Args:
-        names: in their order; of several spellings of a language the canonical one wins, or else
-            the first.
-        src: canonical code of the language wanted as source.
-        tgt: of the one wanted as target.
         swapped: names that say `source` and `target`, but no language, mean the other way round.
-    Returns:
-        None if none of the known forms is there.
     """
     by_code = {language_of(name): name for name in reversed(names)}
     by_code |= {code: code for code in (src, tgt) if code in names}

@@ -35,11 +35,7 @@ _ROOT = re.compile(rb"<([\w-]+:)?(tmx|xliff|dataset)[\s>]")
 def read_markup(path: Path, languages: Languages) -> Iterator[Pair]:
     """The pairs of a TMX, XLIFF or WMT XML file; its languages may stand in any order.
 
-    Units without a text in one of the two languages are passed over.
-
-    Raises:
-        DataError: it is not well-formed, is of none of these forms, declares entities, or has no
-            unit in both languages.
+    Units without a text in one of the two languages are passed over, but not all of them.
     """
     events = _events(path)
     first = next(events)

@@ -51,10 +51,8 @@ def is_archive(path: Path) -> bool:
 
 
 def unpack_archive(archive: Path, out_dir: Path) -> list[Path]:
-    """Write the members below `out_dir`, which appears once it is complete.
+    """Write the members below `out_dir`, which appears once it is complete; returns them, sorted.
 
-    Returns:
-        The files, sorted.
     Raises:
         DataError: damaged; or a member lies outside, is a link, a device or encrypted; or more
             comes out than an honest archive holds, or than fits on the disk.

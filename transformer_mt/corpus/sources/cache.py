@@ -83,11 +83,7 @@ class Cache:
             return _cached(url, directory) or _download(url, address, directory, sha256, self.say)
 
     def content(self, url: str, sha256: str | None = None) -> Download:
-        """`fetch`, and of an archive the directory with its content; equal archives share one.
-
-        Raises:
-            DataError: see `fetch` and `unpack_archive`.
-        """
+        """`fetch`, and of an archive the directory with its content; equal archives share one."""
         download = self.fetch(url, sha256)
         if not is_archive(download.path):
             return download

@@ -16,12 +16,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 from urllib.parse import unquote
 
 from pydantic import (
@@ -45,6 +45,7 @@ _WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0)  # after failures in a row that bring noth
 _LONGEST_WAIT_S = 60.0  # even if the server asks for more
 _BLOCK = 1 << 18
 _LONGEST_NAME = 150  # bytes of a file's name; a file system takes 255
+_Show = Callable[..., None]  # of the keywords `completed` and `total`, in bytes
 _RANGE = re.compile(r"bytes ([0-9]{1,24})-[0-9]{1,24}/([0-9]{1,24}|\*)")
 
 
@@ -59,10 +60,6 @@ class _Interrupted(Exception):
         super().__init__(reason + ", starting over" * start_over)
         self.wait_s = wait_s  # at least, as the server asked
         self.start_over = start_over  # the bytes so far are of no use
-
-
-class _Show(Protocol):
-    def __call__(self, *, completed: int, total: int | None) -> None: ...
 
 
 def _plain_name(name: str) -> str:
@@ -99,12 +96,7 @@ def read_record(path: Path) -> Record | None:
 
 
 def transfer(url: str, part: Path, record_path: Path, say: Say | None) -> Record:
-    """Download the rest of `part`, whose record is written before its first byte.
-
-    Raises:
-        Unavailable: the server does not have the file, or does not give it.
-        DataError: no connection, or no room.
-    """
+    """Download the rest of `part`, whose record is written before its first byte."""
     furthest = failures = 0
     with _progress(url, part, say) as show:
         while True:

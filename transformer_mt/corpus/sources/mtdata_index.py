@@ -31,11 +31,7 @@ _COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
 
 
 def obtain_mtdata(source: Source, languages: Languages, cache: Cache) -> Obtained:
-    """The files of an entry, downloaded if they are not in the cache.
-
-    Raises:
-        DataError: mtdata is missing; unknown; other languages; of a form that we do not read.
-    """
+    """The files of an entry, downloaded if they are not in the cache."""
     entry = _look_up(source, languages)
     codes = _codes(source, entry, languages)
     form = _form(source, entry)

@@ -1,8 +1,4 @@
-"""An experiment's sources, brought to this machine.
-
-Comes in: a configuration that may name public corpora. Goes out: the same configuration, and its
-sources as local files, with the record of their downloads.
-"""
+"""An experiment's sources, brought to this machine: local files, and a record of downloads."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,11 +39,7 @@ class LocalSource:
 
     @cached_property
     def digests(self) -> list[tuple[str, str]]:
-        """Name and SHA-256 of each file of the source; every byte is read, once.
-
-        Raises:
-            DataError: a file is missing.
-        """
+        """Name and SHA-256 of each file of the source; every byte is read, once."""
         files = source_files(self.source, self.languages, self.root)
         return [(path.name, sha256(path)) for path in files]
 
@@ -92,11 +84,7 @@ def obtain(source: Source, languages: Languages, cache: Cache) -> Obtained:
 
 
 def obtain_source(cfg: Config, source: Source, role: Role, say: Say) -> LocalSource:
-    """One source, downloaded if it is named and not in the cache.
-
-    Raises:
-        DataError: it cannot be had, or `data.root` is no path here.
-    """
+    """One source, downloaded if it is named and not in the cache."""
     data, languages = cfg.data, cfg.languages
     folder = expand(data.cache) if data.cache else default_cache()
     found, downloads = obtain(source, languages, Cache(folder, data.offline, say))

@@ -22,11 +22,7 @@ _Pair = tuple[str, str]  # OPUS codes of source and target
 
 
 def obtain_opus(source: Source, languages: Languages, cache: Cache) -> Obtained:
-    """CORPUS/VERSION, or the latest version of CORPUS.
-
-    Raises:
-        DataError: OPUS does not have it, or it is damaged.
-    """
+    """CORPUS/VERSION, or the latest version of CORPUS."""
     assert source.opus is not None
     corpus, _, version = source.opus.partition("/")
     codes = [_CODES.get(code, (code,)) for code in (languages.src, languages.tgt)]

@@ -21,11 +21,7 @@ _SIDES = ("source.txt", "reference.txt")
 
 
 def obtain_test_set(source: Source, languages: Languages, cache: Cache) -> Obtained:
-    """The set for the direction of the source, or else of the model.
-
-    Raises:
-        DataError: unknown, not for these languages, or not to be had.
-    """
+    """The set for the direction of the source, or else of the model."""
     dataset = _dataset(source)
     pair = _their_pair(source, dataset, source_order(source, languages))
     downloads = [cache.fetch(url) for url in dataset.data]
