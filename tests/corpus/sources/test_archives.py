@@ -101,12 +101,10 @@ def packed(method: int, mode: int = 0) -> bytes:
     return buffer.getvalue()
 
 
-def altered(content: bytes, *changes: tuple[bytes, int, int]) -> bytes:
-    """With other bytes: a mark, how far behind it, and the new value."""
-    found = bytearray(content)
-    for mark, offset, value in changes:
-        found[found.index(mark) + offset] = value
-    return bytes(found)
+def encrypted() -> bytes:
+    content = bytearray(packed(zipfile.ZIP_STORED))
+    content[content.index(b"PK\x01\x02") + 8] |= 1  # the flag, where the directory says it
+    return bytes(content)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +118,7 @@ def altered(content: bytes, *changes: tuple[bytes, int, int]) -> bytes:
         (packed(zipfile.ZIP_STORED, 0o120777), "a link in a zip"),
         (packed(zipfile.ZIP_BZIP2), "46 bytes may become 46 MiB at once"),
         (packed(zipfile.ZIP_LZMA), "46 bytes may become 46 MiB at once"),
-        (altered(packed(zipfile.ZIP_STORED), (b"PK\x01\x02", 8, 1)), "encrypted"),
+        (encrypted(), "encrypted"),
     ],
 )
 def test_only_plain_files(tmp_path: Path, content: bytes, why: str) -> None:
@@ -151,9 +149,6 @@ def test_too_many_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "its directory has more than 0 MiB" in refusal(archive.rename(tmp_path / "in" / "b"))
 
 
-NAMELESS = altered(zipped({"x": b"a"}), (b"PK\x01\x02", 28, 0), (b"PK\x05\x06", 12, 46))
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -162,7 +157,6 @@ NAMELESS = altered(zipped({"x": b"a"}), (b"PK\x01\x02", 28, 0), (b"PK\x05\x06", 
         ("a.tar", tarred({}), "holds no files"),
         ("a.zip", b"\n<!DOCTYPE html><html>", r"\(it is a web page\); delete it and get it again"),
         ("a.tar.gz", b"\n<html>log in</html>", r"\(it is a web page\); delete it and get it again"),
-        ("a.zip", NAMELESS.replace(b"x", b"", 2)[:-1], "damaged, or no such archive"),
     ],
 )
 def test_nothing_of_use(tmp_path: Path, name: str, content: bytes, message: str) -> None:

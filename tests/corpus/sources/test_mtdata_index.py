@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 from loopback import Server, zipped
+from reading import EN, ZH, ZH_EN, obtained, texts
 
 from transformer_mt.config.data import Languages, Source
-from transformer_mt.corpus.sources.cache import Cache
 from transformer_mt.corpus.sources.http import Unavailable
-from transformer_mt.corpus.sources.local import Obtained
-from transformer_mt.corpus.sources.obtain import obtain
 from transformer_mt.errors import DataError
 
-ZH, EN = "你好。\n再见。\n".encode(), b"Hello.\nGoodbye.\n"
-ZH_EN = Languages(src="zh", tgt="en")
 PACKAGE = {
     "__init__.py": "",
     "iso/bcp47.py": "from ..entry import Language\n"
@@ -49,14 +45,6 @@ exec(program)
 """
 
 
-def get(folder: Path, languages: Languages = ZH_EN, offline: bool = False, **keys: Any) -> Obtained:
-    return obtain(Source.model_validate(keys), languages, Cache(folder, offline))
-
-
-def texts(found: Obtained) -> list[bytes]:
-    return [Path(path).read_bytes() for path in found.source.files or []]
-
-
 @pytest.fixture(autouse=True)
 def mtdata(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program in the place of a Python that has mtdata, with entries at our server."""
@@ -84,14 +72,14 @@ def mtdata(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_entries_of_mtdata(tmp_path: Path) -> None:
-    two = get(tmp_path, mtdata="Toy-two-1-eng-zho", weight=3.0)
+    two = obtained(tmp_path, mtdata="Toy-two-1-eng-zho", weight=3.0)
     assert (texts(two), two.source.weight) == ([ZH, EN], 3.0)
     assert [download.licence for download in two.downloads] == ["CC0"]
-    pair = get(tmp_path, ZH_EN.reversed(), mtdata="Toy-pair-1-zho-eng")
+    pair = obtained(tmp_path, ZH_EN.reversed(), mtdata="Toy-pair-1-zho-eng")
     assert (texts(pair), len(pair.downloads)) == ([EN, ZH], 2)
-    tsv = get(tmp_path, mtdata="Toy-tsv-1-zho-eng").source
+    tsv = obtained(tmp_path, mtdata="Toy-tsv-1-zho-eng").source
     assert tsv == Source(tsv=tsv.tsv, direction="zh-en")
-    tmx = get(tmp_path, mtdata="Toy-tmx-1-eng-zho").source
+    tmx = obtained(tmp_path, mtdata="Toy-tmx-1-eng-zho").source
     assert tmx == Source(path=tmx.path) and str(tmx.path).endswith("/d.tmx.gz")
 
 
@@ -106,19 +94,19 @@ def test_entries_of_mtdata(tmp_path: Path) -> None:
 )
 def test_entries_that_cannot_be_had(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        get(tmp_path, mtdata=name)
+        obtained(tmp_path, mtdata=name)
 
 
 def test_other_languages_no_network_and_no_mtdata(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(DataError, match="is eng-zho; languages are de → en"):
-        get(tmp_path, Languages(src="de", tgt="en"), mtdata="Toy-two-1-eng-zho")
+        obtained(tmp_path, Languages(src="de", tgt="en"), mtdata="Toy-two-1-eng-zho")
     with pytest.raises(Unavailable, match="not in the cache"):
-        get(tmp_path, mtdata="Toy-tmx-1-eng-zho", offline=True)
+        obtained(tmp_path, mtdata="Toy-tmx-1-eng-zho", offline=True)
     (tmp_path / "other" / "mtdata" / "entry.py").write_text("")
     with pytest.raises(DataError, match=r"mtdata/bin/pip install mtdata && export "):
-        get(tmp_path, mtdata="Toy-two-1-eng-zho")
+        obtained(tmp_path, mtdata="Toy-two-1-eng-zho")
     monkeypatch.setenv("TMT_MTDATA_PYTHON", "none/python")
     with pytest.raises(DataError, match=r"TMT_MTDATA_PYTHON=none/python: no such program; name "):
-        get(tmp_path, mtdata="Toy-two-1-eng-zho")
+        obtained(tmp_path, mtdata="Toy-two-1-eng-zho")

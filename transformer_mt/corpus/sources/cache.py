@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -56,11 +57,9 @@ class Cache:
     def fetch(self, url: str, sha256: str | None = None) -> Download:
         """The file at a URL, from the cache if it is there.
 
-        Args:
-            sha256: digest that the file must have, in hexadecimal; compared with its bytes.
         Raises:
             Unavailable: the server does not give the file; or `offline`, and it is not cached.
-            DataError: wrong digest; no connection; the disk is full; no http(s) URL.
+            DataError: not of the digest `sha256`; no connection; no room; no http(s) URL.
         """
         address = quote(url.partition("#")[0], safe=_ADDRESS_CHARACTERS, errors="replace")
         if not re.match(r"https?://[^/?:]", address, re.IGNORECASE):
@@ -88,20 +87,17 @@ class Cache:
         if not is_archive(download.path):
             return download
         directory = self.folder / "unpacked" / download.sha256[:32]
-
-        def unpack() -> None:
-            if self.say:
-                self.say(f"unpacking {download.path.name}")
-            unpack_archive(download.path, directory)
-
+        unpack = partial(unpack_archive, download.path, directory)
         self.make_once(directory, unpack, f"unpacking {download.path.name}")
         return replace(download, path=directory, licence=_licence_in(directory))
 
-    def make_once(self, directory: Path, make: Callable[[], None], doing: str) -> None:
+    def make_once(self, directory: Path, make: Callable[[], object], doing: str) -> None:
         """Let one process make a directory, unless it is there."""
         if not directory.is_dir():
             with self.alone(directory, doing):
                 if not directory.is_dir():
+                    if self.say:
+                        self.say(doing)
                     make()
 
     def alone(self, directory: Path, doing: str) -> AbstractContextManager[None]:

@@ -266,22 +266,18 @@ def _progress(url: str, part: Path, say: Say | None) -> Iterator[_Show]:
     from rich import progress
     from rich.console import Console
 
-    columns = (
+    on_terminal = sys.stderr.isatty()
+    lines = say if say and not on_terminal else lambda _: None
+    lines(f"getting {url}")
+    with progress.Progress(
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
         progress.DownloadColumn(),
         progress.TransferSpeedColumn(),
         progress.TimeRemainingColumn(),
-    )
-    on_terminal = sys.stderr.isatty()
-    lines = say if say and not on_terminal else lambda _: None
-    lines(f"getting {url}")
-    with progress.Progress(
-        *columns,
         console=Console(stderr=True),
         redirect_stdout=False,
         disable=not (say and on_terminal),
     ) as bar:
-        task = bar.add_task(visible(_last_part(url)), total=None)
-        yield partial(bar.update, task)
+        yield partial(bar.update, bar.add_task(visible(_last_part(url)), total=None))
     lines(f"got {url}: {_size(part) / 2**20:,.1f} MiB")

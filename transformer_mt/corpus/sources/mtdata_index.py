@@ -16,24 +16,26 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config.data import Languages, Source
-from transformer_mt.corpus.readers.lines import expand
+from transformer_mt.corpus.readers.lines import expand, plain_name
+from transformer_mt.corpus.readers.tables import language_of
 from transformer_mt.corpus.sources.cache import Cache, default_cache
 from transformer_mt.corpus.sources.local import Obtained, local, local_sides
-from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.errors import DataError
 from transformer_mt.system.processes.child_python import child_environment
-from transformer_mt.text.languages import canonical_code
 
 _PYTHON = "TMT_MTDATA_PYTHON"
 _PROGRAM = Path(__file__).with_name("mtdata_program.py")
 _ONE_SIDE = ("txt", "raw", "sgm")  # a file for each language
 _BOTH_SIDES = ("tmx", "xml", "wmt21xml")  # one file that says which language is which
-_COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
 
 
 def obtain_mtdata(source: Source, languages: Languages, cache: Cache) -> Obtained:
     """The files of an entry, downloaded if they are not in the cache."""
     entry = _look_up(source, languages)
-    codes = _codes(source, entry, languages)
+    codes = [language_of(code) or "" for code in entry["langs"]]
+    if sorted(codes) != sorted((languages.src, languages.tgt)):
+        found = "-".join(entry["langs"])
+        raise DataError(f"{source}: is {found}; languages are {languages.src} → {languages.tgt}")
     form = _form(source, entry)
     downloads = [cache.content(url) for url in entry["urls"]]
     paths: list[Path] = []
@@ -43,12 +45,12 @@ def obtain_mtdata(source: Source, languages: Languages, cache: Cache) -> Obtaine
         else:
             paths.append(download.path)
     if form in _ONE_SIDE:
-        found = local_sides(source, languages, dict(zip(codes, paths, strict=True)))
+        here = local_sides(source, languages, dict(zip(codes, paths, strict=True)))
     elif form == "tsv":
-        found = local(source, tsv=str(paths[0]), direction="-".join(codes))
+        here = local(source, tsv=str(paths[0]), direction="-".join(codes))
     else:
-        found = local(source, path=str(paths[0]))
-    return Obtained(found, downloads)
+        here = local(source, path=str(paths[0]))
+    return Obtained(here, downloads)
 
 
 def _look_up(source: Source, languages: Languages) -> dict[str, Any]:
@@ -90,21 +92,8 @@ def _python() -> str:
     return os.path.abspath(found)
 
 
-def _codes(source: Source, entry: dict[str, Any], languages: Languages) -> list[str]:
-    try:
-        codes = [canonical_code(code) for code in entry["langs"]]
-    except ConfigError:
-        codes = []
-    if sorted(codes) != sorted((languages.src, languages.tgt)):
-        found = "-".join(entry["langs"])
-        raise DataError(f"{source}: is {found}; languages are {languages.src} → {languages.tgt}")
-    return codes
-
-
 def _form(source: Source, entry: dict[str, Any]) -> str:
-    form: str = entry["form"]
-    for ending in _COMPRESSIONS:
-        form = form.removesuffix(ending)
+    form = plain_name(entry["form"])
     n_files = len(entry["in_paths"]) or len(entry["urls"])
     plain = entry["cols"] in (None, [0, 1])
     if (
