@@ -1,11 +1,14 @@
 """A real HTTP server on loopback that misbehaves as told: cuts, lies, changes, hangs, refuses."""
 
 import hashlib
+import io
 import random
 import subprocess
 import sys
+import tarfile
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,11 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.corpus.sources.http import Patience
-
 BODY = random.Random(3).randbytes(300_000)
 OTHER = random.Random(4).randbytes(300_000)
-QUICK = Patience(timeout_s=5.0, attempts=3, first_wait_s=0.01, longest_wait_s=0.2)
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Reply:
     cut: int | None = None  # bytes of the answer's body after which the connection goes
     announce: int | None = None  # what Content-Length says instead of the truth
     chunked: bool = False
+    slow_s: float = 0.0  # after each 16 KiB
     hang_s: float = 0.0  # before the answer's body ends
-    slow_s: float = 0.0  # between pieces of 16 KiB
     headers: dict[str, str] = field(default_factory=dict)
 
 
@@ -135,12 +135,34 @@ def digest(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
+def zipped(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in files.items():
+            file.writestr(name, content)
+    return buffer.getvalue()
+
+
+def tarred(
+    files: dict[str, bytes], *members: tarfile.TarInfo, form: int = tarfile.PAX_FORMAT
+) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=form) as file:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            file.addfile(info, io.BytesIO(content))
+        for member in members:
+            file.addfile(member)
+    return buffer.getvalue()
+
+
 def start_fetch(url: str, cache_dir: Path, stderr: int | None = None) -> "subprocess.Popen[str]":
-    """`fetch` in a process of its own, which prints its messages and then the digest."""
+    """`Cache.fetch` in a process of its own, which prints its messages and then the digest."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from transformer_mt.corpus.sources.cache import fetch\n"
-        "print(fetch(sys.argv[1], Path(sys.argv[2]), say=print).sha256, flush=True)"
+        "from transformer_mt.corpus.sources.cache import Cache\n"
+        "print(Cache(Path(sys.argv[2]), say=print).fetch(sys.argv[1]).sha256, flush=True)"
     )
     arguments = [sys.executable, "-u", "-c", code, url, str(cache_dir)]
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=stderr, text=True)

@@ -86,8 +86,8 @@ def data_download(
     local = obtain_sources(cfg, say)
     obtain_datasets(local)
     for source in local.train:
-        for origin in source.origins:
-            show(f"{source.name}\t{origin.size}\t{origin.sha256}\t{origin.url}")
+        for found in source.downloads:
+            show(f"{source.name}\t{found.size}\t{found.sha256}\t{found.url}")
 
 
 @data_app.command("clean")

@@ -87,7 +87,7 @@ def input_lines(texts: list[str] | None, path: Path | None) -> Iterator[str]:
         raise TmtError("give texts or --input FILE, not both")
     if texts:
         return (line for text in texts for line in text.split("\n"))
-    from transformer_mt.corpus.readers.pairs import split_lines, split_stream
+    from transformer_mt.corpus.readers.lines import split_lines, split_stream
 
     return split_lines(path) if path else split_stream(sys.stdin.buffer, "standard input")
 

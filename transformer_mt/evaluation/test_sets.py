@@ -13,7 +13,7 @@ from transformer_mt.config.data import Languages, Source
 from transformer_mt.config.experiment import load_config
 from transformer_mt.corpus.clean import read_clean, test_names
 from transformer_mt.corpus.readers.lines import split_lines
-from transformer_mt.corpus.sources.cache import default_cache
+from transformer_mt.corpus.sources.cache import Cache, default_cache
 from transformer_mt.corpus.sources.sacrebleu_sets import obtain_test_set
 from transformer_mt.errors import DataError
 from transformer_mt.model_dir import load_tokenizers, read_metadata
@@ -109,9 +109,8 @@ def named_test_sets(
     found = []
     for direction in [direction_of("", languages, to)] if to else both_directions(languages):
         order = direction.model_copy(update={"bidirectional": False})
-        obtained = obtain_test_set(
-            Source(sacrebleu=name), order, cache_dir=default_cache(), offline=False, say=say
-        ).source
+        source = Source(sacrebleu=name)
+        obtained = obtain_test_set(source, order, Cache(default_cache(), say=say)).source
         assert obtained.files is not None
         srcs, refs = _read_test(*map(Path, obtained.files))
         full_name = _full_name(name, direction, languages)

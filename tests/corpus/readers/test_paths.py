@@ -5,16 +5,13 @@ import random
 from pathlib import Path
 
 import pytest
+from reading import PAIRS, ZH_EN, read, refusal
 
 from transformer_mt.config.data import Languages, Source
-from transformer_mt.corpus.readers.pairs import read_pairs, source_files
-from transformer_mt.corpus.readers.paths import format_of
-from transformer_mt.errors import DataError
-
-ZH_EN = Languages(src="zh", tgt="en")
+from transformer_mt.corpus.readers.pairs import source_files
 
 
-def write(root: Path, name: str, text: str) -> None:
+def write(root: Path, name: str, text: str = "x\n") -> None:
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
@@ -33,15 +30,9 @@ def make_corpora(root: Path) -> None:
     )
     write(root, "c/z.TMX", memory.format("zh", "丁", "z.TMX"))
     write(root, "c/y.xml", memory.format("zh", "丙", "y.xml"))
-    # what is not to be read
     write(root, "c/pom.xml", "<project>&</project>")
-    write(root, "c/README.md", "text")
-    write(root, "c/LICENSE", "text")
-    write(root, "c/alone.zh", "one side\n")
-    write(root, "c/x.en", "one side\n")
-    write(root, "c/x.de", "other side\n")
-    write(root, "c/.hidden/h.zh", "no\n")
-    write(root, "c/.hidden/h.en", "no\n")
+    for name in ("LICENSE", "alone.zh", "x.en", "x.de", ".hidden/h.zh", ".hidden/h.en"):
+        write(root, f"c/{name}")  # not to be read
     write(root, "c/.h.tsv", "no\tno\n")
 
 
@@ -49,16 +40,8 @@ ALL = ["news", "a.tsv", "b.jsonl", "web", "y.xml", "z.TMX"]
 
 
 def english(root: Path, path: str, languages: Languages = ZH_EN) -> list[str]:
-    source = Source(path=path, direction="zh-en")
-    pairs = read_pairs(source, languages, root=root, role="train")
     side = 1 if languages.tgt == "en" else 0
-    return [pair[side] for pair in pairs]
-
-
-def refusal(root: Path, path: str, languages: Languages = ZH_EN) -> str:
-    with pytest.raises(DataError) as caught:
-        english(root, path, languages)
-    return str(caught.value)
+    return [pair[side] for pair in read(root, languages, path=path, direction="zh-en")]
 
 
 @pytest.mark.parametrize(
@@ -125,34 +108,65 @@ def test_the_order_of_listing_does_not_matter(
 
 def test_nothing_usable(tmp_path: Path) -> None:
     for number in range(12):
-        write(tmp_path, f"c/{number:02d}.txt", "text")
+        write(tmp_path, f"c/{number:02d}.txt")
     write(tmp_path, "c/x.zh", "一\n")
     start = f"{tmp_path}/c: no text in zh and en there; found "
-    message = refusal(tmp_path, "c")
+    message = refusal(tmp_path, path="c")
     assert message.startswith(f"{start}00.txt, 01.txt, 02.txt, 03.txt, 04.txt, 05.txt, 06.txt, ")
     assert "07.txt and 5 more; expected pairs such as NAME.zh and NAME.en, or" in message
     assert ".tsv, .jsonl, .tmx, " in message
     assert f"{tmp_path}/d*: no text in zh and en there; found no files; expected" in refusal(
-        tmp_path, "d*"
+        tmp_path, path="d*"
     )
     (tmp_path / "e").mkdir()
-    assert "found no files" in refusal(tmp_path, "e")
+    assert "found no files" in refusal(tmp_path, path="e")
 
 
 def test_it_must_be_clear_which_side_is_meant(tmp_path: Path) -> None:
     for name in ("c/t.zh-CN", "c/t.zho", "c/t.en"):
-        write(tmp_path, name, "x\n")
+        write(tmp_path, name)
     expected = "t: t.zh-CN and t.zho are both zh; say which with files: [SOURCE, TARGET]"
     for path in ("c", "c/t", "c/t.*"):
-        assert refusal(tmp_path, path) == f"{tmp_path}/c/{expected}"
+        assert refusal(tmp_path, path=path) == f"{tmp_path}/c/{expected}"
     write(tmp_path, "c/t.zh", "canonical\n")
     assert english(tmp_path, "c") == ["x"]
 
 
 @pytest.mark.parametrize(
-    ("name", "form"),
-    [("t.tsv", ".tsv"), ("t.tsv.gz", ".tsv"), ("a.b.JSONL.zst", ".jsonl"), ("t.zh.xz", ".zh"),
-     ("t", ""), ("t.gz", "")],
+    ("zh", "en"),
+    [("t.zh", "t.en"), ("t.zh.gz", "t.en"), ("t.zh-CN", "t.eng.gz"), ("t.cmn", "t.en_US"),
+     ("t.zho_Hans", "t.eng_Latn")],
 )  # fmt: skip
-def test_form_of(name: str, form: str) -> None:
-    assert format_of(Path("some.dir") / name) == form
+def test_a_prefix_finds_any_spelling(tmp_path: Path, zh: str, en: str) -> None:
+    for name, side in ((zh, 0), (en, 1)):
+        write(tmp_path, name, "".join(f"{pair[side]}\n" for pair in PAIRS))
+    for name in ("t.en-zh.tmx", "t.txt"):
+        write(tmp_path, name)
+    assert read(tmp_path, path="t") == read(tmp_path, files=[zh, en]) == PAIRS
+    assert source_files(Source(path="t"), ZH_EN, tmp_path) == [tmp_path / zh, tmp_path / en]
+    write(tmp_path, "t.zh", "canonical\n")
+    write(tmp_path, "t.en", "plain\n")
+    assert read(tmp_path, path="t") == [("canonical", "plain")]
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    for name in ("train.zh-TW", "train.de", "u.txt"):
+        write(tmp_path, name)
+    lines = refusal(tmp_path, path="train").split("\n")
+    assert lines[0] == (
+        f"{tmp_path}/train: no zh side: looked for train.zh, train.zh.gz and other spellings of "
+        f"zh; near names in {tmp_path}: train.zh-TW, train.de"
+    )
+    assert len(lines) == 2 and "no en side: looked for train.en" in lines[1]
+    near = f"{tmp_path}/train.xx: no such file; near names in {tmp_path}: train.de"
+    assert near in refusal(tmp_path, files=["train.xx", "train.de"])
+    assert refusal(tmp_path, tsv="no/t.tsv") == (
+        f"{tmp_path}/no/t.tsv: no such file; the directory {tmp_path}/no does not exist "
+        f"(relative paths start from data.root, here {tmp_path})"
+    )
+    (tmp_path / "empty").mkdir()
+    assert "none, it is empty" in refusal(tmp_path, path="empty/t")
+    message = refusal(tmp_path, path="u.txt")
+    assert f"{tmp_path}/u.txt: is one file, of no form that is known by its ending (.tsv" in message
+    assert "a prefix stands for u.txt.zh and its other side" in message
+    assert "write {tsv: u.txt} or {jsonl: u.txt}" in message

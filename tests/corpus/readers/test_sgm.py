@@ -4,14 +4,11 @@ import gzip
 from pathlib import Path
 
 import pytest
+from reading import ZH_EN, read, refusal, turned
 
-from transformer_mt.config.data import Languages, Source
-from transformer_mt.corpus.readers.pairs import read_pairs
-from transformer_mt.errors import DataError
+from transformer_mt.corpus.readers import sgm
 
-ZH_EN = Languages(src="zh", tgt="en")
 SRC, REF = "wmt17-src.zh.sgm", "wmt17-ref.en.sgm"
-
 CHINESE = """<srcset setid="wmt17" srclang="any">
 <doc sysid="ref" docid="a.1" genre="news" origlang="zh">
 <p>
@@ -36,6 +33,7 @@ ENGLISH = """<refset setid="wmt17" srclang="any" trglang="en">
 </refset>
 """
 PAIRS = [("甲 & 乙", 'R&D & AT&T, x < y é "q" &copy'), ("二", "two lines"), ("三", "three")]
+SECOND = ENGLISH.replace('sysid="ref"', 'sysid="other"').replace("three", "other")
 
 
 def write(root: Path, chinese: str = CHINESE, english: str = ENGLISH) -> None:
@@ -43,28 +41,17 @@ def write(root: Path, chinese: str = CHINESE, english: str = ENGLISH) -> None:
     (root / REF).write_text(english, encoding="utf-8")
 
 
-def read(root: Path, source: Source, languages: Languages = ZH_EN) -> list[tuple[str, str]]:
-    return list(read_pairs(source, languages, root=root, role="test"))
-
-
 def test_two_files(tmp_path: Path) -> None:
-    write(tmp_path)
-    assert read(tmp_path, Source(files=[SRC, REF])) == PAIRS
-    turned = Source(files=[SRC, REF], direction="zh-en")
-    assert read(tmp_path, turned, ZH_EN.reversed()) == [(en, zh) for zh, en in PAIRS]
-    for whole in (Source(path="."), Source(path="*.sgm"), Source(path="wmt17.sgm")):
-        assert read(tmp_path, whole) == PAIRS
+    write(tmp_path, english=ENGLISH + SECOND)  # of several references the first is taken
+    assert read(tmp_path, files=[SRC, REF]) == PAIRS
+    back = read(tmp_path, ZH_EN.reversed(), files=[SRC, REF], direction="zh-en")
+    assert back == turned(PAIRS)
+    for whole in (".", "*.sgm", "wmt17.sgm"):
+        assert read(tmp_path, path=whole) == PAIRS
     for name in (SRC, REF):
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress((tmp_path / name).read_bytes()))
         (tmp_path / name).unlink()
-    assert read(tmp_path, Source(files=[f"{SRC}.gz", f"{REF}.gz"])) == PAIRS
-    assert read(tmp_path, Source(path=".")) == PAIRS
-
-
-def test_of_several_references_the_first_is_taken(tmp_path: Path) -> None:
-    second = ENGLISH.replace('sysid="ref"', 'sysid="other"').replace("three", "other")
-    write(tmp_path, english=ENGLISH + second)
-    assert read(tmp_path, Source(files=[SRC, REF])) == PAIRS
+    assert read(tmp_path, path=".") == PAIRS
 
 
 @pytest.mark.parametrize(
@@ -76,14 +63,21 @@ def test_of_several_references_the_first_is_taken(tmp_path: Path) -> None:
         ('<seg id="1">three</seg>', "", "doc b seg 1 (line 8) stands against the end"),
         ("three</seg>", "three</seg><seg id='2'>four</seg>",
          "the end stands against doc b seg 2 (line 11)"),
-        ("&copy </seg>", "", f"{REF}: line 8: a <seg> starts inside another"),
-        ("three</seg>", "three", f"{REF}: line 12: the last <seg> has no </seg>"),
+        ("&copy </seg>", "", f"{REF}: line 4: a <seg> has no </seg>"),
+        ("three</seg>", "three", f"{REF}: line 11: a <seg> has no </seg>"),
+        (">three</seg>", "", f"{REF}: line 11: a <seg> has no </seg>"),
         (ENGLISH, "text\n", f"{REF}: no <seg>…</seg> found; expected an SGM file of WMT"),
     ],
 )  # fmt: skip
 def test_mistakes(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in ENGLISH
     write(tmp_path, english=ENGLISH.replace(old, new))
-    with pytest.raises(DataError) as caught:
-        read(tmp_path, Source(files=[SRC, REF]))
-    assert message in str(caught.value)
+    assert message in refusal(tmp_path, files=[SRC, REF])
+
+
+def test_what_would_take_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, f"<seg id=1>&#{'9' * 5000};</seg>", "<seg id=1>a</seg>")
+    (src, _), *_ = read(tmp_path, files=[SRC, REF])
+    assert src.startswith("&#999"), "no character, so it is text"
+    monkeypatch.setattr(sgm, "_LARGEST", 1 << 10)
+    assert "more than 0 MiB; an SGM file is a test set" in refusal(tmp_path, files=[SRC, REF])

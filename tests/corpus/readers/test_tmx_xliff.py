@@ -1,30 +1,27 @@
 """XML of any form: the text without its codes, the pairs of two languages, and no surprises."""
 
 import random
-import subprocess
-import sys
+import tracemalloc
 from pathlib import Path
-from typing import Any
 from xml.sax.saxutils import escape
 
 import pytest
+from reading import ZH_EN, turned
+from reading import read as read_below
+from reading import refusal as refusal_below
 
-from transformer_mt.config.data import Languages, Source
-from transformer_mt.corpus.readers.pairs import read_pairs
-from transformer_mt.errors import DataError
+from transformer_mt.config.data import Languages
+from transformer_mt.corpus.readers import lines, tmx_xliff
+from transformer_mt.corpus.readers.tables import Pair
+from transformer_mt.corpus.readers.tmx_xliff import read_markup
 
-ZH_EN = Languages(src="zh", tgt="en")
 
-
-def read(path: Path, languages: Languages = ZH_EN, **source: Any) -> list[tuple[str, str]]:
-    given = Source(path=path.name, **source)
-    return list(read_pairs(given, languages, root=path.parent, role="train"))
+def read(path: Path, languages: Languages = ZH_EN) -> list[Pair]:
+    return read_below(path.parent, languages, path=path.name)
 
 
 def refusal(path: Path, languages: Languages = ZH_EN) -> str:
-    with pytest.raises(DataError) as caught:
-        read(path, languages)
-    return str(caught.value)
+    return refusal_below(path.parent, languages, path=path.name)
 
 
 def tmx(body: str, head: str = "<?xml version='1.0'?>") -> str:
@@ -54,7 +51,7 @@ def test_tmx_gives_back_what_was_written(tmp_path: Path) -> None:
         head = f"<?xml version='1.0' encoding='{encoding.removesuffix('-sig')}'?>\r\n"
         path = write(tmp_path / "t.tmx", tmx(body, head), encoding)
         assert read(path) == pairs
-    assert read(path, ZH_EN.reversed()) == [(en, zh) for zh, en in pairs]
+    assert read(path, ZH_EN.reversed()) == turned(pairs)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +134,7 @@ def test_xliff(tmp_path: Path) -> None:
     ):
         path = write(tmp_path / name, text)
         assert read(path, ZH_EN.reversed()) == pairs, name
-        assert read(path) == [(zh, en) for en, zh in pairs], name
+        assert read(path) == turned(pairs), name
         message = refusal(path, Languages(src="de", tgt="en"))
         assert "no text in both de and en; languages found: en" in message
 
@@ -167,7 +164,7 @@ def test_wmt_xml(tmp_path: Path) -> None:
     ):  # fmt: skip
         write(path, wmt(*(f"<doc id='{n}'>{doc}</doc>" for n, doc in enumerate(docs))))
         assert read(path) == pairs
-        assert read(path, ZH_EN.reversed()) == [(en, zh) for zh, en in pairs]
+        assert read(path, ZH_EN.reversed()) == turned(pairs)
 
 
 def test_wmt_xml_mistakes(tmp_path: Path) -> None:
@@ -192,10 +189,10 @@ OUTSIDE = '<!ENTITY x SYSTEM "file://{secret}">'
 @pytest.mark.parametrize(
     ("doctype", "seg", "message"),
     [
-        (f'<!DOCTYPE tmx [<!ENTITY a "aaaa">{BOMB}]>', "&i;", "line 1: declares the entity a, and "
-         "entities are not expanded"),
-        (f"<!DOCTYPE tmx [\n{OUTSIDE}]>", "&x;", "line 2: declares the entity x, and"),
-        (f"<!DOCTYPE tmx [{OUTSIDE.replace('x', '% x')}%x;]>", "", "declares the entity x, and"),
+        (f'<!DOCTYPE tmx [<!ENTITY a "aaaa">{BOMB}]>', "&i;", "line 1: declares the entity a, "
+         "which is not expanded: write the text itself in its place"),
+        (f"<!DOCTYPE tmx [\n{OUTSIDE}]>", "&x;", "line 2: declares the entity x, which"),
+        (f"<!DOCTYPE tmx [{OUTSIDE.replace('x', '% x')}%x;]>", "", "declares the entity x, which"),
         ("", "&nbsp;", "line 1: not well-formed XML: undefined entity"),
     ],
 )  # fmt: skip
@@ -232,21 +229,33 @@ def test_xml_mistakes(tmp_path: Path, text: str, message: str) -> None:
     assert message in refusal(write(tmp_path / "t.tmx", text))
 
 
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """Peak memory of a process of its own, which reads 40 MB: the growth is a small part of it."""
-    unit = tu(("en", "word " * 20), ("zh", "字" * 30))
-    path = tmp_path / "t.tmx"
-    path.write_text(tmx(unit * (40_000_000 // len(unit.encode()))), encoding="utf-8")
-    program = (
-        "import resource; from pathlib import Path\n"
-        "from transformer_mt.config.data import Languages\n"
-        "from transformer_mt.corpus.readers.tmx_xliff import read_markup\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        f"n = sum(1 for _ in read_markup(Path({str(path)!r}), Languages(src='zh', tgt='en')))\n"
-        "print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    n_pairs, grown = map(int, done.stdout.split())
-    unit_of_measure = 1 if sys.platform == "darwin" else 1024  # bytes, or KiB
-    assert n_pairs == path.read_text(encoding="utf-8").count("<tu>")
-    assert grown * unit_of_measure < 10_000_000
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (tmx(tu(("zh", "x" * 300_000))), "one unit of text is longer than 0 MiB: divide it"),
+        (tmx(tu(("zh", "<b>x</b>" * 60_000))), "one unit of text is longer than 0 MiB"),
+        (f"<tmx a='{'x' * 900_000}'/>", "one tag, comment or the like is longer than 0 MiB"),
+        ("<!DOCTYPE tmx [<!ATTLIST a b CDATA 'x'>]><tmx/>", "declares the default of the attri"),
+    ],
+    ids=range(4),
+)
+def test_xml_that_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: str, message: str
+) -> None:
+    monkeypatch.setattr(tmx_xliff, "LONGEST", 1 << 18)
+    path = write(tmp_path / "t.tmx", document)
+    assert message in refusal(path)
+    write(path, tmx(tu(("zh", "x" * 1000), ("en", "y")) * 600))
+    assert len(read(path)) == 600, "many units are no long one"
+
+
+def test_memory_does_not_grow_with_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "_BLOCK", 1 << 14)
+    path = write(tmp_path / "t.tmx", tmx(tu(("en", "word " * 20), ("zh", "字" * 30)) * 10_000))
+    tracemalloc.start()
+    assert sum(1 for _ in read_markup(path, ZH_EN)) == 10_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20 < path.stat().st_size

@@ -1,119 +1,41 @@
-"""Entries of the mtdata index, from the real package where a Python has it, or a stand-in."""
+"""Entries of the mtdata index, from a stand-in for that package."""
 
 import gzip
-import io
 import json
-import os
-import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback import Server
+from loopback import Server, zipped
+from reading import EN, ZH, ZH_EN, obtained, texts
 
 from transformer_mt.config.data import Languages, Source
-from transformer_mt.corpus.sources.by_name import Obtained, obtain
 from transformer_mt.corpus.sources.http import Unavailable
 from transformer_mt.errors import DataError
 
-ZH, EN = "你好。\n再见。\n".encode(), b"Hello.\nGoodbye.\n"
-ZH_EN = Languages(src="zh", tgt="en")
-
-
-def get(tmp_path: Path, languages: Languages = ZH_EN, offline: bool = False, **keys: Any) -> Any:
-    source = Source.model_validate(keys)
-    return obtain(source, languages, role="train", cache_dir=tmp_path, offline=offline)
-
-
-def texts(found: Obtained) -> list[bytes]:
-    return [Path(path).read_bytes() for path in found.source.files or []]
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as file:
-        for name, content in files.items():
-            file.writestr(name, content)
-    return buffer.getvalue()
-
-
-MAKE_INDEX = """
-import pickle, sys, types, json
-from mtdata import __version__
-from mtdata.entry import Entry
-module = sys.modules["mtdata.index"] = types.ModuleType("mtdata.index")
-Index = module.Index = type("Index", (), {"__module__": "mtdata.index"})
-index = Index()
-entries = [Entry(**keys) for keys in json.loads(sys.argv[1])]
-index.entries = {entry.did: entry for entry in entries}
-with open(f"{sys.argv[2]}/mtdata.index.{__version__}.pkl", "wb") as file:
-    pickle.dump(index, file)
-"""
-
-
-@pytest.fixture
-def mtdata_index(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index of the real package, if a Python has one, with entries at our server."""
-    monkeypatch.setenv("TMT_CACHE", str(tmp_path))
-    python = os.environ.get("TMT_MTDATA_PYTHON", sys.executable)
-    asked = [python, "-c", "import mtdata; print(mtdata.__version__)"]
-    version = subprocess.run(asked, capture_output=True, text=True).stdout
-    if not version or [int(part) for part in version.split(".")[:2]] < [0, 5]:
-        pytest.skip(f"{python} has no mtdata, or an old one: {version}")
-    archive = server.serve("/a.zip", zipped({"a.en": EN, "a.zh": ZH, "LICENSE": b"CC0"}))
-    entries = [
-        {"did": "Toy-two-1-eng-zho", "url": archive, "in_paths": ["*.en", "*.zh"], "in_ext": "txt"},
-        {
-            "did": "Toy-pair-1-zho-eng",
-            "url": [server.serve("/b.zh", ZH), server.serve("/b.en", EN)],
-            "ext": "txt",
-        },
-        {"did": "Toy-tsv-1-zho-eng", "url": server.serve("/c.tsv", b"a\tb\n")},
-        {"did": "Toy-tmx-1-eng-zho", "url": server.serve("/d.tmx.gz", gzip.compress(b"<tmx/>"))},
-        {"did": "Toy-cols-1-eng-zho", "url": server.serve("/e.tsv", b"0\ta\tb\n"), "cols": [1, 2]},
-        {"did": "Toy-none-1-eng-zho", "url": archive, "in_paths": ["*.xx"], "in_ext": "tmx"},
-    ]
-    (tmp_path / "mtdata").mkdir()
-    subprocess.run(
-        [python, "-c", MAKE_INDEX, json.dumps(entries), str(tmp_path / "mtdata")],
-        check=True,
-        cwd=tmp_path,
-    )
-
-
-@pytest.mark.usefixtures("mtdata_index")
-def test_entries_of_mtdata(server: Server, tmp_path: Path) -> None:
-    two = get(tmp_path, mtdata="Toy-two-1-eng-zho", weight=3.0)
-    assert (texts(two), two.source.weight) == ([ZH, EN], 3.0)
-    (found,) = two.origins
-    assert (found.name, found.licence) == ("mtdata:Toy-two-1-eng-zho", "CC0")
-    pair = get(tmp_path, ZH_EN.reversed(), mtdata="Toy-pair-1-zho-eng")
-    assert (texts(pair), len(pair.origins)) == ([EN, ZH], 2)
-    tsv = get(tmp_path, mtdata="Toy-tsv-1-zho-eng").source
-    assert tsv == Source(tsv=tsv.tsv, direction="zh-en")
-    tmx = get(tmp_path, mtdata="Toy-tmx-1-eng-zho").source
-    assert tmx == Source(path=tmx.path)
-    assert Path(tmx.path).name == "d.tmx.gz"
-
-
-@pytest.mark.usefixtures("mtdata_index")
-def test_entries_of_mtdata_that_cannot_be_had(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"Toy-cols-1-eng-zho: mtdata has a parser of its own .*"):
-        get(tmp_path, mtdata="Toy-cols-1-eng-zho")
-    with pytest.raises(DataError, match=r"expected one file '.*xx' in .*, found 0 of: LICENSE, a"):
-        get(tmp_path, mtdata="Toy-none-1-eng-zho")
-    with pytest.raises(DataError, match="near ones for zh and en: Toy-two-1-eng-zho"):
-        get(tmp_path, mtdata="Toy-twoo-1-eng-zho")
-    with pytest.raises(DataError, match="mtdata knows no such entry"):
-        get(tmp_path, mtdata="nonsense")
-    with pytest.raises(DataError, match="is eng-zho; languages are de → en"):
-        get(tmp_path, Languages(src="de", tgt="en"), mtdata="Toy-two-1-eng-zho")
-    with pytest.raises(Unavailable, match="not in the cache"):
-        get(tmp_path, mtdata="Toy-tmx-1-eng-zho", offline=True)
-
-
+PACKAGE = {
+    "__init__.py": "",
+    "iso/bcp47.py": "from ..entry import Language\n"
+    "bcp47 = lambda code: Language({'zh': 'zho', 'en': 'eng'}[code])\n",
+    "entry.py": """
+from types import SimpleNamespace
+class Language(str):
+    lang = property(str)
+class DatasetId(str):
+    parse = classmethod(lambda cls, name: cls(name))
+    langs = property(lambda self: [Language(code) for code in self.split("-")[-2:]])
+class Entry(SimpleNamespace):
+    in_paths = in_ext = ext = cols = None
+""",
+    "index.py": """
+import json, pathlib, types
+from .entry import DatasetId, Entry
+entries = json.loads(pathlib.Path(__file__).with_name("entries.json").read_text())
+entries = [Entry(did=DatasetId(entry.pop("did")), **entry) for entry in entries]
+INDEX = types.SimpleNamespace(entries={entry.did: entry for entry in entries})
+""",
+}
 PROGRAM = """#!{python}
 import sys
 sys.path.insert(0, {folder!r})
@@ -121,40 +43,70 @@ option, program, *sys.argv[1:] = sys.argv[1:]
 assert option == "-c"
 exec(program)
 """
-INDEX = """
-from types import SimpleNamespace as Thing
-key = Thing(langs=("eng", "zho"))
-INDEX = Thing(entries={"Toy-two-1-eng-zho": Thing(
-    did=key, url=["URL/a.zh", "URL/a.en"], in_paths=None, in_ext=None, ext="txt", cols=None)})
-"""
 
 
-def test_mtdata_of_another_python(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its interpreter runs the program, whatever this one has installed."""
-    monkeypatch.setenv("TMT_CACHE", str(tmp_path / "own"))
-    package, python = tmp_path / "mtdata", tmp_path / "other" / "python"
-    (package / "iso").mkdir(parents=True)
-    (package / "entry.py").write_text("class DatasetId:\n    parse = staticmethod(str)\n")
-    (package / "iso" / "bcp47.py").write_text("bcp47 = None\n")
-    server.serve("/a.en", EN), server.serve("/a.zh", ZH)
-    index = INDEX.replace("URL", server.base).replace('("eng", "zho")', '("zho", "eng")')
-    (package / "index.py").write_text(index)
-    python.parent.mkdir()
-    python.write_text(PROGRAM.format(python=sys.executable, folder=str(tmp_path)))
+@pytest.fixture(autouse=True)
+def mtdata(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program in the place of a Python that has mtdata, with entries at our server."""
+    archive = server.serve("/a.zip", zipped({"a.en": EN, "a.zh": ZH, "LICENSE": b"CC0"}))
+    pair = [server.serve("/b.zh", ZH), server.serve("/b.en", EN)]
+    tmx = server.serve("/d.tmx.gz", gzip.compress(b"<tmx/>"))
+    entries: list[dict[str, Any]] = [
+        {"did": "Toy-two-1-eng-zho", "url": archive, "in_paths": ["*.en", "*.zh"], "in_ext": "txt"},
+        {"did": "Toy-pair-1-zho-eng", "url": pair, "ext": "txt"},
+        {"did": "Toy-tsv-1-zho-eng", "url": server.serve("/c.tsv", b"a\tb\n"), "ext": "tsv"},
+        {"did": "Toy-tmx-1-eng-zho", "url": tmx, "ext": "tmx.gz"},
+        {"did": "Toy-cols-1-eng-zho", "url": f"{server.base}/e", "ext": "tsv", "cols": [1, 2]},
+        {"did": "Toy-none-1-eng-zho", "url": archive, "in_paths": ["*.xx"], "in_ext": "tmx"},
+    ]
+    folder = tmp_path / "other" / "mtdata"
+    (folder / "iso").mkdir(parents=True)
+    for name, content in {**PACKAGE, "entries.json": json.dumps(entries)}.items():
+        (folder / name).write_text(content)
+    python = tmp_path / "other" / "python"
+    python.write_text(PROGRAM.format(python=sys.executable, folder=str(folder.parent)))
     python.chmod(0o755)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMT_CACHE", str(tmp_path / "own"))
     monkeypatch.setenv("TMT_MTDATA_PYTHON", "other/python")
-    assert texts(get(tmp_path / "cache", mtdata="Toy-two-1-eng-zho")) == [ZH, EN]
+
+
+def test_entries_of_mtdata(tmp_path: Path) -> None:
+    two = obtained(tmp_path, mtdata="Toy-two-1-eng-zho", weight=3.0)
+    assert (texts(two), two.source.weight) == ([ZH, EN], 3.0)
+    assert [download.licence for download in two.downloads] == ["CC0"]
+    pair = obtained(tmp_path, ZH_EN.reversed(), mtdata="Toy-pair-1-zho-eng")
+    assert (texts(pair), len(pair.downloads)) == ([EN, ZH], 2)
+    tsv = obtained(tmp_path, mtdata="Toy-tsv-1-zho-eng").source
+    assert tsv == Source(tsv=tsv.tsv, direction="zh-en")
+    tmx = obtained(tmp_path, mtdata="Toy-tmx-1-eng-zho").source
+    assert tmx == Source(path=tmx.path) and str(tmx.path).endswith("/d.tmx.gz")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Toy-cols-1-eng-zho", "Toy-cols-1-eng-zho: mtdata has a parser of its own "),
+        ("Toy-none-1-eng-zho", r"expected one file '.*xx' in .*, found 0 of: LICENSE, a"),
+        ("Toy-twoo-1-eng-zho", "near ones for zh and en: Toy-two-1-eng-zho"),
+        ("nonsense", "mtdata knows no such entry"),
+    ],
+)
+def test_entries_that_cannot_be_had(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        obtained(tmp_path, mtdata=name)
+
+
+def test_other_languages_no_network_and_no_mtdata(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DataError, match="is eng-zho; languages are de → en"):
+        obtained(tmp_path, Languages(src="de", tgt="en"), mtdata="Toy-two-1-eng-zho")
+    with pytest.raises(Unavailable, match="not in the cache"):
+        obtained(tmp_path, mtdata="Toy-tmx-1-eng-zho", offline=True)
+    (tmp_path / "other" / "mtdata" / "entry.py").write_text("")
+    with pytest.raises(DataError, match=r"mtdata/bin/pip install mtdata && export "):
+        obtained(tmp_path, mtdata="Toy-two-1-eng-zho")
     monkeypatch.setenv("TMT_MTDATA_PYTHON", "none/python")
     with pytest.raises(DataError, match=r"TMT_MTDATA_PYTHON=none/python: no such program; name "):
-        get(tmp_path / "cache", mtdata="Toy-two-1-eng-zho")
-
-
-def test_without_mtdata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mtdata.py").write_text("")  # a module that has nothing in it
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("TMT_CACHE", str(tmp_path / "own"))
-    with pytest.raises(DataError, match=r"mtdata/bin/pip install mtdata && export "):
-        get(tmp_path / "cache", mtdata="Toy-two-1-eng-zho")
+        obtained(tmp_path, mtdata="Toy-two-1-eng-zho")

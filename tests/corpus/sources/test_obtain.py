@@ -26,24 +26,7 @@ def write_files(root: Path) -> None:
     (root / "b.tsv").write_text("狗很大\tThe dog is big\n", encoding="utf-8")
 
 
-def test_every_source_has_its_name_its_pairs_and_the_digests_of_its_files(
-    toy_config: Config, tmp_path: Path
-) -> None:
-    write_files(tmp_path)
-    cfg = experiment(toy_config, tmp_path)
-    local = obtain.obtain_sources(cfg, print)
-    assert local.cfg is cfg
-    assert [source.name for source in local.train] == [str(source) for source in cfg.data.train]
-    assert [list(source.read()) for source in local.sources] == [
-        [("猫很小", "The cat is small")], [("狗很大", "The dog is big")],
-        [("猫很小", "The cat is small")], [("猫很小", "The cat is small")],
-    ]  # fmt: skip
-    assert [name for name, _ in local.train[0].digests] == ["a.zh", "a.en"]
-    assert local.train[0].digests == local.dev[0].digests
-    assert all(len(digest) == 64 for source in local.sources for _, digest in source.digests)
-
-
-def test_each_file_of_a_source_is_hashed_once(
+def test_each_file_of_a_source_is_read_and_hashed_once(
     toy_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_files(tmp_path)
@@ -54,10 +37,17 @@ def test_each_file_of_a_source_is_hashed_once(
         return sha256(path)
 
     monkeypatch.setattr(obtain, "sha256", counting)
-    local = obtain.obtain_sources(experiment(toy_config, tmp_path), print)
+    cfg = experiment(toy_config, tmp_path)
+    local = obtain.obtain_sources(cfg, print)
     fingerprints(local)
     prepare_corpus(local, tmp_path / "clean", work_dir=tmp_path / "work", say=print)
     assert hashed == {"a.zh": 3, "a.en": 3, "b.tsv": 1}, "a is a source of train, dev and test"
+    assert [source.name for source in local.train] == [str(source) for source in cfg.data.train]
+    cat, dog = [("猫很小", "The cat is small")], [("狗很大", "The dog is big")]
+    assert [list(source.read()) for source in local.sources] == [cat, dog, cat, cat]
+    assert [name for name, _ in local.train[0].digests] == ["a.zh", "a.en"]
+    assert local.train[0].digests == local.dev[0].digests
+    assert all(len(digest) == 64 for source in local.sources for _, digest in source.digests)
 
 
 def test_a_missing_file_is_told_when_it_is_looked_at(toy_config: Config, tmp_path: Path) -> None:

@@ -1,121 +1,154 @@
-"""Parquet, Arrow and Feather files → pairs.
+"""Columns of tables → pairs: Parquet, Arrow and Feather files, and Hugging Face datasets.
 
-Comes in: a file of unknown origin. Goes out: (source, target) texts, one by one. Arrow checks each
-column as a whole before its texts are read, since it follows offsets wherever they point. Files are
-read, not mapped into memory: a mapped file that gets shorter ends the process. This file does not
-know where files lie, nor the names of columns: see `tables.py`.
+Arrow checks each column as a whole before its texts are read, since it follows offsets wherever
+they point. Files are read, not mapped into memory: a mapped file that gets shorter ends the
+process. This file does not know the names of columns: see `tables.py`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from transformer_mt.config.data import Languages
-from transformer_mt.corpus.readers.lines import COMPRESSED
-from transformer_mt.corpus.readers.tables import Pair, find_keys, no_keys
+from transformer_mt.config.data import Languages, Source
+from transformer_mt.corpus.readers.lines import COMPRESSED, expand
+from transformer_mt.corpus.readers.paths import looking_at
+from transformer_mt.corpus.readers.tables import Pair, Role, find_keys, no_keys
 from transformer_mt.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow
 
 _ROWS = 10_000  # in memory as Python texts at once
-Field = tuple[str, ...]  # a column, or a field of the column translation
+_SPLITS: dict[Role, str] = {"train": "train", "dev": "validation", "test": "test"}
+_Field = tuple[str, ...]  # a column, or a field of the column translation
 
 
 def read_arrow(path: Path, languages: Languages, *, swapped: bool) -> Iterator[Pair]:
-    """Two columns of a Parquet, Arrow or Feather file, named as in `pair_of_row`.
-
-    Raises:
-        DataError: the file is damaged, lacks the columns, or they do not hold text.
-    """
+    """Two columns of a Parquet, Arrow or Feather file, named as `find_keys` has it."""
     import pyarrow
+    from pyarrow import ipc, parquet
 
     if path.suffix in COMPRESSED:
         raise DataError(f"{path}: such files are compressed inside: decompress this one first")
+    batches: Iterable[pyarrow.RecordBatch]
     try:
-        first_row = 1
-        for batch, fields in _batches(path, languages, swapped):
-            columns = [_Column(batch, field, path, first_row) for field in fields]
-            for start in range(0, batch.num_rows, _ROWS):
-                texts = [column.texts(start) for column in columns]
-                yield from zip(*texts, strict=True)
-            first_row += batch.num_rows
+        with pyarrow.OSFile(str(path)) as file:
+            if path.suffix.lower() == ".parquet":
+                table = parquet.ParquetFile(file)
+                fields = _text_fields(table.schema_arrow, path, languages, swapped)
+                names = [".".join(field) for field in fields]
+                batches = table.iter_batches(_ROWS, columns=names, use_threads=False)
+            else:
+                is_file = file.read(6) == b"ARROW1"  # Hugging Face datasets are saved as streams
+                file.seek(0)
+                table = ipc.open_file(file) if is_file else ipc.open_stream(file)
+                fields = _text_fields(table.schema, path, languages, swapped)
+                numbers = range(table.num_record_batches) if is_file else ()
+                batches = map(table.get_batch, numbers) if is_file else table
+            yield from _pairs(batches, fields, path)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of names
         cause = " ".join(str(error).split())
         raise DataError(f"{path}: damaged, or not {path.suffix[1:]} data: {cause}") from error
 
 
-def _batches(
-    path: Path, languages: Languages, swapped: bool
-) -> Iterator[tuple["pyarrow.RecordBatch", list[Field]]]:
-    """Batches of rows, with the fields of the source and the target column."""
+def read_hub(
+    source: Source, languages: Languages, *, root: Path, role: Role, offline: bool, swapped: bool
+) -> Iterator[Pair]:
+    """Two columns of a Hugging Face dataset, from the hub, its cache or a local folder.
+
+    Rows are read batch by batch from memory-mapped files, so that the size does not matter. The
+    role chooses the split where the source names none.
+    """
+    assert source.hf is not None
+    folder = root / expand(source.hf)
+    with looking_at(folder):
+        is_file = folder.is_file()
+    if is_file:
+        raise DataError(
+            f"{folder}: hf takes a dataset name or a folder; for a file write its path alone"
+        )
+    split = source.split or _SPLITS[role]
+    dataset = _load(source, folder, split, offline, languages).with_format("arrow")
+    fields = _text_fields(dataset.features.arrow_schema, source, languages, swapped)
+    batches = (batch for table in dataset.iter(_ROWS) for batch in table.to_batches())
+    yield from _pairs(batches, fields, source)
+
+
+def _load(source: Source, folder: Path, split: str, offline: bool, languages: Languages) -> Any:
+    import datasets
+
+    name = str(folder) if folder.is_dir() else source.hf
+    try:
+        with _network(not offline):
+            return datasets.load_dataset(name, source.config, split=split)
+    except Exception as error:  # its errors have no common class
+        cause = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        if not folder.exists():
+            cause += f" (and there is no folder {folder})"
+        if offline:
+            cause += (
+                "; the network is not to be used: get it with tmt data download CONFIG, or copy "
+                "the Hugging Face cache of a machine that has it"
+            )
+        raise DataError(
+            f"{source}: cannot load the split {split!r}: {cause}\n"
+            "Files of your own work without network. These settings read my/text."
+            f"{languages.src} and my/text.{languages.tgt} under data.root, and hold dev and test "
+            "out of them:\n"
+            "  --set 'data.train=[my/text]' --set 'data.dev=[]' --set 'data.test={}'\n"
+            "Other names: --set 'data.train=[{files: [my/source.txt, my/target.txt]}]'"
+        ) from error
+
+
+@contextmanager
+def _network(allowed: bool) -> Iterator[None]:
+    """Both packages ask their own constant, set at import, whether they may use the network."""
+    import datasets
+    import huggingface_hub
+
+    places: list[Any] = [datasets.config, huggingface_hub.constants]
+    before = [place.HF_HUB_OFFLINE for place in places]
+    try:
+        for place in places:
+            place.HF_HUB_OFFLINE = place.HF_HUB_OFFLINE or not allowed
+        yield
+    finally:
+        for place, offline in zip(places, before, strict=True):
+            place.HF_HUB_OFFLINE = offline
+
+
+def _pairs(
+    batches: Iterable["pyarrow.RecordBatch"], fields: list[_Field], where: object
+) -> Iterator[Pair]:
+    n_rows = 0
+    for batch in batches:
+        columns = [_checked(batch, field, where, n_rows) for field in fields]
+        for start in range(0, batch.num_rows, _ROWS):
+            yield from zip(*(_texts(column.slice(start, _ROWS)) for column in columns), strict=True)
+        n_rows += batch.num_rows
+
+
+def _checked(
+    batch: "pyarrow.RecordBatch", field: _Field, where: object, n_before: int
+) -> "pyarrow.Array":
+    """One side of a batch; its lengths, offsets, texts and indices are sound."""
     import pyarrow
-    from pyarrow import ipc, parquet
 
-    with pyarrow.OSFile(str(path)) as file:
-        if path.suffix.lower() == ".parquet":
-            table = parquet.ParquetFile(file)
-            fields = _text_fields(table.schema_arrow, path, languages, swapped)
-            names = [".".join(field) for field in fields]
-            batches = table.iter_batches(_ROWS, columns=names, use_threads=False)
-            yield from ((batch, fields) for batch in batches)
-            return
-        # Hugging Face datasets are saved as streams
-        is_file = file.read(6) == b"ARROW1"
-        file.seek(0)
-        open_table = ipc.open_file if is_file else ipc.open_stream
-        schema = open_table(file).schema
-        fields = _text_fields(schema, path, languages, swapped)
-        file.seek(0)
-        wanted = [schema.names.index(field[0]) for field in fields]
-        options = ipc.IpcReadOptions(included_fields=sorted(set(wanted)), use_threads=False)
-        table = open_table(file, options=options)
-        for number in range(table.num_record_batches) if is_file else ():
-            yield table.get_batch(number), fields
-        if not is_file:
-            yield from ((batch, fields) for batch in table)
-
-
-class _Column:
-    """One side of a batch, checked."""
-
-    def __init__(
-        self, batch: "pyarrow.RecordBatch", field: Field, path: Path, first_row: int
-    ) -> None:
-        """Raises: DataError: its offsets, its text or its indices are damaged; names the row."""
-        import pyarrow
-
-        column = batch.column(field[0])
-        try:
-            for name in field[1:]:
-                column.validate()  # lengths of the fields, not their content
-                column = column.flatten()[column.type.get_field_index(name)]
-            column.validate(full=True)
-        except pyarrow.ArrowInvalid as error:
-            row = first_row + _first_damaged(column)
-            cause = " ".join(str(error).split())
-            raise DataError(
-                f"{path}: row {row}: column {'.'.join(field)}: damaged text: {cause}; write the "
-                "file again from what it was made of"
-            ) from error
-        self._column = column
-
-    def texts(self, start: int) -> list[str]:
-        """Up to `_ROWS` texts from row `start` on; a missing value is an empty text."""
-        import pyarrow
-
-        rows = self._column.slice(start, _ROWS)
-        if pyarrow.types.is_dictionary(rows.type):
-            return _dictionary_texts(rows)
-        texts = rows.to_pylist()
-        return [text or "" for text in texts] if rows.null_count else texts
-
-
-def _dictionary_texts(rows: "pyarrow.DictionaryArray") -> list[str]:
-    """The texts of rows; each distinct text is decoded once."""
-    used = rows.indices.dictionary_encode()
-    texts = rows.dictionary.take(used.dictionary).to_pylist()
-    return ["" if i is None else texts[i] or "" for i in used.indices.to_pylist()]
+    column = batch.column(field[0])
+    try:
+        for name in field[1:]:
+            column.validate()  # lengths of the fields, not their content
+            column = column.flatten()[column.type.get_field_index(name)]
+        column.validate(full=True)
+    except pyarrow.ArrowInvalid as error:
+        row = n_before + 1 + _first_damaged(column)
+        cause = " ".join(str(error).split())
+        raise DataError(
+            f"{where}: row {row}: column {'.'.join(field)}: damaged text: {cause}; write the file "
+            "again from what it was made of"
+        ) from error
+    return column
 
 
 def _first_damaged(column: "pyarrow.Array") -> int:
@@ -130,9 +163,20 @@ def _first_damaged(column: "pyarrow.Array") -> int:
     return 0
 
 
+def _texts(rows: "pyarrow.Array") -> list[str]:
+    """A missing value is an empty text; each text of a dictionary is decoded once."""
+    import pyarrow
+
+    if not pyarrow.types.is_dictionary(rows.type):
+        return [text or "" for text in rows.to_pylist()]
+    used = rows.indices.dictionary_encode()
+    texts = rows.dictionary.take(used.dictionary).to_pylist()
+    return ["" if i is None else texts[i] or "" for i in used.indices.to_pylist()]
+
+
 def _text_fields(
-    schema: "pyarrow.Schema", path: Path, languages: Languages, swapped: bool
-) -> list[Field]:
+    schema: "pyarrow.Schema", where: object, languages: Languages, swapped: bool
+) -> list[_Field]:
     """The fields of source and target: a column each, or fields of the column translation."""
     from pyarrow import types
 
@@ -142,16 +186,16 @@ def _text_fields(
         fields = {field.name: field.type for field in fields["translation"]}
     keys = find_keys(tuple(fields), languages.src, languages.tgt, swapped)
     if keys is None:
-        raise DataError(f"{path}: {no_keys(fields, languages)}")
+        raise DataError(f"{where}: {no_keys(fields, languages)}")
     kinds = [
         fields[key].value_type if types.is_dictionary(fields[key]) else fields[key] for key in keys
     ]
     for name in ("translation",) if inside else keys:
         if schema.names.count(name) > 1:
-            raise DataError(f"{path}: column {name}: is there {schema.names.count(name)} times")
+            raise DataError(f"{where}: column {name}: is there {schema.names.count(name)} times")
     for key, kind in zip(keys, kinds, strict=True):
         if not (types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind)):
-            raise DataError(f"{path}: column {key}: expected text, found {kind}")
+            raise DataError(f"{where}: column {key}: expected text, found {kind}")
     if all(map(types.is_null, kinds)):
-        raise DataError(f"{path}: columns {' and '.join(keys)}: hold nothing but missing values")
+        raise DataError(f"{where}: columns {' and '.join(keys)}: hold nothing but missing values")
     return [("translation", key) if inside else (key,) for key in keys]

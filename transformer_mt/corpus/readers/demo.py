@@ -1,50 +1,41 @@
 """The bundled Chinese–English corpus: 30,000 pairs to train on, dev, test, and a contrast set.
 
-Comes in: `demo.tsv.bz2`, which lies next to this file. Goes out: a `DemoCorpus`, pairs, or files.
-This file does not know the grammar that wrote the sentences: that is in `scripts/demo/`.
+The grammar that wrote `demo.tsv.bz2` is in `scripts/demo/`.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from transformer_mt.config.data import Languages
-from transformer_mt.corpus.readers.huggingface import Role
 from transformer_mt.corpus.readers.lines import split_lines
-from transformer_mt.corpus.readers.tables import Pair
+from transformer_mt.corpus.readers.tables import Pair, Role
 from transformer_mt.errors import DataError
 from transformer_mt.system.output import writing_files
 
 DEMO_PATH = Path(__file__).with_name("demo.tsv.bz2")
 
 
-@dataclass(frozen=True)
-class DemoCorpus:
-    train: list[Pair] = field(default_factory=list)  # (Chinese, English)
-    dev: list[Pair] = field(default_factory=list)
-    test: list[Pair] = field(default_factory=list)
-    # source, reference, the reference with one wrong pronoun
-    contrast: list[tuple[str, str, str]] = field(default_factory=list)
+class DemoCorpus(NamedTuple):
+    train: list[Pair]  # (Chinese, English)
+    dev: list[Pair]
+    test: list[Pair]
+    contrast: list[tuple[str, str, str]]  # source, reference, the reference with a wrong pronoun
 
 
 @cache
 def build_demo() -> DemoCorpus:
     """The corpus: the same pairs, in the same order, in every version of tmt."""
-    corpus = DemoCorpus()
-    parts = vars(corpus)
+    parts: dict[str, list[Any]] = {name: [] for name in DemoCorpus._fields}
     for line in split_lines(DEMO_PATH):
         part, *texts = line.split("\t")
         parts[part].append(tuple(texts))
-    return corpus
+    return DemoCorpus(**parts)
 
 
 def read_demo(languages: Languages, role: Role) -> Iterator[Pair]:
-    """The (source, target) pairs of one part.
-
-    Raises:
-        DataError: the languages are others.
-    """
+    """The (source, target) pairs of one part."""
     if {languages.src, languages.tgt} != {"zh", "en"}:
         raise DataError(
             f"demo: the bundled corpus is zh-en; languages are {languages.src} → {languages.tgt}: "
@@ -58,19 +49,15 @@ def read_demo(languages: Languages, role: Role) -> Iterator[Pair]:
 def write_demo(out_dir: Path) -> list[Path]:
     """Write `{train,dev,test}.{zh,en}` and `contrast.tsv` (source, right, wrong) into a directory.
 
-    A file that is there already is replaced only if tmt has written it.
-
-    Returns:
-        The paths of the files, in the order above.
     Raises:
-        TmtError: the directory cannot be written, or holds other files of these names.
+        TmtError: the directory cannot be written, or holds files of these names that are not ours.
     """
-    corpus = build_demo()
     texts: dict[str, list[str]] = {}
-    for part, pairs in (("train", corpus.train), ("dev", corpus.dev), ("test", corpus.test)):
-        texts[f"{part}.zh"] = [zh for zh, _ in pairs]
-        texts[f"{part}.en"] = [en for _, en in pairs]
-    texts["contrast.tsv"] = ["\t".join(row) for row in corpus.contrast]
+    for part, rows in build_demo()._asdict().items():
+        if part == "contrast":
+            texts["contrast.tsv"] = ["\t".join(row) for row in rows]
+        else:
+            texts[f"{part}.zh"], texts[f"{part}.en"] = ([pair[i] for pair in rows] for i in (0, 1))
     with writing_files(out_dir) as folder:
         for name, lines in texts.items():
             text = "".join(f"{line}\n" for line in lines)

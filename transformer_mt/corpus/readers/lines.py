@@ -1,7 +1,6 @@
 """Files, compressed or not → bytes → lines, or an error: where, what was found, what to do.
 
-Comes in: a path, or an open stream of bytes. Goes out: its content, decompressed; its lines,
-decoded. This file does not know the meaning of the lines, nor which files belong together.
+This file does not know the meaning of the lines, nor which files belong together.
 """
 
 import bz2
@@ -13,16 +12,15 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from transformer_mt.errors import DataError
 
-_BOM = b"\xef\xbb\xbf"
 _BLOCK = 1 << 18  # bytes; larger blocks of lines do not stay in the processor's cache
 # Bytes of a line, or of another unit that is in memory as a whole; a long book has 4 MiB.
 LONGEST = 16 << 20
@@ -36,18 +34,12 @@ _CONTENT = re.compile(
 
 def plain_name(name: str) -> str:
     """A file name without the ending that says how it is compressed."""
-    ending = Path(name).suffix
-    return name.removesuffix(ending) if ending in COMPRESSED else name
+    return Path(name).stem if Path(name).suffix in COMPRESSED else name
 
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """The content of a file, decompressed as its ending says.
-
-    Raises:
-        DataError: the file is missing or cannot be read, its ending and its content do not fit, or
-            the compressed data are damaged; also while the stream is read.
-    """
+    """The content of a file, decompressed as its ending says, which its content must confirm."""
     try:
         with path.open("rb") as file:
             _check_ending(path, file)
@@ -57,12 +49,12 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         raise DataError(missing(path)) from error
     except IsADirectoryError as error:
         raise DataError(f"{path}: is a directory; expected a text file") from error
-    except OSError as error:
-        if error.errno is None and path.suffix in COMPRESSED:  # not from the system
-            raise DataError(_damaged(path, error)) from error
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(_damaged(path, error)) from error
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        if getattr(error, "errno", None) is None and path.suffix in COMPRESSED:
+            kind = COMPRESSED[path.suffix]
+            raise DataError(f"{path}: damaged {kind} data: {error}; get the file again") from error
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read: {reason}") from error
 
 
 def blocks_of(stream: BinaryIO) -> Iterator[bytes]:
@@ -74,10 +66,7 @@ def split_lines(path: Path) -> Iterator[str]:
     r"""Stream the lines of a UTF-8 file, decompressed if its ending says so.
 
     Lines end at \n or \r\n only, so that U+2028, U+0085 and form feeds cannot shift the alignment.
-    A byte order mark is dropped.
-
-    Raises:
-        DataError: see `open_bytes`; or a byte is not UTF-8 (line, offset and what to do).
+    A byte order mark is dropped. Of a byte that is not UTF-8 the error tells line and offset.
     """
 
     def lists() -> Iterator[list[str]]:
@@ -90,10 +79,7 @@ def split_lines(path: Path) -> Iterator[str]:
 def split_stream(stream: Iterable[bytes], name: str | Path) -> Iterator[str]:
     """The lines of a byte stream, called `name` in messages; see `split_lines`.
 
-    Args:
-        stream: the bytes in order, in pieces of any size. Lines are handed on as soon as their
-            ends are there, so that an open file, which is a stream of lines, can be typed into.
-        name: name of the stream in messages.
+    A line is handed on as soon as its end is there, so that an open file can be typed into.
     """
     if isinstance(stream, io.BufferedReader):
         # `read1` does not wait for the end of a line.
@@ -115,7 +101,10 @@ def _lists_of_lines(pieces: Iterable[bytes], name: str | Path) -> Iterator[list[
             pending.append(piece[end:])
             n_pending += len(piece) - end
             if n_pending > LONGEST:
-                raise DataError(decode.too_long())
+                raise DataError(
+                    f"{name}: line {decode.n_lines + 1}: longer than {LONGEST >> 20} MiB; a line "
+                    "is one text: divide it, or look whether the file has line ends at all"
+                )
     if pending:
         yield from decode(b"".join(pending))
 
@@ -129,33 +118,22 @@ class _Decoder:
         self.n_lines, self.n_bytes = 0, 0  # decoded so far
 
     def __call__(self, data: bytes) -> Iterator[list[str]]:
-        first = 0
-        if self.n_bytes == 0:
-            self.start = data[:10]
-            first = len(_BOM) if data.startswith(_BOM) else 0
+        self.start = self.start or data[:10]
         try:
-            text = str(data[first:] if first else data, "utf-8")
+            text = str(data, "utf-8")
         except UnicodeDecodeError as error:
-            at = first + error.start
-            whole = data.rfind(b"\n", 0, at) + 1  # end of the last line before the broken one
+            whole = data.rfind(b"\n", 0, error.start) + 1  # end of the line before the broken one
             if whole:
-                yield _lines(str(data[first:whole], "utf-8"))
-            raise DataError(self._undecodable(data, at)) from error
-        lines = _lines(text)
+                yield from self(data[:whole])
+            at = self.n_bytes + error.start - whole
+            raise DataError(
+                f"{self.name}: line {self.n_lines + 1}: byte 0x{data[error.start]:02x} at offset "
+                f"{at} is not UTF-8; {_encoding_hint(self.name, self.start)}"
+            ) from error
+        lines = _lines(text if self.n_bytes else text.removeprefix("\ufeff"))
         self.n_lines += len(lines)
         self.n_bytes += len(data)
         yield lines
-
-    def too_long(self) -> str:
-        return (
-            f"{self.name}: line {self.n_lines + 1}: longer than {LONGEST >> 20} MiB; a line is "
-            "one text: divide it, or look whether the file has line ends at all"
-        )
-
-    def _undecodable(self, data: bytes, at: int) -> str:
-        line = self.n_lines + data.count(b"\n", 0, at) + 1
-        byte = f"line {line}: byte 0x{data[at]:02x} at offset {self.n_bytes + at}"
-        return f"{self.name}: {byte} is not UTF-8; {_encoding_hint(self.name, self.start)}"
 
 
 def _lines(text: str) -> list[str]:
@@ -176,17 +154,16 @@ def _encoding_hint(name: str | Path, start: bytes) -> str:
 
 def decompressed(file: BinaryIO, ending: str) -> BinaryIO:
     """The content of an open file, decompressed as one of the endings in `COMPRESSED` says."""
-    if ending == ".gz":
-        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
-    if ending == ".xz":
-        return cast(BinaryIO, lzma.open(file))
-    if ending == ".bz2":
-        return cast(BinaryIO, bz2.open(file))
-    if ending == ".zst":
-        import pyarrow
+    openers: dict[str, Callable[[BinaryIO], Any]] = {
+        ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": _zstd,
+    }  # fmt: skip
+    return cast(BinaryIO, openers[ending](file)) if ending in openers else file
 
-        return cast(BinaryIO, pyarrow.input_stream(file, compression="zstd"))
-    return file
+
+def _zstd(file: BinaryIO) -> Any:
+    import pyarrow
+
+    return pyarrow.input_stream(file, compression="zstd")
 
 
 def _check_ending(path: Path, file: io.BufferedReader) -> None:
@@ -210,16 +187,8 @@ def ending_by_content(start: bytes) -> str:
     return f".{found.lastgroup}" if found else ""
 
 
-def _damaged(path: Path, error: BaseException) -> str:
-    return f"{path}: damaged {COMPRESSED[path.suffix]} data: {error}; get the file again"
-
-
 def expand(name: str) -> Path:
-    """A path as people write it, with ~ for a home directory.
-
-    Raises:
-        DataError: no such user; or no file system can hold the name.
-    """
+    """A path as people write it, with ~ for a home directory."""
     if "\0" in name or len(os.fsencode(name)) > _LONGEST_PATH:
         raise DataError(f"{name[:60]!r} …: no path: it holds a NUL, or is too long")
     try:
@@ -232,12 +201,7 @@ def expand(name: str) -> Path:
 
 
 def refuse_streams(path: Path) -> None:
-    """A corpus is read several times, which pipes and devices cannot be.
-
-    Raises:
-        DataError: it is neither a file nor a directory, cannot be looked at, or its name is not
-            UTF-8, so that no report could name it.
-    """
+    """Refuse pipes and devices, since a corpus is read twice, and names that no report can show."""
     shown = str(path).encode(errors="backslashreplace").decode()
     if shown != str(path):
         raise DataError(f"{shown}: the name is not UTF-8; rename it")
@@ -253,7 +217,6 @@ def missing(path: Path, root: Path | None = None, found: str = "") -> str:
     """The message about a missing file, with similar names in its directory.
 
     Args:
-        path: the file.
         root: the directory that relative paths start from, if the path may be one.
         found: beginning of the message; default: `PATH: no such file`.
     """

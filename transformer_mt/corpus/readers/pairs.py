@@ -1,39 +1,28 @@
 """Aligned text in any common form → a stream of pairs, or an error: where, and what to do.
 
-Comes in: a `Source` of the configuration. Goes out: (source, target) texts, one by one, unchanged
-but for byte order mark and line ends. This file does not know which pairs are good: see `cleaning`;
-nor the formats of files: see `tables.py`, `tmx_xliff.py` and `sgm.py`.
+Texts are unchanged but for byte order mark and line ends. This file does not know which pairs are
+good: see `cleaning`; nor the formats of files: see `tables.py`, `tmx_xliff.py` and `sgm.py`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from transformer_mt.config.data import Languages, Source, split_direction
-from transformer_mt.corpus.readers.columns import read_arrow
+from transformer_mt.corpus.readers.columns import read_arrow, read_hub
 from transformer_mt.corpus.readers.demo import read_demo
-from transformer_mt.corpus.readers.huggingface import Role, hub_rows
-from transformer_mt.corpus.readers.line_counts import first_suspect, line_shapes
-from transformer_mt.corpus.readers.lines import expand, split_lines, split_stream
+from transformer_mt.corpus.readers.lines import expand, split_lines
 from transformer_mt.corpus.readers.paths import Part, find_file, find_parts, format_of
 from transformer_mt.corpus.readers.sgm import read_sgm_pair
-from transformer_mt.corpus.readers.tables import (
-    Pair,
-    language_of,
-    pair_of_row,
-    read_jsonl,
-    read_tsv,
-)
+from transformer_mt.corpus.readers.tables import Pair, Role, read_jsonl, read_tsv
 from transformer_mt.corpus.readers.tmx_xliff import read_markup
 from transformer_mt.errors import DataError
 
-__all__ = [
-    "Pair", "Role", "language_of", "read_pairs", "source_files", "source_order", "split_lines",
-    "split_stream",
-]  # fmt: skip
-
-
+_DIGIT = re.compile("[0-9]")
+_MAX_SURPLUS = 50  # more missing lines than this have no one place to look at
 _MOST_SHAPES = 20_000_000  # lines; the shapes of all lines are in memory together
 
 
@@ -44,7 +33,6 @@ def read_pairs(
 
     Args:
         source: where the text is; public corpora by name must have been brought here before.
-        languages: which side, column or key is the source and which the target.
         root: the directory that relative paths start from.
         role: chooses the split of a Hugging Face dataset or of the bundled corpus.
         offline: take Hugging Face datasets from their cache only.
@@ -58,8 +46,9 @@ def read_pairs(
         if source.demo:
             yield read_demo(languages, role)
         elif source.hf is not None:
-            rows = hub_rows(source, root=root, role=role, offline=offline)
-            yield _read_rows(rows, f"{source}: row", languages, swapped)
+            yield read_hub(
+                source, languages, root=root, role=role, offline=offline, swapped=swapped
+            )
         else:
             for part in _parts(source, languages, root):
                 yield _read_part(part, source, languages, swapped)
@@ -68,13 +57,7 @@ def read_pairs(
 
 
 def source_files(source: Source, languages: Languages, root: Path) -> list[Path]:
-    """The local files that a source reads, in order; of two sides the source comes first.
-
-    None for the bundled corpus and for remote datasets.
-
-    Raises:
-        DataError: a file is missing; the message has one line for each, with near names.
-    """
+    """The local files that a source reads, in order; of two sides the source comes first."""
     if source.demo:
         return []
     if source.hf is not None:
@@ -83,12 +66,8 @@ def source_files(source: Source, languages: Languages, root: Path) -> list[Path]
     return [path for part in _parts(source, languages, root) for path in part]
 
 
-def source_order(source: Source, languages: Languages) -> tuple[str, str]:
-    """The two languages in the order in which they stand in a source.
-
-    Raises:
-        DataError: the `direction` of the source has another language.
-    """
+def source_order(source: Source, languages: Languages) -> Pair:
+    """The two languages in the order in which they stand in a source."""
     order = split_direction(source.direction or languages.pair)
     if set(order) != {languages.src, languages.tgt}:
         raise DataError(
@@ -107,10 +86,10 @@ def _parts(source: Source, languages: Languages, root: Path) -> list[Part]:
     """The files to read one after another."""
     if source.path is not None:
         return find_parts(source.path, languages, root)
-    if source.files is None and source.tsv is None and source.jsonl is None:
-        raise ValueError(f"{source}: a source of the kind {source.kind} must be made local first")
+    names = source.files or [name for name in (source.tsv, source.jsonl) if name is not None]
+    assert names, f"{source}: must be made local first"
     paths, problems = [], []
-    for name in source.files or [source.tsv or source.jsonl or ""]:
+    for name in names:
         try:
             paths.append(find_file(name, root))
         except DataError as error:
@@ -136,44 +115,74 @@ def _read_part(part: Part, source: Source, languages: Languages, swapped: bool) 
     return read_markup(path, languages)
 
 
-def _read_aligned(src_path: Path, tgt_path: Path) -> Iterator[Pair]:
-    for src, tgt in zip_longest(split_lines(src_path), split_lines(tgt_path)):
+def _read_aligned(*paths: Path) -> Iterator[Pair]:
+    for src, tgt in zip_longest(*map(split_lines, paths)):
         if src is None or tgt is None:
-            raise DataError(_unequal(src_path, tgt_path))
+            break
         yield src, tgt
-
-
-def _unequal(src_path: Path, tgt_path: Path) -> str:
-    counts = [sum(1 for _ in split_lines(path)) for path in (src_path, tgt_path)]
+    else:
+        return
+    counts = [sum(1 for _ in split_lines(path)) for path in paths]
     suspect = None
     if max(counts) <= _MOST_SHAPES:
-        shapes = [line_shapes(split_lines(path)) for path in (src_path, tgt_path)]
-        longer, shorter = sorted(shapes, key=len, reverse=True)
-        suspect = first_suspect(longer, shorter)
-    return (
-        f"{src_path} has {counts[0]} lines but {tgt_path} has {counts[1]}: "
-        "the files must be line-aligned" + (f"; first suspect line {suspect}" if suspect else "")
+        shapes = [line_shapes(split_lines(path)) for path in paths]
+        suspect = first_suspect(*sorted(shapes, key=len, reverse=True))
+    raise DataError(
+        f"{paths[0]} has {counts[0]} lines but {paths[1]} has {counts[1]}: the files must be "
+        "line-aligned" + (f"; first suspect line {suspect}" if suspect else "")
     )
 
 
-def _read_rows(
-    rows: Iterable[Mapping[str, Any]], where: str, languages: Languages, swapped: bool
-) -> Iterator[Pair]:
-    try:
-        for number, row in enumerate(rows, 1):
-            yield pair_of_row(row, languages, where, number, swapped=swapped)
-    except DataError as error:
-        if error.__cause__ is None:  # the dataset was loaded, but a row is malformed
-            raise
-        raise DataError(f"{error}\n{_own_files(languages)}") from error
-
-
-def _own_files(languages: Languages) -> str:
-    """Settings that work without network: files of the user's own."""
-    return (
-        "Files of your own work without network. These settings read my/text."
-        f"{languages.src} and my/text.{languages.tgt} under data.root, and hold dev and test out "
-        "of them:\n"
-        "  --set 'data.train=[my/text]' --set 'data.dev=[]' --set 'data.test={}'\n"
-        "Other names: --set 'data.train=[{files: [my/source.txt, my/target.txt]}]'"
+def line_shapes(lines: Iterable[str]) -> np.ndarray:
+    """(n, 4) properties that translation keeps: characters, digits, ends in ?, ends in !"""
+    rows = (
+        (
+            len(line),
+            len(_DIGIT.findall(line)),
+            line.endswith(("?", "？")),
+            line.endswith(("!", "！")),
+        )
+        for line in lines
     )
+    return np.fromiter(rows, dtype=np.dtype((np.float32, 4)))
+
+
+def first_suspect(longer: np.ndarray, shorter: np.ndarray) -> int | None:
+    """The first line of the longer file that has no partner, judged by the lines' shapes alone.
+
+    The surplus lines may be anywhere, so the path over (line of the shorter file, surplus lines
+    passed so far) with the least cost is found, one vectorised step per surplus line.
+
+    Args:
+        longer: (n, 4) from `line_shapes`.
+        shorter: (m, 4) the same of the other file.
+    Returns:
+        A line number counted from 1; None when there is nothing, or too much, to tell from.
+    """
+    n_surplus = len(longer) - len(shorter)
+    if not 0 < n_surplus <= _MAX_SURPLUS or len(shorter) == 0:
+        return None
+    costs = [_misfit(longer[shift:], shorter) for shift in range(n_surplus + 1)]
+    best, entries = costs[0], []
+    for shift in range(1, n_surplus + 1):
+        entry = best - costs[shift]  # cost of passing the next surplus line here
+        entries.append(entry)
+        best = costs[shift] + np.minimum.accumulate(entry)
+    position = len(shorter)
+    for entry in reversed(entries):
+        position = int(np.argmin(entry[: position + 1]))
+    return position + 1
+
+
+def _misfit(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """(m + 1,) summed cost of pairing the first 0 … m lines of two arrays of shapes as they stand.
+
+    Source: Gale and Church 1993, section 3: lengths differ with a variance that grows with length.
+    """
+    size = min(len(one), len(other))
+    one, other = one[:size], other[:size]
+    scale = (one[:, 0].sum() + 1) / (other[:, 0].sum() + 1)
+    expected = scale * other[:, 0]
+    cost = np.abs(one[:, 0] - expected) / np.sqrt(one[:, 0] + expected + 1)
+    cost = cost + np.abs(one[:, 1:] - other[:, 1:]).clip(max=3).sum(axis=1)
+    return np.concatenate([[0.0], np.cumsum(cost, dtype=np.float64)])

@@ -1,16 +1,12 @@
-"""Tables as text → pairs: TSV, JSONL, and rows with named columns.
-
-Comes in: a file, or rows. Goes out: (source, target) texts, one by one. This file does not know
-where files lie, and nothing of markup or Arrow: see `tmx_xliff.py` and `columns.py`.
-"""
+"""Tables as text → (source, target) texts: TSV and JSONL, and which names are the two sides."""
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from transformer_mt.config.data import Languages
 from transformer_mt.corpus.readers.lines import split_lines
@@ -18,19 +14,20 @@ from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.text.languages import canonical_code
 
 Pair = tuple[str, str]
+Role = Literal["train", "dev", "test"]
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4}){0,2}")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _JSON = json.JSONDecoder()
-_SPELLING = 13  # characters of the longest spelling of a language
-_MANY_KEYS = 100  # of a row that is not worth remembering
+
+
+def language_of(spelling: str) -> str | None:
+    """The canonical code that a file ending, key or column name stands for, if any."""
+    return _code_of(spelling) if _LANGUAGE.fullmatch(spelling) else None
 
 
 @lru_cache(maxsize=10_000)
-def language_of(spelling: str) -> str | None:
-    """The canonical code that a file ending, key or column name stands for, if any."""
-    if not _LANGUAGE.fullmatch(spelling):
-        return None
+def _code_of(spelling: str) -> str | None:
     try:
         return canonical_code(spelling)
     except ConfigError:
@@ -39,18 +36,14 @@ def language_of(spelling: str) -> str | None:
 
 @lru_cache(maxsize=32)
 def find_keys(names: tuple[str, ...], src: str, tgt: str, swapped: bool) -> Pair | None:
-    """Which two of the names of columns, or of keys, are the source and the target.
+    """Which two of the names of columns, or of keys, are the source and the target, if any.
+
+    Of several spellings of a language the canonical one wins, or else the first.
 
     Args:
-        names: in their order; of several spellings of a language the canonical one wins, or else
-            the first.
-        src: canonical code of the language wanted as source.
-        tgt: of the one wanted as target.
         swapped: names that say `source` and `target`, but no language, mean the other way round.
-    Returns:
-        None if none of the known forms is there.
     """
-    by_code = {language_of(name): name for name in reversed(names) if len(name) <= _SPELLING}
+    by_code = {language_of(name): name for name in reversed(names)}
     by_code |= {code: code for code in (src, tgt) if code in names}
     if src in by_code and tgt in by_code:
         return by_code[src], by_code[tgt]
@@ -60,32 +53,13 @@ def find_keys(names: tuple[str, ...], src: str, tgt: str, swapped: bool) -> Pair
     return None
 
 
-def pair_of_row(
-    row: Mapping[str, Any], languages: Languages, where: str, number: int, *, swapped: bool
-) -> Pair:
-    """Take the pair out of a row.
-
-    Args:
-        row: {"translation": {code: text}}, {code: text}, {"src": text, "tgt": text} or
-            {"source": text, "target": text}, with any other keys. No text is an empty one.
-        languages: which key is the source and which the target.
-        where: name of a row in messages, without its number.
-        number: counted from 1.
-        swapped: see `find_keys`.
-    Raises:
-        DataError: it has none of these forms, or holds something else than text.
-    """
-    nested = row.get("translation")
-    texts = nested if isinstance(nested, dict) else row
-    find = find_keys if len(texts) <= _MANY_KEYS else find_keys.__wrapped__
-    keys = find(tuple(texts), languages.src, languages.tgt, swapped)
-    if keys is None:
-        raise DataError(f"{where} {number}: {no_keys(texts, languages)}")
-    src, tgt = texts[keys[0]], texts[keys[1]]
-    for text in (src, tgt):
-        if not isinstance(text, str | None):
-            raise DataError(f"{where} {number}: expected text, found {excerpt(_spelled(text))}")
-    return src or "", tgt or ""
+def no_keys(names: Iterable[str], languages: Languages) -> str:
+    """The message where `find_keys` finds none."""
+    return (
+        f"found the keys {excerpt(', '.join(map(str, islice(names, 50))), 500)}; expected "
+        f'{{"translation": {{"{languages.src}": …, "{languages.tgt}": …}}}}, '
+        "the two languages themselves, src and tgt, or source and target"
+    )
 
 
 def read_tsv(path: Path) -> Iterator[Pair]:
@@ -102,18 +76,30 @@ def read_tsv(path: Path) -> Iterator[Pair]:
 
 
 def read_jsonl(path: Path, languages: Languages, *, swapped: bool) -> Iterator[Pair]:
-    """The pair in the object of each line; see `pair_of_row`."""
-    where = f"{path}: line"
+    """The pair in the object of each line; empty lines may only end the file.
+
+    An object is {"translation": {code: text}}, {code: text}, {"src": text, "tgt": text} or
+    {"source": text, "target": text}, with any other keys. null is an empty text.
+    """
     for number, line in _records(path):
+        where = f"{path}: line {number}"
         try:
             row = _parse_json(line.strip(" \t"))
         except (ValueError, RecursionError) as error:  # also of numbers with too many digits
             cause = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-            raise DataError(f"{where} {number}: not JSON: {cause}: {excerpt(line)}") from error
+            raise DataError(f"{where}: not JSON: {cause}: {excerpt(line)}") from error
         if not isinstance(row, dict):
-            found = excerpt(line)
-            raise DataError(f"{where} {number}: expected one object per line, found {found}")
-        src, tgt = pair_of_row(row, languages, where, number, swapped=swapped)
+            raise DataError(f"{where}: expected one object per line, found {excerpt(line)}")
+        nested = row.get("translation")
+        texts = nested if isinstance(nested, dict) else row
+        keys = find_keys(tuple(texts), languages.src, languages.tgt, swapped)
+        if keys is None:
+            raise DataError(f"{where}: {no_keys(texts, languages)}")
+        src, tgt = (texts[key] for key in keys)
+        for text in (src, tgt):
+            if not isinstance(text, str | None):
+                raise DataError(f"{where}: expected text, found {type(text).__name__}")
+        src, tgt = src or "", tgt or ""
         if "\\ud" in line or "\\uD" in line:
             # JSON can spell half a character, which no UTF-8 file can hold
             src, tgt = _LONE_SURROGATE.sub("\ufffd", src), _LONE_SURROGATE.sub("\ufffd", tgt)
@@ -128,13 +114,6 @@ def _parse_json(text: str) -> Any:
     return value
 
 
-def _spelled(value: Any) -> str:
-    try:
-        return repr(value)
-    except RecursionError:
-        return f"a deeply nested {type(value).__name__}"
-
-
 def _records(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines of a file with one record per line; empty lines may only end it."""
     empty = 0
@@ -145,14 +124,6 @@ def _records(path: Path) -> Iterator[tuple[int, str]]:
             raise DataError(f"{path}: line {empty}: empty; expected one pair per line")
         else:
             yield number, line
-
-
-def no_keys(names: Iterable[str], languages: Languages) -> str:
-    return (
-        f"found the keys {excerpt(', '.join(map(str, islice(names, 50))), 500)}; expected "
-        f'{{"translation": {{"{languages.src}": …, "{languages.tgt}": …}}}}, '
-        "the two languages themselves, src and tgt, or source and target"
-    )
 
 
 def excerpt(text: str, size: int = 60) -> str:

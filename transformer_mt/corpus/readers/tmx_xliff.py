@@ -1,10 +1,8 @@
 """XML → pairs: TMX, XLIFF 1.2 and 2, and the test sets of WMT.
 
-Comes in: a file. Goes out: (source, target) texts without inline codes, one by one, in constant
-memory. No entity of a document is expanded and nothing outside of it is read. This file does not
-know where files lie.
-
-A translation that is missing is an empty text, so that the rules of the cleaning count the pair.
+Texts come without inline codes, in constant memory. No entity of a document is expanded and nothing
+outside of it is read. A translation that is missing is an empty text, so that the rules of the
+cleaning count the pair.
 """
 
 import html
@@ -12,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
+from typing import NoReturn
 from xml.parsers import expat
 
 from transformer_mt.config.data import Languages
@@ -28,9 +27,6 @@ _CODES = {"bpt", "ept", "ph", "it", "ut"}
 _WITH_TEXT = {"seg", "source", "target"}
 _UNITS = {"tu", "trans-unit", "segment", "doc"}  # each is in memory as a whole
 _PER_ELEMENT = 64  # bytes counted for an element, beside its text and attributes
-_MOST_DEFAULTS = 10_000  # characters of all declared defaults of attributes
-_SPELLING = 100  # characters of a name of a language
-_SHOWN = 500  # characters of the languages found, in a message
 _UNTRANSLATED = {"new", "needs-translation", "initial"}
 _NONE: dict[str, str] = {}
 _ROOT = re.compile(rb"<([\w-]+:)?(tmx|xliff|dataset)[\s>]")
@@ -39,23 +35,15 @@ _ROOT = re.compile(rb"<([\w-]+:)?(tmx|xliff|dataset)[\s>]")
 def read_markup(path: Path, languages: Languages) -> Iterator[Pair]:
     """The pairs of a TMX, XLIFF or WMT XML file; its languages may stand in any order.
 
-    Units without a text in one of the two languages are passed over.
-
-    Raises:
-        DataError: it is not well-formed, is of none of these forms, declares entities, or has no
-            unit in both languages.
+    Units without a text in one of the two languages are passed over, but not all of them.
     """
     events = _events(path)
-    root = next(events)
-    events = chain([root], events)
-    if root[1] == "tmx":
-        units = _tmx(events)
-    elif root[1] == "xliff":
-        units = _xliff(events)
-    elif root[1] == "dataset":
-        units = _wmt(events, path)
-    else:
-        raise DataError(f"{path}: found <{root[1]}>; expected <tmx>, <xliff> or <dataset> (of WMT)")
+    first = next(events)
+    if first[1] not in _FORMS:
+        raise DataError(
+            f"{path}: found <{first[1]}>; expected <tmx>, <xliff> or <dataset> (of WMT)"
+        )
+    units = _FORMS[first[1]](chain([first], events), path)
     fits = False
     others: set[str] = set()
     for unit in units:
@@ -69,7 +57,7 @@ def read_markup(path: Path, languages: Languages) -> Iterator[Pair]:
         found = ", ".join(sorted(name or "one without a name" for name in others)) or "none"
         raise DataError(
             f"{path}: no text in both {languages.src} and {languages.tgt}; languages found: "
-            f"{excerpt(found, _SHOWN)}"
+            f"{excerpt(found, 500)}"
         )
 
 
@@ -79,7 +67,7 @@ def looks_parallel(path: Path) -> bool:
         return bool(_ROOT.search(stream.read(4096)))
 
 
-def _tmx(events: Iterator[Event]) -> Iterator[Unit]:
+def _tmx(events: Iterator[Event], _: Path) -> Iterator[Unit]:
     unit: Unit = {}
     language = ""
     for kind, name, attributes in events:
@@ -90,14 +78,13 @@ def _tmx(events: Iterator[Event]) -> Iterator[Unit]:
         elif name == "tu":
             unit = {}
         elif name == "tuv":
-            spelling = (attributes.get("xml:lang") or attributes.get("lang") or "")[:_SPELLING]
+            spelling = attributes.get("xml:lang") or attributes.get("lang") or ""
             language = language_of(spelling) or spelling
         elif name == "seg":
-            text = _text(events)
-            unit.setdefault(language, text)  # the first of several in one language
+            unit.setdefault(language, _text(events))  # the first of several in one language
 
 
-def _xliff(events: Iterator[Event]) -> Iterator[Unit]:
+def _xliff(events: Iterator[Event], _: Path) -> Iterator[Unit]:
     """A `trans-unit` of version 1, or a `segment` of version 2, is a unit."""
     languages = ["", ""]
     texts = ["", ""]
@@ -108,10 +95,9 @@ def _xliff(events: Iterator[Event]) -> Iterator[Unit]:
         elif kind != "start":
             continue
         elif name in ("xliff", "file"):
-            for side, keys in enumerate((("srcLang", "source-language"),
-                                         ("trgLang", "target-language"))):  # fmt: skip
-                own = (attributes[key] for key in keys if key in attributes)
-                languages[side] = next(own, languages[side])
+            src, tgt = languages
+            languages[0] = attributes.get("srcLang") or attributes.get("source-language") or src
+            languages[1] = attributes.get("trgLang") or attributes.get("target-language") or tgt
         elif name in ("trans-unit", "segment"):
             texts, state = ["", ""], attributes.get("state", "")
         elif name == "alt-trans":
@@ -155,9 +141,12 @@ def _document(events: Iterator[Event], where: str) -> Iterator[Unit]:
         yield {src_language: text} | {language: ref[identity] for language, ref in refs.items()}
 
 
+_FORMS = {"tmx": _tmx, "xliff": _xliff, "dataset": _wmt}  # by the name of the root
+
+
 def _segments(events: Iterator[Event], end: str) -> Unit:
     """Text by identity, up to the end of an element."""
-    texts: dict[str, str] = {}
+    texts = Unit()
     for kind, name, attributes in events:
         if kind == "end" and name == end:
             break
@@ -208,33 +197,43 @@ class _Reader:
         self._found: list[Event] = []
         self._n_read = 0  # bytes
         self._held = 0  # bytes of the unit that is being read
-        self._defaults = 0  # characters
         parser = self._parser = expat.ParserCreate()
         parser.buffer_text = True
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.SkippedEntityHandler = self._skipped_entity
-        parser.EntityDeclHandler = self._refuse_entity
-        parser.AttlistDeclHandler = self._count_default
+        parser.EntityDeclHandler = lambda name, *_: self._refuse(f"entity {excerpt(name)}")
+        parser.AttlistDeclHandler = self._attribute
 
     def read(self, block: bytes) -> list[Event]:
         """The events that end in the next block; an empty block ends the document."""
         self._found = []
-        _parse(self._parser, block, self._path)
+        try:
+            self._parser.Parse(block, not block)
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code)
+            raise DataError(
+                f"{self._path}: line {error.lineno}: not well-formed XML: {reason}"
+            ) from error
+        except (ValueError, LookupError) as error:  # the declared encoding is unknown, or wrong
+            raise DataError(
+                f"{self._path}: cannot be decoded: {error}; convert it to UTF-8, also in its first "
+                "line"
+            ) from error
         self._n_read += len(block)
         if self._n_read - max(self._parser.CurrentByteIndex, 0) > LONGEST and block:
             raise self._error(f"one tag, comment or the like is longer than {LONGEST >> 20} MiB")
         return self._found
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        name = name.rpartition(":")[2] if ":" in name else name
+        name = name.rpartition(":")[2]
         if name in _WITH_TEXT:
             self._parser.CharacterDataHandler = self._text
-        self._hold(_PER_ELEMENT + (sum(map(len, attributes.values())) if attributes else 0))
+        self._hold(_PER_ELEMENT + sum(map(len, attributes.values())))
         self._found.append(("start", name, attributes))
 
     def _end(self, name: str) -> None:
-        name = name.rpartition(":")[2] if ":" in name else name
+        name = name.rpartition(":")[2]
         if name in _WITH_TEXT:
             self._parser.CharacterDataHandler = None  # indentation, mostly
         elif name in _UNITS:
@@ -254,33 +253,14 @@ class _Reader:
         if not is_parameter:  # declared in a DTD outside of the document, such as é of HTML
             self._text(html.unescape(f"&{name};"))
 
-    def _refuse_entity(self, name: str, *_: object) -> None:
-        raise self._error(
-            f"declares the entity {excerpt(name)}, and entities are not expanded: write the text "
-            "itself in its place"
-        )
+    def _attribute(self, _: str, name: str, kind: str, default: str | None, __: int) -> None:
+        if default is not None:
+            self._refuse(f"default of the attribute {excerpt(name)}")
 
-    def _count_default(
-        self, element: str, name: str, kind: str, default: str | None, _: int
-    ) -> None:
-        self._defaults += len(default or "")
-        if self._defaults > _MOST_DEFAULTS:
-            raise self._error(
-                f"the defaults of attributes have more than {_MOST_DEFAULTS} characters"
-            )
+    def _refuse(self, declared: str) -> NoReturn:
+        raise self._error(
+            f"declares the {declared}, which is not expanded: write the text itself in its place"
+        )
 
     def _error(self, problem: str) -> DataError:
         return DataError(f"{self._path}: line {self._parser.CurrentLineNumber}: {problem}")
-
-
-def _parse(parser: expat.XMLParserType, block: bytes, path: Path) -> None:
-    try:
-        parser.Parse(block, not block)
-    except expat.ExpatError as error:
-        raise DataError(
-            f"{path}: line {error.lineno}: not well-formed XML: {expat.ErrorString(error.code)}"
-        ) from error
-    except (ValueError, LookupError) as error:  # the declared encoding is unknown, or wrong
-        raise DataError(
-            f"{path}: cannot be decoded: {error}; convert it to UTF-8, also in its first line"
-        ) from error

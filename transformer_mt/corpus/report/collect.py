@@ -3,7 +3,7 @@
 This file does not decide anything.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -109,7 +109,7 @@ def _source_reports(found: CleaningResult) -> list[SourceReport]:
             int(np.count_nonzero(fate[rows] == TRAIN)),
             local.source.weight or 1.0,
             local.source.tag,
-            [asdict(origin) for origin in local.origins],
+            local.origins,
         )
         for rows, local in zip(corpus.source_rows, found.local.train, strict=True)
     ]

@@ -1,47 +1,41 @@
 """A URL → a file in the cache that all experiments share: whole, checked, fetched only once.
 
-Comes in: an address. Goes out: the file, with its size and digest. This file knows the places
-in the cache and their locks; the network is in `http.py`.
-
 In the cache each address has a directory of its own, called by the digest of the address, with the
 file under its own name (its ending tells the format). Beside it: `.json` (the record of the
-download), `.part` with `.part.json` (an incomplete download) and `.lock`.
+download), `.part` (an incomplete download) and `.lock`. The network is in `http.py`.
 """
 
 import hashlib
 import os
 import re
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from urllib.parse import quote, urldefrag, urlsplit
+from urllib.parse import quote
 
 from transformer_mt.corpus.readers.lines import expand
-from transformer_mt.corpus.sources.http import (
-    PATIENT,
-    Patience,
-    Unavailable,
-    part_record,
-    read_record,
-    transfer,
-)
+from transformer_mt.corpus.sources.archives import is_archive, unpack_archive
+from transformer_mt.corpus.sources.http import Unavailable, read_record, transfer
 from transformer_mt.errors import DataError
 from transformer_mt.system.locks import locked
 from transformer_mt.system.output import remove, write_json
 from transformer_mt.system.state import sha256 as digest_of
 from transformer_mt.system.terminal import Say
 
-_DIGEST = re.compile("[0-9a-f]{64}")
 _ADDRESS_CHARACTERS = "%/:=&?~+!$,;'@()*[]"  # these keep their meaning in a URL
+_LICENCE_NAMES = re.compile(r"(licen[cs]e|copying)(\.(txt|md))?", re.IGNORECASE)
+_README_NAMES = re.compile(r"readme(\.(txt|md))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Download:
-    path: Path
+    path: Path  # the file, or the directory with the content of an archive
     url: str
     sha256: str
     size: int  # bytes
+    licence: str | None = None  # the line of an archive that names it, if one does
 
 
 def default_cache() -> Path:
@@ -52,96 +46,114 @@ def default_cache() -> Path:
     return (Path(caches) if caches else expand("~/.cache")) / "tmt"
 
 
-def fetch(
-    url: str,
-    cache_dir: Path,
-    *,
-    sha256: str | None = None,
-    offline: bool = False,
-    say: Say | None = None,
-    patience: Patience = PATIENT,
-) -> Download:
-    """The file at a URL, from the cache if it is there.
+@dataclass(frozen=True)
+class Cache:
+    """The folder of all downloads."""
 
-    Args:
-        sha256: digest that the file must have, in hexadecimal; compared with the bytes each time.
-        offline: use the cache alone.
-        say: told of the download, unless a progress bar shows it; None: be quiet.
-    Raises:
-        Unavailable: the server does not give the file; or `offline`, and it is not cached.
-        DataError: wrong digest; no connection; the disk is full; no http(s) URL.
-    """
-    place = _Place(cache_dir, url)
-    found = place.cached()
-    if found is not None:
-        if sha256 and (digest := digest_of(found.path)) != sha256.lower():
-            raise DataError(
-                f"{url}: the file in the cache has sha256 {digest}, expected {sha256.lower()}; "
-                f"correct sha256, or delete {found.path} to get the file again"
-            )
-        return found
-    if offline:
-        raise Unavailable(
-            f"{url}: not in the cache {cache_dir}, and the network is not to be used; get it with "
-            "tmt data download CONFIG, or copy the cache of a machine that has it"
-        )
-    with alone(place.lock, f"waiting for another process that is getting {url}", say):
-        return place.cached() or _download(place, sha256, patience, say)
+    folder: Path
+    offline: bool = False  # use what is there, and never the network
+    say: Say | None = None  # told of downloads and waits; None: be quiet
 
+    def fetch(self, url: str, sha256: str | None = None) -> Download:
+        """The file at a URL, from the cache if it is there.
 
-def alone(path: Path, waiting: str, say: Say | None) -> AbstractContextManager[None]:
-    """Hold a lock in the cache; if another process has it, say the text `waiting`, and wait."""
-    remedy = "; set data.cache to a directory of your own"
-    return locked(path, lambda: say(waiting) if say else None, remedy=remedy)
-
-
-class _Place:
-    """Where the file of one URL lies in the cache, whole or in part."""
-
-    def __init__(self, cache_dir: Path, url: str) -> None:
-        self.url = url
-        try:
-            self.address = quote(urldefrag(url).url, safe=_ADDRESS_CHARACTERS)
-            parts = urlsplit(self.address)
-        except ValueError as error:  # half a character, half an IPv6 address
-            raise DataError(f"{url}: no usable address: {error}") from error
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        Raises:
+            Unavailable: the server does not give the file; or `offline`, and it is not cached.
+            DataError: not of the digest `sha256`; no connection; no room; no http(s) URL.
+        """
+        address = quote(url.partition("#")[0], safe=_ADDRESS_CHARACTERS, errors="replace")
+        if not re.match(r"https?://[^/?:]", address, re.IGNORECASE):
             raise DataError(f"{url}: expected http://… or https://…")
-        digest = hashlib.sha256(self.address.encode()).hexdigest()[:16]
-        self.directory = cache_dir / "downloads" / digest
-        self.part = self.directory.with_suffix(".part")
-        self.record = self.directory.with_suffix(".json")
-        self.lock = self.directory.with_suffix(".lock")
+        name = hashlib.sha256(address.encode()).hexdigest()[:16]
+        directory = self.folder / "downloads" / name
+        if found := _cached(url, directory):
+            if sha256 and (digest := digest_of(found.path)) != sha256.lower():
+                raise DataError(
+                    f"{url}: the file in the cache has sha256 {digest}, expected {sha256.lower()}; "
+                    f"correct sha256, or delete {found.path} to get the file again"
+                )
+            return found
+        if self.offline:
+            raise Unavailable(
+                f"{url}: not in the cache {self.folder}, and the network is not to be used; get it "
+                "with tmt data download CONFIG, or copy the cache of a machine that has it"
+            )
+        with self.alone(directory, f"getting {url}"):
+            return _cached(url, directory) or _download(url, address, directory, sha256, self.say)
 
-    def cached(self) -> Download | None:
-        record = read_record(self.record)
-        size, digest = record.get("size"), record.get("sha256")
-        if size is None or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-            return None  # the record is missing or damaged
-        path = self.directory / record["name"]
-        if not path.is_file() or path.stat().st_size != size:
-            return None
-        return Download(path, self.url, digest, size)
+    def content(self, url: str, sha256: str | None = None) -> Download:
+        """`fetch`, and of an archive the directory with its content; equal archives share one."""
+        download = self.fetch(url, sha256)
+        if not is_archive(download.path):
+            return download
+        directory = self.folder / "unpacked" / download.sha256[:32]
+        unpack = partial(unpack_archive, download.path, directory)
+        self.make_once(directory, unpack, f"unpacking {download.path.name}")
+        return replace(download, path=directory, licence=_licence_in(directory))
 
+    def make_once(self, directory: Path, make: Callable[[], object], doing: str) -> None:
+        """Let one process make a directory, unless it is there."""
+        if not directory.is_dir():
+            with self.alone(directory, doing):
+                if not directory.is_dir():
+                    if self.say:
+                        self.say(doing)
+                    make()
 
-def _download(place: _Place, sha256: str | None, patience: Patience, say: Say | None) -> Download:
-    version = transfer(place.address, place.part, patience, say)
-    digest = digest_of(place.part)
-    if sha256 and digest != sha256.lower():
-        remove(place.part)
-        raise DataError(
-            f"{place.url}: has sha256 {digest}, expected {sha256.lower()}: it is another version, "
-            "or was damaged or replaced on the way; nothing was kept. If you trust it, correct "
-            "sha256"
+    def alone(self, directory: Path, doing: str) -> AbstractContextManager[None]:
+        """Hold the lock of a directory; while another process has it, say so, and wait."""
+        say = self.say or (lambda _: None)
+        return locked(
+            directory.with_name(f"{directory.name}.lock"),
+            lambda: say(f"waiting for another process that is {doing}"),
+            remedy="; set data.cache to a directory of your own",
         )
-    size = place.part.stat().st_size
-    date = datetime.now(UTC).isoformat(timespec="seconds")
-    record = {**version, "url": place.url, "size": size, "sha256": digest, "date": date}
-    path = place.directory / version["name"]
-    path.parent.mkdir(exist_ok=True)
+
+
+def _cached(url: str, directory: Path) -> Download | None:
+    record = read_record(directory.with_suffix(".json"))
+    if record is None or record.size is None or record.sha256 is None:
+        return None
+    path = directory / record.name
+    if not path.is_file() or path.stat().st_size != record.size:
+        return None
+    return Download(path, url, record.sha256, record.size)
+
+
+def _download(
+    url: str, address: str, directory: Path, sha256: str | None, say: Say | None
+) -> Download:
+    part, record_path = directory.with_suffix(".part"), directory.with_suffix(".json")
+    record = transfer(address, part, record_path, say)
+    digest = digest_of(part)
+    if sha256 and digest != sha256.lower():
+        remove(part)
+        raise DataError(
+            f"{url}: has sha256 {digest}, expected {sha256.lower()}: it is another version, or was "
+            "damaged or replaced on the way; nothing was kept. If you trust it, correct sha256"
+        )
+    size = part.stat().st_size
+    path = directory / record.name
+    directory.mkdir(exist_ok=True)
     # The record first: a process that is killed between these lines leaves a complete part, and
     # the next process renames it without the network.
-    write_json(place.record, record)
-    os.replace(place.part, path)
-    remove(part_record(place.part))
-    return Download(path, place.url, digest, size)
+    write_json(record_path, {**record.model_dump(), "size": size, "sha256": digest})
+    os.replace(part, path)
+    return Download(path, url, digest, size)
+
+
+def _licence_in(directory: Path) -> str | None:
+    """The first line of a licence file, or the line of a README that names a licence."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    for names, wanted in ((_LICENCE_NAMES, ""), (_README_NAMES, "licen[cs]e")):
+        for path in files:
+            if names.fullmatch(path.name):
+                lines = _lines(path)
+                return next((line for line in lines if re.search(wanted, line, re.I)), None)
+    return None
+
+
+def _lines(path: Path) -> list[str]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        text = file.read(1 << 16)
+    return [" ".join(line.split())[:200] for line in text.split("\n") if line.strip(" #*=-\t\r")]

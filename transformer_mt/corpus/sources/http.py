@@ -1,13 +1,12 @@
 """A URL → a file on this disk, however often the connection breaks on the way.
 
-Comes in: an address, and the name of the file. Goes out: the whole file, and its name, size and
-version as the server gave them. Beside an incomplete file lies a record of its version: another
-attempt, or another process, continues the same version and never joins two. This file knows HTTP;
-it knows neither the cache nor the content of the files.
+Beside an incomplete file lies a record of its version: another attempt, or another process,
+continues the same version and never joins two. This file knows HTTP; it knows neither the cache nor
+the content of the files.
 """
 
-import errno
 import http.client
+import math
 import os
 import re
 import shutil
@@ -19,42 +18,39 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
-from urllib.parse import unquote, urlsplit
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    NonNegativeInt,
+    ValidationError,
+)
 
 from transformer_mt import __version__
 from transformer_mt.errors import DataError
+from transformer_mt.system.failures import explained
 from transformer_mt.system.output import remove, write_json
 from transformer_mt.system.state import Damaged, read_json
 from transformer_mt.system.terminal import Say, visible
 
-Version = dict[str, Any]  # name, size, etag, last_modified, as the server gave them
-_Show = Callable[[int, int | None], None]
-
+_TIMEOUT_S = 60.0  # without a byte
+_WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0)  # after failures in a row that bring nothing new
+_LONGEST_WAIT_S = 60.0  # even if the server asks for more
 _BLOCK = 1 << 18
 _LONGEST_NAME = 150  # bytes of a file's name; a file system takes 255
-_SIZE = re.compile(r"[0-9]{1,24}")  # of a file, in a header
+_Show = Callable[..., None]  # of the keywords `completed` and `total`, in bytes
 _RANGE = re.compile(r"bytes ([0-9]{1,24})-[0-9]{1,24}/([0-9]{1,24}|\*)")
 
 
 class Unavailable(DataError):
     """The server does not have the file, or does not give it."""
-
-
-@dataclass(frozen=True)
-class Patience:
-    """Time limits and retries of a download."""
-
-    timeout_s: float = 60.0  # without a byte
-    attempts: int = 6  # in a row that bring nothing new
-    first_wait_s: float = 1.0  # after a failure; doubles with each further one
-    longest_wait_s: float = 60.0  # even if the server asks for more
-
-
-PATIENT = Patience()
 
 
 class _Interrupted(Exception):
@@ -66,118 +62,111 @@ class _Interrupted(Exception):
         self.start_over = start_over  # the bytes so far are of no use
 
 
-def transfer(url: str, part: Path, patience: Patience, say: Say | None) -> Version:
-    """Download the rest of `part`. The file and its record, `part_record(part)`, stay in place.
+def _plain_name(name: str) -> str:
+    """A file name that is valid on every system, and is no path, no option and not hidden."""
+    plain = re.sub(r"[^\w.+=@-]+", "_", name)
+    ending = plain.encode(errors="replace")[-_LONGEST_NAME:].decode(errors="ignore")
+    return ending.lstrip(".-") or "file"
 
-    Raises:
-        Unavailable: the server does not have the file, or does not give it.
-        DataError: no connection, or no room.
-    """
-    furthest, failures = _received(part), 0
+
+def _mark(value: Any) -> str | None:
+    """A header that tells versions apart byte by byte, and can be sent back to the server."""
+    usable = isinstance(value, str) and value.isascii() and value.isprintable()
+    return value if usable and 0 < len(value) <= 1000 and not value.startswith("W/") else None
+
+
+class Record(BaseModel, strict=True):
+    """A version of a file, as the server gave it."""
+
+    url: str = ""
+    date: str = ""
+    name: Annotated[str, AfterValidator(_plain_name)]
+    size: NonNegativeInt | None
+    etag: Annotated[str | None, BeforeValidator(_mark)]
+    last_modified: Annotated[str | None, BeforeValidator(_mark)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None  # once it is whole
+
+
+def read_record(path: Path) -> Record | None:
+    """The record of a file; None if it is missing or damaged."""
+    try:
+        return Record.model_validate(read_json(path))
+    except (Damaged, ValidationError):
+        return None
+
+
+def transfer(url: str, part: Path, record_path: Path, say: Say | None) -> Record:
+    """Download the rest of `part`, whose record is written before its first byte."""
+    furthest = failures = 0
     with _progress(url, part, say) as show:
         while True:
             try:
-                return _receive(url, part, patience.timeout_s, show)
+                return _receive(url, part, record_path, show)
             except _Interrupted as interruption:
                 if interruption.start_over:
                     remove(part)
-                size = part.stat().st_size if part.is_file() else 0
+                size = _size(part)
                 failures = 1 if size > furthest else failures + 1
                 furthest = max(size, furthest)
-                if failures >= patience.attempts:
-                    raise DataError(_giving_up(url, interruption, failures, size)) from interruption
-                wait_s = max(patience.first_wait_s * 2 ** (failures - 1), interruption.wait_s)
-                wait_s = min(wait_s, patience.longest_wait_s)
+                if failures > len(_WAITS_S):
+                    raise DataError(
+                        f"{url}: {interruption}; gave up after {failures} attempts that brought "
+                        "nothing new; check the network, and HTTPS_PROXY if there is a proxy, and "
+                        "run the same command again"
+                        + (f": it goes on from the {size:,} bytes that have arrived" * bool(size))
+                    ) from interruption
+                wait_s = max(_WAITS_S[failures - 1], interruption.wait_s)
+                wait_s = min(wait_s, _LONGEST_WAIT_S)
                 if say:
                     say(f"{url}: {interruption}; trying again in {wait_s:.0f} s")
                 time.sleep(wait_s)
 
 
-def part_record(part: Path) -> Path:
-    return part.with_name(f"{part.name}.json")
+def _size(part: Path) -> int:
+    return part.stat().st_size if part.is_file() else 0
 
 
-def read_record(path: Path) -> Version:
-    """The record of a file; empty if it is missing or damaged."""
-    try:
-        record = read_json(path)
-    except Damaged:
-        return {}
-    return record if record and _is_version(record) else {}
-
-
-def _is_version(record: dict[str, Any]) -> bool:
-    name, size = record.get("name"), record.get("size")
-    marks = (record.get("etag"), record.get("last_modified"))
-    return (
-        isinstance(name, str)
-        and name == _plain_name(name)
-        and (size is None or (type(size) is int and size >= 0))
-        and all(mark is None or (isinstance(mark, str) and _is_mark(mark)) for mark in marks)
-    )
-
-
-def _is_mark(text: str) -> bool:
-    """Whether a text can be sent back to the server in a header."""
-    return 0 < len(text) <= 1000 and text.isascii() and text.isprintable()
-
-
-def _giving_up(url: str, reason: Exception, failures: int, size: int) -> str:
-    message = (
-        f"{url}: {reason}; gave up after {failures} attempts that brought nothing new; check the "
-        "network, and HTTPS_PROXY if there is a proxy, and run the same command again"
-    )
-    return message + (f": it goes on from the {size:,} bytes that have arrived" if size else "")
-
-
-def _received(part: Path) -> int:
-    """Bytes of an incomplete file that a download can continue; 0 if their version is unknown."""
-    version = read_record(part_record(part))
-    size = part.stat().st_size if part.is_file() else 0
-    known = version.get("etag") or version.get("last_modified")
-    return size if known and size <= (version["size"] or size) else 0
-
-
-def _receive(url: str, part: Path, timeout_s: float, show: _Show) -> Version:
-    """One attempt; on return the part is complete.
-
-    Raises:
-        _Interrupted: it is incomplete; another attempt may succeed.
-    """
-    done, version = _received(part), read_record(part_record(part))
-    if done and done == version["size"]:
-        return version
+def _receive(url: str, part: Path, record_path: Path, show: _Show) -> Record:
+    """One attempt; on return the part is complete, otherwise it raises `_Interrupted`."""
+    record, done = read_record(record_path), _size(part)
+    mark = record and (record.etag or record.last_modified)
+    if record is None or not mark or done > (record.size or math.inf):
+        done = 0  # another version, perhaps
+    elif done and done == record.size:
+        return record
     headers = {"User-Agent": f"tmt/{__version__}"}
-    if done:
-        headers["Range"] = f"bytes={done}-"
-        headers["If-Range"] = version["etag"] or version["last_modified"]
-    with _answer(urllib.request.Request(url, headers=headers), timeout_s) as response:
-        length = response.headers.get("Content-Length", "")
-        left = int(length) if _SIZE.fullmatch(length) else None
+    if done and mark:
+        headers |= {"Range": f"bytes={done}-", "If-Range": mark}
+    with _answer(url, headers) as response:
         if response.status == 206:
-            _check_range(response, done, version)
+            if record is None or not _continues(response, done, record):
+                reason = "the server sent another part than the one asked for"
+                raise _Interrupted(reason, start_over=True)
         else:
             remove(part)
-            done, version = 0, _version(response, url, left)
-            write_json(part_record(part), version)
-        _check_room(url, part, left or 0)
-        with _writing_to(part), part.open("ab") as file:
-            for block in _blocks(response, left):
+            done, record = 0, _new_record(url, response)
+            write_json(record_path, record.model_dump())
+        needed, free = response.length or 0, shutil.disk_usage(part.parent).free
+        if needed > free:
+            raise DataError(
+                f"{url}: {needed >> 20:,} MiB are to come, but {part.parent} has room for "
+                f"{free >> 20:,}; make room, or set data.cache to another disk"
+            )
+        with explained(part), part.open("ab") as file:
+            for block in _blocks(response):
                 file.write(block)
                 done += len(block)
-                show(done, version["size"])
+                show(completed=done, total=record.size)
             file.flush()
             os.fsync(file.fileno())
-    return version
+    return record
 
 
 @contextmanager
-def _answer(
-    request: urllib.request.Request, timeout_s: float
-) -> Iterator[http.client.HTTPResponse]:
-    url = request.full_url
+def _answer(url: str, headers: dict[str, str]) -> Iterator[http.client.HTTPResponse]:
     try:
-        response = urllib.request.urlopen(request, timeout=timeout_s)
+        request = urllib.request.Request(url, headers=headers)
+        response = urllib.request.urlopen(request, timeout=_TIMEOUT_S)
     except urllib.error.HTTPError as error:
         with error:
             raise _refusal(error, url) from error
@@ -212,7 +201,8 @@ def _refusal(error: urllib.error.HTTPError, url: str) -> Exception:
     if error.code == 416:  # the file has changed since the first bytes
         return _Interrupted(answer, start_over=True)
     if error.code in (408, 425, 429) or error.code >= 500:
-        return _Interrupted(answer, wait_s=_retry_after(error.headers.get("Retry-After", "")))
+        asked = error.headers.get("Retry-After", "")
+        return _Interrupted(answer, wait_s=float(asked) if re.fullmatch("[0-9]+", asked) else 0.0)
     if error.code in (401, 403):
         what = "it may need an account or an agreement"
     elif error.code in (404, 410):
@@ -224,121 +214,70 @@ def _refusal(error: urllib.error.HTTPError, url: str) -> Exception:
     )
 
 
-def _retry_after(value: str) -> float:
-    """Seconds, of a number or a date; 0 if it is neither."""
-    if _SIZE.fullmatch(value):
-        return float(value)
-    try:
-        return max(0.0, parsedate_to_datetime(value[:100]).timestamp() - time.time())
-    except (TypeError, ValueError, OverflowError, IndexError):
-        return 0.0
-
-
-def _check_range(response: http.client.HTTPResponse, done: int, version: Version) -> None:
-    """Refuse an answer that does not continue the bytes so far."""
+def _continues(response: http.client.HTTPResponse, done: int, record: Record) -> bool:
+    """Whether an answer goes on where the bytes so far end, in the same version."""
     found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
     etag = response.headers.get("ETag")
-    if (
-        not done
-        or found is None
-        or int(found[1]) != done
-        or (version["size"] and found[2] not in ("*", str(version["size"])))
-        or (etag and version["etag"] and etag != version["etag"])
-    ):
-        raise _Interrupted("the server sent another part than the one asked for", start_over=True)
+    return (
+        found is not None
+        and int(found[1]) == done > 0
+        and found[2] in ("*", str(record.size or found[2]))
+        and etag in (None, record.etag or etag)
+    )
 
 
-def _version(response: http.client.HTTPResponse, url: str, size: int | None) -> Version:
-    etag, date = (response.headers.get(key, "") for key in ("ETag", "Last-Modified"))
-    return {
-        "name": _file_name(url, response),
-        "size": size,
-        # Weak ones do not tell bytes.
-        "etag": etag if _is_mark(etag) and not etag.startswith("W/") else None,
-        "last_modified": date if _is_mark(date) else None,
-    }
-
-
-def _file_name(url: str, response: http.client.HTTPResponse) -> str:
-    """The last part of the address, or the server's name for the file if that has no ending."""
-    name = _last_part(url)
-    if "." not in name:
-        name = response.headers.get_filename() or name
-    return _plain_name(name)
-
-
-def _plain_name(name: str) -> str:
-    """A file name that is valid on every system, and is no path, no option and not hidden."""
-    plain = re.sub(r"[^\w.+=@-]+", "_", name)
-    ending = plain.encode(errors="replace")[-_LONGEST_NAME:].decode(errors="ignore")
-    return ending.lstrip(".-") or "file"
+def _new_record(url: str, response: http.client.HTTPResponse) -> Record:
+    headers, name = response.headers, _last_part(url)
+    if "." not in name:  # the server's name for the file may have an ending
+        name = headers.get_filename() or name
+    return Record(
+        url=url,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        name=name,
+        size=response.length,
+        etag=headers.get("ETag"),
+        last_modified=headers.get("Last-Modified"),
+    )
 
 
 def _last_part(url: str) -> str:
-    return unquote(PurePosixPath(urlsplit(url).path).name)
+    return unquote(PurePosixPath(url.partition("?")[0]).name)
 
 
-def _blocks(response: http.client.HTTPResponse, left: int | None) -> Iterator[bytes]:
+def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
     """The body, which must be as long as announced."""
-    while left != 0:
+    left = math.inf if response.length is None else response.length
+    while left:
         try:
-            # Before its last byte one can see whether more follows, after it no longer.
-            if left == 1 and len(response.peek(2)) > 1:
-                raise _Interrupted("the server sends more than it announced", start_over=True)
-            block = response.read1(_BLOCK if left is None else min(_BLOCK, max(left - 1, 1)))
+            block = response.read1(int(min(_BLOCK, left)))
         except (OSError, http.client.HTTPException) as error:
             raise _Interrupted(_reason(error)) from error
-        if not block and left is None:
-            return
-        if not block:
+        if not block and left < math.inf:
             raise _Interrupted(f"the connection was cut {left:,} bytes before the end")
-        left = None if left is None else left - len(block)
+        if not block:
+            return
+        left -= len(block)
         yield block
-
-
-def _check_room(url: str, part: Path, needed: int) -> None:
-    free = shutil.disk_usage(part.parent).free
-    if needed > free:
-        raise DataError(
-            f"{url}: {needed / 2**20:,.0f} MiB are to come, but {part.parent} has room for "
-            f"{free / 2**20:,.0f}; make room, or set data.cache to another disk"
-        )
-
-
-@contextmanager
-def _writing_to(part: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        what = "the disk is full" if full else f"cannot be written: {error.strerror}"
-        raise DataError(
-            f"{part}: {what}; make room, or set data.cache to another disk, and run the same "
-            "command again: what has arrived is kept"
-        ) from error
 
 
 @contextmanager
 def _progress(url: str, part: Path, say: Say | None) -> Iterator[_Show]:
-    """Show (bytes so far, of how many): a bar on a terminal, elsewhere a line before and after."""
-    if say is None:
-        yield lambda done, total: None
-    elif not sys.stderr.isatty():
-        say(f"getting {url}")
-        yield lambda done, total: None
-        say(f"got {url}: {part.stat().st_size / 2**20:,.1f} MiB")
-    else:
-        from rich import progress
-        from rich.console import Console
+    """Show bytes so far, of how many: a bar on a terminal, elsewhere a line before and after."""
+    from rich import progress
+    from rich.console import Console
 
-        columns = (
-            progress.TextColumn("{task.description}", markup=False),
-            progress.BarColumn(),
-            progress.DownloadColumn(),
-            progress.TransferSpeedColumn(),
-            progress.TimeRemainingColumn(),
-        )
-        console = Console(stderr=True)
-        with progress.Progress(*columns, console=console, redirect_stdout=False) as bar:
-            task = bar.add_task(visible(_last_part(url)), total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+    on_terminal = sys.stderr.isatty()
+    lines = say if say and not on_terminal else lambda _: None
+    lines(f"getting {url}")
+    with progress.Progress(
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        redirect_stdout=False,
+        disable=not (say and on_terminal),
+    ) as bar:
+        yield partial(bar.update, bar.add_task(visible(_last_part(url)), total=None))
+    lines(f"got {url}: {_size(part) / 2**20:,.1f} MiB")

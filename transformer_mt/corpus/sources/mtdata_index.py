@@ -1,9 +1,8 @@
 """An identifier of the mtdata index → local files, fetched by us.
 
-Comes in: the identifier. Goes out: files that `readers.pairs` opens. The Python that
-`$TMT_MTDATA_PYTHON` names, or else this one, runs `mtdata_program.py`, which asks the index: the
-versions that mtdata needs do not fit beside ours. Entries that only mtdata's own parsers can read
-are refused.
+The Python that `$TMT_MTDATA_PYTHON` names, or else this one, runs `mtdata_program.py`, which asks
+the index: the versions that mtdata needs do not fit beside ours. Entries that only mtdata's own
+parsers can read are refused.
 """
 
 import json
@@ -17,57 +16,41 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config.data import Languages, Source
-from transformer_mt.corpus.readers.lines import expand
-from transformer_mt.corpus.sources.archives import is_archive
-from transformer_mt.corpus.sources.cache import default_cache, fetch
-from transformer_mt.corpus.sources.provenance import (
-    Obtained,
-    in_order,
-    licence_in,
-    local,
-    origin,
-    unpacked,
-)
-from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.corpus.readers.lines import expand, plain_name
+from transformer_mt.corpus.readers.tables import language_of
+from transformer_mt.corpus.sources.cache import Cache, default_cache
+from transformer_mt.corpus.sources.local import Obtained, local, local_sides
+from transformer_mt.errors import DataError
 from transformer_mt.system.processes.child_python import child_environment
-from transformer_mt.system.terminal import Say
-from transformer_mt.text.languages import canonical_code
 
 _PYTHON = "TMT_MTDATA_PYTHON"
 _PROGRAM = Path(__file__).with_name("mtdata_program.py")
 _ONE_SIDE = ("txt", "raw", "sgm")  # a file for each language
 _BOTH_SIDES = ("tmx", "xml", "wmt21xml")  # one file that says which language is which
-_COMPRESSIONS = (".gz", ".xz", ".bz2", ".zst")
 
 
-def obtain_mtdata(
-    source: Source, languages: Languages, *, cache_dir: Path, offline: bool, say: Say | None
-) -> Obtained:
-    """The files of an entry, downloaded if they are not in the cache.
-
-    Raises:
-        DataError: mtdata is missing; unknown; other languages; of a form that we do not read.
-    """
+def obtain_mtdata(source: Source, languages: Languages, cache: Cache) -> Obtained:
+    """The files of an entry, downloaded if they are not in the cache."""
     entry = _look_up(source, languages)
-    codes = _codes(source, entry, languages)
+    codes = [language_of(code) or "" for code in entry["langs"]]
+    if sorted(codes) != sorted((languages.src, languages.tgt)):
+        found = "-".join(entry["langs"])
+        raise DataError(f"{source}: is {found}; languages are {languages.src} → {languages.tgt}")
     form = _form(source, entry)
-    origins, paths = [], []
-    for url in entry["urls"]:
-        download = fetch(url, cache_dir, offline=offline, say=say)
-        licence = None
-        if is_archive(download.path):
-            directory = unpacked(download, cache_dir, say)
-            licence = licence_in(directory)
-            paths += [_member(source, directory, pattern) for pattern in entry["in_paths"]]
+    downloads = [cache.content(url) for url in entry["urls"]]
+    paths: list[Path] = []
+    for download in downloads:
+        if download.path.is_dir():
+            paths += [_member(source, download.path, pattern) for pattern in entry["in_paths"]]
         else:
             paths.append(download.path)
-        origins.append(origin(str(source), download, licence))
     if form in _ONE_SIDE:
-        sides = dict(zip(codes, paths, strict=True))
-        return Obtained(local(source, files=in_order(sides, source, languages)), origins)
-    if form == "tsv":
-        return Obtained(local(source, tsv=str(paths[0]), direction="-".join(codes)), origins)
-    return Obtained(local(source, path=str(paths[0])), origins)
+        here = local_sides(source, languages, dict(zip(codes, paths, strict=True)))
+    elif form == "tsv":
+        here = local(source, tsv=str(paths[0]), direction="-".join(codes))
+    else:
+        here = local(source, path=str(paths[0]))
+    return Obtained(here, downloads)
 
 
 def _look_up(source: Source, languages: Languages) -> dict[str, Any]:
@@ -109,21 +92,8 @@ def _python() -> str:
     return os.path.abspath(found)
 
 
-def _codes(source: Source, entry: dict[str, Any], languages: Languages) -> list[str]:
-    try:
-        codes = [canonical_code(code) for code in entry["langs"]]
-    except ConfigError:
-        codes = []
-    if sorted(codes) != sorted((languages.src, languages.tgt)):
-        found = "-".join(entry["langs"])
-        raise DataError(f"{source}: is {found}; languages are {languages.src} → {languages.tgt}")
-    return codes
-
-
 def _form(source: Source, entry: dict[str, Any]) -> str:
-    form: str = entry["form"]
-    for ending in _COMPRESSIONS:
-        form = form.removesuffix(ending)
+    form = plain_name(entry["form"])
     n_files = len(entry["in_paths"]) or len(entry["urls"])
     plain = entry["cols"] in (None, [0, 1])
     if (
@@ -141,15 +111,11 @@ def _form(source: Source, entry: dict[str, Any]) -> str:
 
 
 def _member(source: Source, directory: Path, pattern: str) -> Path:
-    names = {
-        path.relative_to(directory).as_posix(): path
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
-    }
-    found = [path for name, path in names.items() if fnmatch(name, pattern)]
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    found = [path for path in files if fnmatch(path.relative_to(directory).as_posix(), pattern)]
     if len(found) != 1:
         raise DataError(
             f"{source}: expected one file {pattern!r} in {directory}, found {len(found)} of: "
-            f"{', '.join(names)}"
+            f"{', '.join(path.relative_to(directory).as_posix() for path in files)}"
         )
     return found[0]

@@ -1,20 +1,20 @@
-"""An experiment's sources, brought to this machine.
-
-Comes in: a configuration that may name public corpora. Goes out: the same configuration, and its
-sources as local files. This file does not know how anything is downloaded: see `by_name.py`.
-"""
+"""An experiment's sources, brought to this machine: local files, and a record of downloads."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from transformer_mt.config.data import Languages, Source
 from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.readers.lines import expand
 from transformer_mt.corpus.readers.pairs import Pair, Role, read_pairs, source_files
-from transformer_mt.corpus.sources.by_name import Origin, obtain
-from transformer_mt.corpus.sources.cache import default_cache
+from transformer_mt.corpus.sources.cache import Cache, Download, default_cache
+from transformer_mt.corpus.sources.local import Obtained, local
+from transformer_mt.corpus.sources.mtdata_index import obtain_mtdata
+from transformer_mt.corpus.sources.opus import obtain_opus
+from transformer_mt.corpus.sources.sacrebleu_sets import obtain_test_set
 from transformer_mt.system.state import sha256
 from transformer_mt.system.terminal import Say
 
@@ -29,24 +29,22 @@ class LocalSource:
     root: Path  # that relative paths start from
     role: Role
     offline: bool
-    origins: list[Origin]  # of what was downloaded; none for the user's own files
+    downloads: list[Download]  # none for the user's own files
+
+    @property
+    def origins(self) -> list[dict[str, Any]]:
+        """What was downloaded, as the report has it."""
+        keys = ("url", "sha256", "size", "licence")
+        return [{"name": self.name, **{k: vars(d)[k] for k in keys}} for d in self.downloads]
 
     @cached_property
     def digests(self) -> list[tuple[str, str]]:
-        """Name and SHA-256 of each file of the source; every byte is read, once.
-
-        Raises:
-            DataError: a file is missing.
-        """
+        """Name and SHA-256 of each file of the source; every byte is read, once."""
         files = source_files(self.source, self.languages, self.root)
         return [(path.name, sha256(path)) for path in files]
 
     def read(self) -> Iterator[Pair]:
-        """Stream the pairs, in order.
-
-        Raises:
-            DataError: see `read_pairs`.
-        """
+        """Stream the pairs, in order; see `read_pairs`."""
         return read_pairs(
             self.source, self.languages, root=self.root, role=self.role, offline=self.offline
         )
@@ -66,33 +64,36 @@ class LocalData:
         return [*self.train, *self.dev, *self.test.values()]
 
 
-def obtain_source(cfg: Config, source: Source, role: Role, say: Say) -> LocalSource:
-    """One source, downloaded if it is named and not in the cache.
+def obtain(source: Source, languages: Languages, cache: Cache) -> Obtained:
+    """Local files for a source; a local source, and `hf`, come back unchanged.
 
     Raises:
-        DataError: it cannot be had, or `data.root` is no path here.
+        DataError: the name is unknown, the server does not give the file, or it is not in the
+            cache; an archive is damaged or dangerous.
     """
-    data = cfg.data
-    found = obtain(
-        source,
-        cfg.languages,
-        role=role,
-        cache_dir=expand(data.cache) if data.cache else default_cache(),
-        offline=data.offline,
-        say=say,
-    )
+    if source.opus is not None:
+        return obtain_opus(source, languages, cache)
+    if source.sacrebleu is not None:
+        return obtain_test_set(source, languages, cache)
+    if source.mtdata is not None:
+        return obtain_mtdata(source, languages, cache)
+    if source.url is not None:
+        found = cache.content(source.url, source.sha256)
+        return Obtained(local(source, path=str(found.path)), [found])
+    return Obtained(source, [])
+
+
+def obtain_source(cfg: Config, source: Source, role: Role, say: Say) -> LocalSource:
+    """One source, downloaded if it is named and not in the cache."""
+    data, languages = cfg.data, cfg.languages
+    folder = expand(data.cache) if data.cache else default_cache()
+    found, downloads = obtain(source, languages, Cache(folder, data.offline, say))
     root = expand(data.root)
-    return LocalSource(
-        str(source), found.source, cfg.languages, root, role, data.offline, found.origins
-    )
+    return LocalSource(str(source), found, languages, root, role, data.offline, downloads)
 
 
 def obtain_sources(cfg: Config, say: Say) -> LocalData:
-    """All sources of an experiment.
-
-    Raises:
-        DataError: see `obtain_source`.
-    """
+    """All sources of an experiment; see `obtain_source`."""
     expand(cfg.data.root)  # a mistake in it is told before anything is downloaded
     return LocalData(
         cfg,
@@ -103,11 +104,7 @@ def obtain_sources(cfg: Config, say: Say) -> LocalData:
 
 
 def obtain_datasets(local: LocalData) -> None:
-    """Bring the Hugging Face datasets of an experiment into the cache of that library.
-
-    Raises:
-        DataError: one cannot be had.
-    """
+    """Bring the Hugging Face datasets of an experiment into the cache of that library."""
     for source in local.sources:
         if source.source.hf is not None:
             next(source.read(), None)

@@ -1,48 +1,37 @@
 """A test set that sacreBLEU knows by name → two aligned text files, as sacreBLEU scores them.
 
-Comes in: the name. Goes out: source and first reference, extracted by sacreBLEU itself from
-archives that are fetched like everything else. This file does not know the formats of the sets.
+sacreBLEU itself extracts source and first reference from archives that are fetched like others.
 """
 
 import copy
 import difflib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.config.data import Languages, Source, split_direction
 from transformer_mt.corpus.readers.pairs import source_order
-from transformer_mt.corpus.sources.cache import Download, alone, fetch
-from transformer_mt.corpus.sources.provenance import Obtained, local, origin
+from transformer_mt.corpus.sources.cache import Cache, Download
+from transformer_mt.corpus.sources.local import Obtained, local
 from transformer_mt.errors import DataError
 from transformer_mt.system.output import remove, writing_folder
 from transformer_mt.system.state import fingerprint
-from transformer_mt.system.terminal import Say
 
 _SIDES = ("source.txt", "reference.txt")
 
 
-def obtain_test_set(
-    source: Source, languages: Languages, *, cache_dir: Path, offline: bool, say: Say | None
-) -> Obtained:
-    """The set for the direction of the source, or else of the model.
-
-    Raises:
-        DataError: unknown, not for these languages, or not to be had.
-    """
+def obtain_test_set(source: Source, languages: Languages, cache: Cache) -> Obtained:
+    """The set for the direction of the source, or else of the model."""
     dataset = _dataset(source)
-    order = source_order(source, languages)
-    pair = _their_pair(source, dataset, order)
-    downloads = [fetch(url, cache_dir, offline=offline, say=say) for url in dataset.data]
+    pair = _their_pair(source, dataset, source_order(source, languages))
+    downloads = [cache.fetch(url) for url in dataset.data]
     # Another release of sacreBLEU may mean other bytes, or other files of them, by the same name.
     version = fingerprint([download.sha256 for download in downloads], dataset.langpairs[pair])
     name = f"{dataset.name.replace('/', '_')}.{pair}.{version}"
-    directory = cache_dir / "sacrebleu" / name
-    waiting = f"waiting for another process that is extracting {source}"
-    with alone(directory.with_name(f"{name}.lock"), waiting, say):
-        if not directory.is_dir():
-            _extract(source, dataset, pair, downloads, directory)
-    files = [str(directory / name) for name in _SIDES]
-    return Obtained(local(source, files=files), [origin(str(source), d) for d in downloads])
+    directory = cache.folder / "sacrebleu" / name
+    extract = partial(_extract, source, dataset, pair, downloads, directory)
+    cache.make_once(directory, extract, f"extracting {source}")
+    return Obtained(local(source, files=[str(directory / name) for name in _SIDES]), downloads)
 
 
 def _dataset(source: Source) -> Any:
