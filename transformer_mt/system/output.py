@@ -42,7 +42,7 @@ def writing(path: Path) -> Iterator[Path]:
 
     On failure, also of a full disk, a TmtError says why, and what stood there stands there still.
     """
-    with _explained(path):
+    with explained(path):
         status = check_file_target(path)
         target = Path(os.path.realpath(path))
         if status is not None and not stat.S_ISREG(status.st_mode):
@@ -71,7 +71,7 @@ def writing_folder(path: Path, manifest: str | None, *, ours: bool = False) -> I
         ours: `path` is a place of tmt's own: a folder there without an intact manifest is set aside
             as `NAME.damaged`, and not refused.
     """
-    with _explained(path):
+    with explained(path):
         refuse_foreign(path, manifest, ours=ours)
         target = Path(os.path.realpath(path))
         if is_staged(target):
@@ -101,7 +101,7 @@ def writing_files(directory: Path) -> Iterator[Path]:
 
     If a file is there that is neither the same nor written by tmt, nothing is moved.
     """
-    with _explained(directory):
+    with explained(directory):
         check_folder_target(directory)
         target = Path(os.path.realpath(directory))
         target.mkdir(parents=True, exist_ok=True)
@@ -187,7 +187,7 @@ def remove_made(path: Path, manifest: str) -> None:
     target = Path(os.path.realpath(path))
     if not target.is_dir():
         return
-    with _explained(target):
+    with explained(target):
         foreign = _foreign_files(target, manifest)
         if foreign is None:
             _set_aside(target)
@@ -237,7 +237,7 @@ def _set_aside(folder: Path) -> None:
 
 def _status(path: Path) -> os.stat_result | None:
     """Of what a path leads to; None: there is nothing yet."""
-    with _explained(path):
+    with explained(path):
         try:
             return path.stat()
         except FileNotFoundError:
@@ -281,7 +281,7 @@ def _read_record(directory: Path) -> dict[str, list[str]]:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """Turn a failed system call into an error that says which path is the trouble."""
     try:
         yield

@@ -35,8 +35,7 @@ from pydantic import (
 
 from transformer_mt import __version__
 from transformer_mt.errors import DataError
-from transformer_mt.system.failures import explained
-from transformer_mt.system.output import remove, write_json
+from transformer_mt.system.output import explained, remove, write_json
 from transformer_mt.system.state import Damaged, read_json
 from transformer_mt.system.terminal import Say, visible
 
