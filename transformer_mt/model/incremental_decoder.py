@@ -93,6 +93,7 @@ class Decoding:
         self._cache = keys.new_empty(len(self._memory), batch, heads, 0, head_width)
         # What is added to the scores: 0 for the slots of a beam's own prefix, else −∞.
         self._mask = keys.new_empty(batch, 1, 0)  # (B, K, slots)
+        self._own = keys.new_empty(1, 0, 0)  # (1, K, K): of the newest position
 
     def step(self, tokens: Tensor) -> Tensor:
         """Go on by one position: the newest tokens, (B, K) int64 → logits of the next, (B, K, V).
@@ -148,8 +149,10 @@ class Decoding:
             self._grow_cache(beam, start)
         newest, all_slots = self._cache[:, :, :, start:end], self._cache[:, :, :, :end].unbind()
         before = self._mask if start else self._mask.expand(-1, beam, -1)
-        own = _added(torch.eye(beam, dtype=torch.bool, device=before.device), before.dtype)
-        self._mask = torch.cat([before, own.expand(before.size(0), -1, -1)], dim=2)
+        if self._own.size(1) != beam:
+            eye = torch.eye(beam, dtype=torch.bool, device=before.device)
+            self._own = _added(eye, before.dtype)[None]
+        self._mask = torch.cat([before, self._own.expand(before.size(0), -1, -1)], dim=2)
         only_beam = end == self.length + 1  # at every position
         return newest, all_slots, None if only_beam else self._mask[:, None]
 

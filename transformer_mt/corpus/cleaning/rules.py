@@ -34,6 +34,7 @@ RULE_MEANING = {
 SCORED_RULES = tuple(RULE_MEANING)
 
 _WORD = re.compile(r"[^\W_]")
+_NO_LETTERS = Letters(0, 0, 0, 0, 0)
 _SMOOTHING = 10  # characters of text, since a share of few characters says little
 
 _NEARLY_ALL = 0.8  # of the characters of words
@@ -100,7 +101,7 @@ class PairScorer:
 
 
 def _has_words(text: str, letters: Letters) -> bool:
-    return any(letters) or bool(_WORD.search(text))
+    return letters != _NO_LETTERS or bool(_WORD.search(text))
 
 
 def _non_letters(text: str, letters: Letters) -> float:
