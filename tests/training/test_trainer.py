@@ -333,37 +333,6 @@ def test_a_crash_and_a_damaged_checkpoint_cost_the_updates_since_the_one_before(
     assert_same(resumed, whole)
 
 
-@pytest.mark.parametrize(
-    ("metric", "scores", "best", "stopped_at"),
-    [
-        ("bleu", [1, 5, 4, 6, 6, 6], 20, 30),
-        ("bleu", [0, 0, 0], 5, 15),
-        ("loss", [3, 2, 2, 1, 4, 5], 20, 30),
-    ],
-)
-def test_patience(
-    tmp_path: Path, metric: str, scores: list[int], best: int, stopped_at: int
-) -> None:
-    """Two validations in a row without a better metric end training, also if it was stopped."""
-    cfg = make_config(metric=metric, patience=2, max_updates=1000)
-
-    def session() -> Session:
-        return Session(tmp_path, cfg, scores=lambda u: {metric: float(scores[u // 5 - 1])})
-
-    session().stop_at(12).run()
-    outcome = session().run()
-    assert outcome.stopped_by == "patience"
-    assert (outcome.progress.update, outcome.progress.best_update) == (stopped_at, best)
-    assert abs(outcome.progress.best_metric) == scores[best // 5 - 1]
-
-
-def test_the_clock_ends_training_with_a_validation(tmp_path: Path) -> None:
-    session = Session(tmp_path, make_config(max_minutes=1e-6, max_updates=1000))
-    outcome = session.run()
-    assert (outcome.stopped_by, outcome.progress.update) == ("max_minutes", 1)
-    assert session.validated_at == [1] and outcome.progress.validated
-
-
 def test_one_gradient_that_is_not_finite_is_left_out_counted_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

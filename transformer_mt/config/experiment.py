@@ -132,7 +132,8 @@ class TrainConfig(Section):
     # The peak; see optim.learning_rate.
     lr: Annotated[float, Field(gt=0, le=1000)] | Literal["paper"] = "paper"
     warmup_updates: NonNegative = 4000
-    cooldown_updates: NonNegative = 0  # the last of max_updates, in which lr falls to 0
+    # The last updates, in which lr falls to 0; auto: the last third, also of max_minutes.
+    cooldown_updates: NonNegative | Literal["auto"] = 0
     adam_betas: Annotated[list[Share], Field(min_length=2, max_length=2)] = Field(
         default=[0.9, 0.98]
     )
@@ -169,7 +170,7 @@ class TrainConfig(Section):
                 f"average {self.average} checkpoints needs keep_last ≥ {self.average}, "
                 f"found {self.keep_last}"
             )
-        if self.cooldown_updates > self.max_updates:
+        if self.cooldown_updates != "auto" and self.cooldown_updates > self.max_updates:
             raise ValueError(
                 f"cooldown_updates {self.cooldown_updates} are the last of max_updates, "
                 f"which are {self.max_updates}"
