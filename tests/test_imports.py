@@ -56,7 +56,7 @@ KNOWN = {
     "training": {"config", "encoding", "errors", "model", "system", "system.processes"},
     "search": {"config", "encoding", "errors", "model", "system.processes"},
     "encoding": {*GROUND, "config", "corpus.readers", "corpus.report", "system.processes"},
-    "model_dir": {"config", "encoding", "errors", "model", "system"},
+    "model_dir": {"config", "encoding", "errors", "model", "system", "text"},
 }
 
 

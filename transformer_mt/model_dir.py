@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -25,10 +26,12 @@ from transformer_mt.errors import ModelDirError
 from transformer_mt.model.transformer import Transformer, resolve_tying
 from transformer_mt.system.output import writing_folder
 from transformer_mt.system.state import Damaged, damages, read_manifest, write_manifest
+from transformer_mt.text.known_units import KnownUnits
 
 FORMAT = 1
 _WEIGHTS = "model.safetensors"
 _METADATA = "metadata.json"  # the manifest
+_KNOWN = "source_units.npz"  # of the training text; older model directories have none
 _FLOATS = {"F32", "F16", "BF16", "F64"}
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -40,6 +43,7 @@ class LoadedModel:
     model: Transformer  # fp32, on the CPU, in eval mode
     tokenizers: tuple[Tokenizer, Tokenizer]  # source, target
     metadata: dict[str, Any]
+    known: KnownUnits | None = None  # words of the source side that training has seen
 
 
 def build_model(cfg: Config, tokenizers: tuple[Tokenizer, Tokenizer]) -> Transformer:
@@ -74,6 +78,7 @@ def save_model_dir(
     tokenizer_dir: Path,
     metadata: dict[str, Any],
     *,
+    known: KnownUnits | None = None,
     ours: bool = False,
 ) -> None:
     """Write a model directory at once; an existing one is replaced.
@@ -82,6 +87,7 @@ def save_model_dir(
         weights: fp32, one entry per distinct parameter of `build_model`.
         tokenizer_dir: where `tokenizer_paths` finds the tokenizers.
         metadata: plain values to keep with the model: scores, signatures, data fingerprints.
+        known: words of the source side that training has seen.
         ours: see `writing_folder`.
     """
     with writing_folder(path, _METADATA, ours=ours) as directory:
@@ -89,6 +95,8 @@ def save_model_dir(
         save_file({name: w.contiguous() for name, w in weights.items()}, directory / _WEIGHTS)
         for source in set(tokenizer_paths(tokenizer_dir, joint=cfg.tokenizer.joint)):
             shutil.copyfile(source, directory / source.name)
+        if known is not None:
+            known.save(directory / _KNOWN)
         versions = {"tmt": __version__, "torch": torch.__version__}
         content = {"format": FORMAT, "versions": versions, **metadata}
         write_manifest(directory, _METADATA, content)
@@ -110,7 +118,16 @@ def load_model_dir(path: Path) -> LoadedModel:
         load_weights(model, load_file(path / _WEIGHTS))
     except (SafetensorError, ValueError, OSError) as error:
         raise ModelDirError(f"{path / _WEIGHTS}: does not fit config.yaml: {error}") from error
-    return LoadedModel(cfg, model.eval(), tokenizers, metadata)
+    return LoadedModel(cfg, model.eval(), tokenizers, metadata, _load_known(path, metadata))
+
+
+def _load_known(path: Path, metadata: dict[str, Any]) -> KnownUnits | None:
+    if _KNOWN not in metadata["files"]:
+        return None
+    try:
+        return KnownUnits.load(path / _KNOWN)
+    except (ValueError, OSError, KeyError, BadZipFile) as error:
+        raise ModelDirError(f"{path / _KNOWN}: cannot be read: {error}") from error
 
 
 def _check_sizes(cfg: Config, path: Path) -> None:

@@ -16,7 +16,7 @@ from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import TokenizerConfig
 from transformer_mt.config.yaml_text import parse_yaml
 from transformer_mt.corpus.cleaning.lexical_model import _Pairs
-from transformer_mt.corpus.cleaning.lexical_units import text_units
+from transformer_mt.text.units import text_units
 from transformer_mt.corpus.cleaning.rules import ForeignLanguage, PairScorer, comparison_key
 from transformer_mt.corpus.diagnostics.line_units import LineUnits
 from transformer_mt.corpus.diagnostics.source_watch import SourceWatch

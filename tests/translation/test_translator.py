@@ -243,7 +243,17 @@ def test_what_cannot_be_explained(translator: Translator) -> None:
 def test_a_translation_as_json(translator: Translator) -> None:
     (translation,) = translator.translate(["猫看见狗"], n_best=2)
     content = translation.to_json()
-    fields = {"source", "text", "score", "complete", "pieces", "alternatives", "faults", "retried"}
+    fields = {
+        "source",
+        "text",
+        "score",
+        "complete",
+        "pieces",
+        "alternatives",
+        "faults",
+        "retried",
+        "input",
+    }
     assert set(content) == fields
     assert content["alternatives"][0] == {"text": translation.text, "score": translation.score}
 

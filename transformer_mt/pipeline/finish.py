@@ -4,12 +4,14 @@ Several processes read, translate and score together, and the first one writes.
 """
 
 from collections.abc import Callable
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
 
 from transformer_mt.config.experiment import Config, load_config
+from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import CheckpointError, ModelDirError, TmtError
 from transformer_mt.evaluation.test_sets import read_test_sets
 from transformer_mt.model_dir import load_weights, read_metadata, save_model_dir
@@ -20,12 +22,14 @@ from transformer_mt.system.machine import peak_memory_mib
 from transformer_mt.system.output import refuse_foreign
 from transformer_mt.system.state import fingerprint
 from transformer_mt.system.terminal import Say
+from transformer_mt.text.known_units import KnownUnits
 from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.trainer import Outcome, Trainer
 from transformer_mt.translation.direction import both_directions
 from transformer_mt.translation.translator import Translator
 
 T = TypeVar("T")
+MOST_LINES = 2_000_000  # of the training text, that are looked at for its words
 Weights = dict[str, torch.Tensor]  # fp32, by parameter name
 
 
@@ -73,9 +77,23 @@ def finish(
         },
     }
     if ranks.is_main:
-        save_model_dir(run.model_dir, cfg, weights, run.tokenizer_dir, metadata, ours=True)
+        known = known_units(cfg, run)
+        tokenizer_dir = run.tokenizer_dir
+        save_model_dir(run.model_dir, cfg, weights, tokenizer_dir, metadata, known=known, ours=True)
         metadata = read_metadata(run.model_dir)
     return metadata
+
+
+def known_units(cfg: Config, run: Run) -> KnownUnits | None:
+    """The words of the source side of the training text; None: the run does not keep its text."""
+    sides = ("src", "tgt") if cfg.languages.bidirectional else ("src",)
+    paths = [run.clean_dir / f"train.{side}" for side in sides]
+    if not all(path.is_file() for path in paths):
+        return None
+    lines = chain.from_iterable(islice(split_lines(path), MOST_LINES) for path in paths)
+    batches = iter(lambda: list(islice(lines, 10_000)), [])
+    dev = chain.from_iterable(split_lines(run.clean_dir / f"dev.{side}") for side in sides)
+    return KnownUnits.of(batches, list(dev))
 
 
 def _read_metadata(run: Run) -> dict[str, Any]:
@@ -150,5 +168,5 @@ def average_run(run: Run, out_dir: Path, n_last: int, say: Say) -> list[int]:
         "decode": cfg.decode.model_dump(),
         "scores": {},
     }
-    save_model_dir(out_dir, cfg, weights, run.tokenizer_dir, metadata)
+    save_model_dir(out_dir, cfg, weights, run.tokenizer_dir, metadata, known=known_units(cfg, run))
     return updates

@@ -1,4 +1,4 @@
-"""Texts → the units that a lexical model counts: words, numbers, characters of unspaced scripts.
+"""Texts → units to count: words, numbers, characters of unspaced scripts and pairs of these.
 
 The script alone decides about words, so this file does not know any language; nor does it know the
 use of the units. It is numpy over all characters at once: some 3 µs per text.
@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_mt.corpus.diagnostics.line_units import join_lines
-from transformer_mt.system.arrays import Ints
+Ints = NDArray[np.int64]
 
 N_SLOTS = 1 << 20  # a unit is a hash of this range; two units rarely share one
 WORD, NUMBER, CHARACTER, BIGRAM = range(4)  # kinds of units
@@ -70,6 +69,14 @@ def _units(texts: list[str], first_text: int) -> Units:
     all_kinds = np.concatenate([kinds[kept], np.full(len(pairs), BIGRAM, dtype=np.uint8)])
     order = np.argsort(all_owners, kind="stable")
     return Units(slots[order], all_owners[order] + first_text, all_kinds[order])
+
+
+def join_lines(texts: list[str]) -> str:
+    """One line per text; a line end inside a text becomes a space."""
+    joined = "\n".join(texts)
+    if joined.count("\n") >= len(texts):
+        joined = "\n".join(text.replace("\n", " ") for text in texts)
+    return joined
 
 
 def _characters(texts: list[str]) -> tuple[NDArray[np.uint32], Ints]:

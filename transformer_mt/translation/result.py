@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from transformer_mt.text.normalise import well_formed
+from transformer_mt.translation.input_checks import USUAL, InputCheck
 from transformer_mt.translation.output_checks import is_loop
 from transformer_mt.translation.segment_search import SegmentTranslation, joined_text
 
@@ -27,18 +28,19 @@ class Translation:
     # is there.
     faults: tuple[str, ...] = ()
     retried: bool = False  # a second search, made because of faults, was better
+    input: InputCheck = USUAL
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def joined_translation(
-    source: str, tgt: str, segments: Sequence[SegmentTranslation]
+    source: str, tgt: str, segments: Sequence[SegmentTranslation], check: InputCheck = USUAL
 ) -> Translation:
     """The translations of the segments of a text as one; none: of an empty text."""
     source = well_formed(source)
     if not segments:
-        return Translation(source, "", 0.0, True, 1, [])
+        return Translation(source, "", 0.0, True, 1, [], input=check)
     best = [segment.hypotheses[0] for segment in segments]
     text = joined_text(segments, tgt)
     faults = dict.fromkeys(fault for segment in segments for fault in segment.faults)
@@ -58,4 +60,5 @@ def joined_translation(
         alternatives,
         tuple(faults),
         any(segment.retried for segment in segments),
+        check,
     )

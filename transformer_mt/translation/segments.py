@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.tags import language_tag
 from transformer_mt.encoding.tokenizer import Tokenizer
+from transformer_mt.text.known_units import KnownUnits
 from transformer_mt.text.normalise import Normaliser
+from transformer_mt.text.scripts import TRADITIONAL, traditional_share
 from transformer_mt.text.sentences import split_sentences, split_text
+from transformer_mt.translation.input_checks import InputCheck, check_inputs
 from transformer_mt.translation.lexical_constraints import LexicalConstraints
 
 MOSTLY_UNKNOWN = 0.9  # of the ids of a segment, spelled because the vocabulary lacks the characters
@@ -27,9 +31,9 @@ class SourceSegment:
 class Segmenter:
     """Normalises, encodes and, where they are too long, divides texts."""
 
-    def __init__(self, tokenizer: Tokenizer, cfg: Config) -> None:
-        """Args: tokenizer: of the source side."""
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Tokenizer, cfg: Config, known: KnownUnits | None = None) -> None:
+        """Args: tokenizer: of the source side. known: words that training has seen on it."""
+        self._tokenizer, self._known = tokenizer, known
         self._limit = cfg.data.max_length
         codes, script = (cfg.languages.src, cfg.languages.tgt), cfg.data.clean.chinese_script
         self._normalisers = {code: Normaliser(code, script) for code in codes}
@@ -38,16 +42,44 @@ class Segmenter:
         """A text as the model has learned to read and write it."""
         return self._normalisers[language](text)
 
+    def read(self, text: str, language: str) -> str:
+        """A source text as the model reads it: normalised, in the Chinese script that it knows."""
+        text = self.normalise(text, language)
+        if language != "zh" or self._known is None or not TRADITIONAL.search(text):
+            return text
+        if (traditional_share(text) or 0) < 0.5:
+            return text
+        simplified = _to_simplified()(text)
+        as_it_is, converted = self._known.unknown_shares([text, simplified])
+        return simplified if converted < as_it_is else text
+
+    def check(
+        self,
+        texts: Sequence[str],
+        directions: Sequence[Languages],
+        segments_of: Sequence[Sequence[SourceSegment]],
+    ) -> list[InputCheck]:
+        """What is strange about texts, which have become these segments."""
+        languages = [direction.src for direction in directions]
+        ids_of = [[id_ for s in segments for id_ in s.src] for segments in segments_of]
+        return check_inputs(
+            list(map(self.normalise, texts, languages)),
+            list(map(self.read, texts, languages)),
+            languages,
+            list(map(self._tokenizer.spelled_share, ids_of)),
+            self._known,
+        )
+
     def encode(self, text: str, direction: Languages) -> list[int]:
         """Ids of a source text with tags, whatever its length."""
-        (ids,) = self._tokenizer.encode([self.normalise(text, direction.src)])
+        (ids,) = self._tokenizer.encode([self.read(text, direction.src)])
         return [*self._tags(direction), *ids]
 
     def segments(
         self, text: str, direction: Languages, constraints: LexicalConstraints
     ) -> list[SourceSegment]:
         """As many as the model's length limit asks for; none of an empty text."""
-        text = self.normalise(text, direction.src)
+        text = self.read(text, direction.src)
         whole = self._encoded([text], direction, constraints)
         if all(len(segment.src) <= self._limit for segment in whole):
             return whole
@@ -85,3 +117,8 @@ class Segmenter:
         if not direction.bidirectional:
             return []
         return [self._tokenizer.tags[language_tag(direction.tgt)]]
+
+
+@lru_cache(maxsize=1)
+def _to_simplified() -> Normaliser:
+    return Normaliser("zh", "simplified")

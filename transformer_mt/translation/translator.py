@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError
@@ -26,6 +27,7 @@ from transformer_mt.search.engine import (
 )
 from transformer_mt.search.options import SearchChanges, SearchOptions
 from transformer_mt.system.device import choose_device, choose_precision
+from transformer_mt.text.known_units import KnownUnits
 from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.attention_maps import AttentionMaps
 from transformer_mt.translation.direction import direction_of
@@ -35,7 +37,12 @@ from transformer_mt.translation.lexical_constraints import (
     LexicalConstraints,
 )
 from transformer_mt.translation.result import Translation, joined_translation
-from transformer_mt.translation.segment_search import SegmentSearch, translate_with_retry
+from transformer_mt.translation.segment_search import (
+    SegmentSearch,
+    SegmentTranslation,
+    joined_text,
+    translate_with_retry,
+)
 from transformer_mt.translation.segments import Segmenter
 
 MOST_SCORED = 4096  # tokens of a side, many times as many as a sentence has
@@ -60,17 +67,19 @@ class Translator:
         *,
         others: Sequence[Transformer] = (),
         engine: SearchEngine | None = None,
+        known: KnownUnits | None = None,
     ) -> None:
         """
         Args:
             others: models with the same vocabularies, whose probabilities count as much.
             engine: searches for hypotheses; None: tmt's own.
+            known: words that training has seen, for notes on texts of others.
         """
-        self.model = model
+        self.model, self.known = model, known
         self.src_tokenizer, self.tgt_tokenizer = tokenizers
         self.engine = engine or Engine([model, *others], self.tgt_tokenizer.silent_ids)
         self.cfg = cfg
-        self._segmenter = Segmenter(self.src_tokenizer, cfg)
+        self._segmenter = Segmenter(self.src_tokenizer, cfg, known)
         self._search = SegmentSearch(self.engine, self.tgt_tokenizer, cfg)
 
     @classmethod
@@ -91,12 +100,12 @@ class Translator:
         device = choose_device()
         dtype = choose_precision(precision, device)
         model, *more = [loaded.model.to(device, dtype) for loaded in (first, *rest)]
-        return cls(model, first.tokenizers, first.config, others=more)
+        return cls(model, first.tokenizers, first.config, others=more, known=first.known)
 
     def with_engine(self, engine: SearchEngine) -> "Translator":
         """The same texts and rules, searched by another engine."""
         tokenizers = self.src_tokenizer, self.tgt_tokenizer
-        return Translator(self.model, tokenizers, self.cfg, engine=engine)
+        return Translator(self.model, tokenizers, self.cfg, engine=engine, known=self.known)
 
     @property
     def device(self) -> torch.device:
@@ -126,6 +135,38 @@ class Translator:
         """
         options = SearchOptions.resolve(self.cfg.decode, **changes)
         directions = [direction_of(text, self.cfg.languages, to) for text in texts]
+        found = self._segments(texts, directions, constraints, options, retry=retry)
+        sources = [[translation.segment for translation in segments] for segments in found]
+        checks = self._segmenter.check(texts, directions, sources)
+        return [
+            joined_translation(text, direction.tgt, segments, check)
+            for text, direction, segments, check in zip(
+                texts, directions, found, checks, strict=True
+            )
+        ]
+
+    def translate_texts(
+        self, texts: Sequence[str], *, to: str | None = None, **changes: Unpack[SearchChanges]
+    ) -> list[str]:
+        """Only the texts of `translate`; neither they nor the sources are looked at for faults."""
+        options = SearchOptions.resolve(self.cfg.decode, **changes)
+        directions = [direction_of(text, self.cfg.languages, to) for text in texts]
+        found = self._segments(texts, directions, NO_CONSTRAINTS, options, retry=False)
+        return [
+            joined_text(segments, direction.tgt)
+            for segments, direction in zip(found, directions, strict=True)
+        ]
+
+    def _segments(
+        self,
+        texts: Sequence[str],
+        directions: Sequence[Languages],
+        constraints: LexicalConstraints,
+        options: SearchOptions,
+        *,
+        retry: bool,
+    ) -> list[list[SegmentTranslation]]:
+        """The translated segments of each text."""
         for language in {direction.tgt for direction in directions}:
             encoder = ConstraintEncoder(self.tgt_tokenizer, language)
             encoder.check_lengths(constraints, self.cfg.data.max_length)
@@ -141,15 +182,7 @@ class Translator:
         else:
             translated = self._search.search(flat, options)
         found = iter(translated)
-        return [
-            joined_translation(text, direction.tgt, [next(found) for _ in segments])
-            for text, direction, segments in zip(texts, directions, segments_of, strict=True)
-        ]
-
-    def translate_texts(
-        self, texts: Sequence[str], *, to: str | None = None, **changes: Unpack[SearchChanges]
-    ) -> list[str]:
-        return [translation.text for translation in self.translate(texts, to=to, **changes)]
+        return [[next(found) for _ in segments] for segments in segments_of]
 
     @torch.inference_mode()
     def score_pairs(

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from transformer_mt.corpus.cleaning.lexical_model import MIN_PAIRS, LexicalModel
-from transformer_mt.corpus.cleaning.lexical_units import BIGRAM, CHARACTER, NUMBER, WORD, text_units
 from transformer_mt.corpus.cleaning.score_store import Hashes
 from transformer_mt.corpus.cleaning.translation_table import Table
+from transformer_mt.text.units import BIGRAM, CHARACTER, NUMBER, WORD, text_units
 
 SYLLABLES = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
 Texts = list[str]

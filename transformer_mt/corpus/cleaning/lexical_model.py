@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transformer_mt.corpus.cleaning.lexical_units import N_SLOTS, Units, text_units
 from transformer_mt.corpus.cleaning.score_store import Hashes
 from transformer_mt.corpus.cleaning.translation_table import Table
 from transformer_mt.corpus.diagnostics.logistic_regression import fit_logistic
 from transformer_mt.corpus.diagnostics.swapped_sides import look_swapped, side_odds
 from transformer_mt.system.arrays import Doubles, Floats, Ints
+from transformer_mt.text.units import N_SLOTS, Units, text_units
 
 SAMPLE_PAIRS = 200_000  # pairs to learn from; more cost time and tell little
 SWAPPED = -8.0  # log-odds of a pair that stands the wrong way round

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_mt.corpus.cleaning.lexical_units import N_SLOTS, NUMBER, Units
 from transformer_mt.system.arrays import Doubles, Floats, Ints
+from transformer_mt.text.units import N_SLOTS, NUMBER, Units
 
 _N_FEATURES = 9  # columns of `Table.features`
 

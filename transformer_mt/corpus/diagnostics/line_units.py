@@ -1,7 +1,7 @@
 """Lines → coarse units of their words and characters, all lines of a block at once.
 
 A unit is the beginning of a word (three letters or digits), a character of Chinese or Japanese, or
-one of a few marks. Coarser than the units of `lexical_units.py` and several times as fast, since
+one of a few marks. Coarser than the units of `text/units.py` and several times as fast, since
 every line of a corpus passes here while one process reads it. This file does not know any language.
 """
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.system.arrays import Ints
+from transformer_mt.text.units import join_lines
 
 N_UNITS = 65536
 FIRST_WORD, FIRST_CHARACTER = 1024, 32768  # units below are marks, then words, then characters
@@ -48,14 +49,6 @@ class LineUnits(NamedTuple):
         n_units = np.diff(np.searchsorted(places, ends), prepend=0)
         owners = np.repeat(np.arange(len(texts)), n_units)
         return cls(units, owners, np.diff(ends, prepend=-1) - 1)
-
-
-def join_lines(texts: list[str]) -> str:
-    """One line per text; a line end inside a text becomes a space."""
-    joined = "\n".join(texts)
-    if joined.count("\n") >= len(texts):
-        joined = "\n".join(text.replace("\n", " ") for text in texts)
-    return joined
 
 
 def character_unit(char: str) -> int:
