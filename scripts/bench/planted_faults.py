@@ -22,7 +22,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
@@ -70,7 +69,7 @@ def run_cleaning(directory: Path, codes: Pair) -> list[Fate]:
     """
     clean = {
         "chinese_script": "simplified" if to_traditional(codes) else None,
-        "language": 0.95 if find_spec("py3langid") else False,
+        "language": 0.95,
     }
     data = {
         "root": str(directory), "train": ["train"], "dev": ["test"], "test": {"given": "test"},

@@ -45,7 +45,8 @@ def targets(folder: Path) -> dict[str, Target]:
     from transformer_mt.corpus.readers.columns import read_arrow
     from transformer_mt.corpus.readers.lines import split_lines
     from transformer_mt.corpus.readers.sgm import read_sgm_pair
-    from transformer_mt.corpus.readers.tables import read_jsonl, read_tsv
+    from transformer_mt.corpus.readers.spreadsheets import read_table
+    from transformer_mt.corpus.readers.tables import read_jsonl
     from transformer_mt.corpus.readers.tmx_xliff import read_markup
     from transformer_mt.corpus.sources.archives import unpack_archive
     from transformer_mt.corpus.sources.http import read_record
@@ -74,6 +75,9 @@ def targets(folder: Path) -> dict[str, Target]:
     def arrow(path: Path) -> object:
         return list(read_arrow(path, zh_en, swapped=False))
 
+    def table(path: Path) -> object:
+        return list(read_table(path, zh_en, swapped=False))
+
     def config(path: Path) -> object:
         return load_config(path).to_yaml()
 
@@ -93,7 +97,8 @@ def targets(folder: Path) -> dict[str, Target]:
         "sgm": of_file("t.sgm", SGM, lambda path: list(read_sgm_pair(path, path))),
         "xml": of_file("t.xml", XML, lambda path: list(read_markup(path, zh_en))),
         "json": of_file("t.jl", [pairs], lambda path: list(read_jsonl(path, zh_en, swapped=False))),
-        "tsv": of_file("t.tsv", [b"a\tb\r\n\xe4\xbd\xa0\tc\n"], lambda path: list(read_tsv(path))),
+        "tsv": of_file("t.tsv", [b"a\tb\r\n\xe4\xbd\xa0\tc\n", b'"a ""b"""\tb\n'], table),
+        "csv": of_file("t.csv", SHEETS, table),
         "gz": of_file("t.gz", packed(), lambda path: list(split_lines(path))),
         "parquet": of_file("t.parquet", tables("parquet"), arrow),
         "arrow": of_file("t.arrow", tables("arrow"), arrow),
@@ -117,6 +122,9 @@ XML = [
     b'<source>a</source><target state="new">b</target></trans-unit></body></file></xliff>',
     b'<dataset><doc id="1"><src lang="zh"><p><seg id="1">a</seg></p></src><ref lang="en" '
     b'translator="A"><p><seg id="1">b</seg></p></ref></doc></dataset>',
+]
+SHEETS = [
+    'zh,en\n"你,好","a ""b"""\n再见,c\n'.encode(encoding) for encoding in ("utf-8", "utf-16", "gbk")
 ]
 CONFIGS = [
     b"name: a\nlanguages: {src: zh, tgt: en}\ndata:\n  train: [a/b, {tsv: c, weight: 2.0, clean: "

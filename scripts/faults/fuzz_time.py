@@ -19,7 +19,8 @@ from pathlib import Path
 from transformer_mt.config.data import Languages
 from transformer_mt.config.yaml_text import parse_yaml
 from transformer_mt.corpus.readers.sgm import read_sgm_pair
-from transformer_mt.corpus.readers.tables import read_jsonl, read_tsv
+from transformer_mt.corpus.readers.spreadsheets import read_table
+from transformer_mt.corpus.readers.tables import read_jsonl
 from transformer_mt.corpus.readers.tmx_xliff import read_markup
 from transformer_mt.errors import TmtError
 from transformer_mt.translation.documents.translate import FORMS, Form, read_document
@@ -62,7 +63,8 @@ def readers(folder: Path) -> dict[str, Callable[[str], object]]:
         "sgm": of_file(".sgm", lambda path: list(read_sgm_pair(path, path))),
         "xml": of_file(".tmx", lambda path: list(read_markup(path, ZH_EN))),
         "pairs jsonl": of_file(".jl", lambda path: list(read_jsonl(path, ZH_EN, swapped=False))),
-        "tsv": of_file(".tsv", lambda path: list(read_tsv(path))),
+        "tsv": of_file(".tsv", lambda path: list(read_table(path, ZH_EN, swapped=False))),
+        "csv": of_file(".csv", lambda path: list(read_table(path, ZH_EN, swapped=False))),
         "glossary": of_file(".txt", lambda path: Glossary.read(path).required("a b" * 50)),
         "yaml": lambda text: parse_yaml(text, "t.yaml"),
     }

@@ -5,7 +5,6 @@ does not know what is done with them.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -77,8 +76,7 @@ def _cleaning() -> Iterator[tuple[str, Function]]:
             yield f"normalise {script}", Normaliser("zh", script)  # type: ignore[arg-type]
         except ConfigError:  # opencc is not installed
             break
-    with suppress(ConfigError):  # py3langid is not installed
-        yield "language", ForeignLanguage("en")
+    yield "language", ForeignLanguage("en")
     yield "comparison_key", comparison_key
     for languages in (ZH_EN, EN_DE):
         scorer = PairScorer(languages)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from command import tmt_here
+from workbook import write_workbook
 
 from transformer_mt.corpus.readers.demo import build_demo
 
@@ -67,6 +68,41 @@ def test_check_writes_a_page_and_nothing_else(folder: Path, tmp_path: Path) -> N
     (problem,) = json.loads(leaking.stdout)["problems"]
     assert "are in the training text, too" in problem
     assert sorted(folder.rglob("*")) == before
+
+
+def test_check_of_a_table_of_a_spreadsheet(tmp_path: Path) -> None:
+    """Nothing but the file is given: the header, the sheet and the languages are told."""
+    rows = [("No.", "English", "中文"), *((i, en, zh) for i, (zh, en) in enumerate(PAIRS[:300], 1))]
+    write_workbook(tmp_path / "lines.xlsx", {"Notes": [["mine"]], "Sentences": rows})
+    checked = tmt(tmp_path, "data", "check", "lines.xlsx", code=0)
+    assert "300 read" in checked.stdout
+    assert "languages: English → Chinese" in checked.stderr
+    assert "lines.xlsx: columns B (English) and C (Chinese); the first row is a header; sheet" in (
+        checked.stderr
+    )
+    named = tmt(tmp_path, "data", "check", "lines.xlsx", "--src", "中文", "--tgt", "english")
+    assert "columns C (Chinese) and B (English)" in named.stderr
+
+
+def test_check_says_first_that_sides_look_swapped(folder: Path) -> None:
+    words = ["one.en", "one.zh", "--src", "zh", "--tgt", "en"]
+    said = tmt(folder, "data", "check", *words, code=1).stdout
+    first, second, *_ = said.split("\n")
+    assert first.startswith("problem: one.en + one.zh: looks swapped: the zh side is English and")
+    assert "write {files: [one.zh, one.en]} under data.train, or give tmt data check" in first
+    assert "--src en --tgt zh" in first
+    assert second.startswith("problem: nothing is kept: 1,000 pairs read; dropped: swapped")
+    assert tmt(folder, "data", "check", "one.en", "one.zh").returncode == 0, "told from the names"
+
+
+def test_training_on_swapped_sides_ends_with_the_reason(folder: Path) -> None:
+    change = ["--set", "data.train=[{files: [one.en, one.zh]}]", "--run-dir", "swapped"]
+    said = tmt(folder, "train", "small.yaml", "--processes", "1", *change, code=2).stderr
+    told = said.partition("tmt: ")[2].split("\n")
+    assert told[0].startswith("one.en + one.zh: looks swapped: ")
+    one_side = ["--set", "data.train=[one.zh, one.en]", "--run-dir", "one-side"]
+    said = tmt(folder, "train", "small.yaml", "--processes", "1", *one_side, code=2).stderr
+    assert "one.zh: names one side of a source; write one, which stands for one.zh and" in said
 
 
 def test_sample_shows_what_an_epoch_holds(folder: Path) -> None:

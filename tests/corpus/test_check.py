@@ -1,13 +1,15 @@
 """Two files as training data: what is counted, and what a person should look at."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from transformer_mt.config.data import Languages, Source
-from transformer_mt.corpus.check import check_files
+from transformer_mt.corpus.check import check_source, source_of_files, tell_languages
 from transformer_mt.corpus.report.page import write_page
+from transformer_mt.corpus.report.report import CorpusReport
 from transformer_mt.errors import DataError
 
 ZH_EN = Languages(src="zh", tgt="en")
@@ -22,12 +24,16 @@ def write(folder: Path, name: str, zh: list[str], en: list[str]) -> tuple[Path, 
     return paths
 
 
+def check_files(*paths: Path, tests: Sequence[Source] = ()) -> CorpusReport:
+    return check_source(source_of_files(paths), ZH_EN, tests=tests)
+
+
 def two_files(src: Path, tgt: Path) -> Source:
     return Source(files=[str(src), str(tgt)])
 
 
 def test_good_files(tmp_path: Path) -> None:
-    report = check_files(*write(tmp_path, "c", ZH, EN), ZH_EN)
+    report = check_files(*write(tmp_path, "c", ZH, EN))
     assert (report.parts["pairs"].read, report.parts["pairs"].kept) == (5, 5)
     assert report.problems == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.en", "c.zh"]
@@ -48,20 +54,20 @@ def test_test_sentences_in_training_text(
 ) -> None:
     paths = write(tmp_path, "c", [*ZH, ""], [*EN, "x"])
     tests = [two_files(*write(tmp_path, "t", zh, en)), two_files(*write(tmp_path, "u", [], []))]
-    problems = check_files(*paths, ZH_EN, tests=tests).problems
+    problems = check_files(*paths, tests=tests).problems
     assert len(problems) == bool(found)
     assert not found or re.match(f"{tests[0]}: {found}".replace("+", r"\+"), problems[0])
 
 
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     paths = write(tmp_path, "c", ZH, [*EN, "one more"])
-    report = check_files(*paths, ZH_EN)
+    report = check_files(*paths)
     assert "has 5 lines but" in report.problems[0]
     with pytest.raises(DataError, match=r"c\.de: no such file"):
-        check_files(paths[0], tmp_path / "c.de", ZH_EN)
+        check_files(paths[0], tmp_path / "c.de")
     with pytest.raises(DataError, match=r"t\.en: no such file"):
         test = two_files(paths[0], tmp_path / "t.en")
-        check_files(*write(tmp_path, "c", ZH, EN), ZH_EN, tests=[test])
+        check_files(*write(tmp_path, "c", ZH, EN), tests=[test])
 
 
 @pytest.mark.parametrize(
@@ -77,20 +83,83 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
 def test_nothing_is_kept(
     tmp_path: Path, zh: list[str], en: list[str], found: str, why: str
 ) -> None:
-    report = check_files(*write(tmp_path, "c", zh, en), ZH_EN)
+    report = check_files(*write(tmp_path, "c", zh, en))
     assert report.parts["pairs"].kept == 0
-    told = f"nothing is kept: {len(zh):,} pairs read; dropped: {found}"
-    assert told in report.problems, why
-    assert ("they look swapped" in report.problems[-1]) is (why == "sides swapped")
+    told = (
+        f"nothing is kept: {len(zh):,} pairs read; dropped: {found}; the rule {found.split()[0]} "
+    )
+    assert any(problem.startswith(told) for problem in report.problems), why
+    assert ("looks swapped" in report.problems[0]) is (why == "sides swapped")
     assert report.profile is None
     write_page(report, tmp_path / "page.html")
     assert told in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_carriage_returns_that_should_end_lines(tmp_path: Path) -> None:
-    problems = check_files(*write(tmp_path, "c", ["\r".join(ZH)], EN[:1]), ZH_EN).problems
+    problems = check_files(*write(tmp_path, "c", ["\r".join(ZH)], EN[:1])).problems
     assert "1 line on the source side holds 4 carriage returns" in problems[0]
-    problems = check_files(*write(tmp_path, "c", [f"{zh}\r" for zh in ZH], EN), ZH_EN).problems
+    problems = check_files(*write(tmp_path, "c", [f"{zh}\r" for zh in ZH], EN)).problems
     assert problems == [], "CR LF ends lines as well"
-    report = check_files(*write(tmp_path, "c", [], []), ZH_EN)
-    assert report.problems == ["nothing is kept: both files are empty"]
+    report = check_files(*write(tmp_path, "c", [], []))
+    assert report.problems == ["nothing is kept: there is no pair"]
+
+
+def test_more_than_half_dropped_is_a_problem_with_its_rule_and_two_samples(tmp_path: Path) -> None:
+    zh, en = ["你好吗？", "", ""], ["How are you?", "One.", "Two."]
+    report = check_files(*write(tmp_path, "c", zh, en))
+    assert report.problems == [
+        "2 of 3 pairs are dropped: empty 2; the rule empty drops most (sides without text), e.g. "
+        f"{tmp_path}/c.zh + {tmp_path}/c.en:2  | One.; {tmp_path}/c.zh + {tmp_path}/c.en:3  | Two."
+    ]
+    assert report.summary()[0] == f"problem: {report.problems[0]}"
+    assert check_files(*write(tmp_path, "c", [*zh, "天气真热"], [*en, "It is hot."])).problems == []
+
+
+def test_swapped_sides_come_first_with_samples_and_the_remedy(tmp_path: Path) -> None:
+    zh_path, en_path = write(tmp_path, "c", EN, ZH)
+    first, *_ = check_files(zh_path, en_path).problems
+    assert first == (
+        f"{zh_path} + {en_path}: looks swapped: the zh side is English and the en side is Chinese, "
+        "e.g. We learn Chinese. | 我们来学习汉语; This is hard. | 这个问题很难; write {files: "
+        f"[{en_path}, {zh_path}]}} under data.train, or give tmt data check --src en --tgt zh"
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "src", "tgt", "expected", "why"),
+    [
+        (("c.zh", "c.en"), None, None, "zh-en", "names of files"),
+        (("c.en", "c.zh"), None, None, "en-zh", "names of files"),
+        (("a.txt", "b.txt"), None, None, "zh-en", "text"),
+        (("a.txt", "b.txt"), "Chinese", None, "zh-en", "one is given"),
+        (("a.txt", "b.txt"), None, "英文", "zh-en", "one is given"),
+        (("c.zh", "c.en"), "de", "fr", "de-fr", "both are given"),
+        (("named.csv",), None, None, "en-zh", "names of columns"),
+        (("plain.csv",), None, None, "zh-en", "text of columns"),
+    ],
+)
+def test_languages_are_told(
+    tmp_path: Path,
+    names: tuple[str, ...],
+    src: str | None,
+    tgt: str | None,
+    expected: str,
+    why: str,
+) -> None:
+    zh, en = write(tmp_path, "c", ZH, EN)
+    (tmp_path / "a.txt").write_bytes(zh.read_bytes())
+    (tmp_path / "b.txt").write_bytes(en.read_bytes())
+    rows = "".join(f"{a},{b}\n" for a, b in zip(ZH, EN, strict=True))
+    (tmp_path / "plain.csv").write_text(rows, encoding="utf-8")
+    (tmp_path / "named.csv").write_text(f"English,中文\n{rows}", encoding="utf-8")
+    assert tell_languages([tmp_path / name for name in names], src, tgt).pair == expected, why
+
+
+def test_languages_that_cannot_be_told(tmp_path: Path) -> None:
+    zh, en = write(tmp_path, "c", ["1"], ["1"])
+    (tmp_path / "a.txt").write_text("1\n")
+    for paths in ([tmp_path / "a.txt"] * 2, [tmp_path / "c"]):
+        with pytest.raises(DataError, match="the languages cannot be told; give both, such as"):
+            tell_languages(paths, None, None)
+    with pytest.raises(DataError, match="both sides are Chinese; give both"):
+        tell_languages([zh, en], "zh", "中文")

@@ -241,9 +241,9 @@ GIVEN = {"dev": ["dev"], "test": {"news": "test"}}
                              "give more data, or data.dev and data.test"),
         (some_pairs(99), {"dev": ["dev"]}, "hold out test there .*: give more data, or data.test"),
         (SAME, {}, "repeat so often that nothing can be held out .* or data.dev and data.test"),
-        ([("", "")] * 30, {}, "train: no pair is left of 30 read; dropped: empty 30"),
-        ([("", "a"), DEV[0]], GIVEN, "train: no pair is left of 2 read; dropped: empty 1, overlap"),
-        ([], GIVEN, "train: no pair is left of 0 read; dropped: nothing"),
+        ([("", "")] * 30, {}, "^nothing is kept: 30 pairs read; dropped: empty 30; the rule "),
+        ([("", "a"), DEV[0]], GIVEN, "^nothing is kept: 2 pairs read; dropped: empty 1, o"),
+        ([], GIVEN, "^nothing is kept: 0 pairs read; dropped: nothing$"),
         (SAME, {"test": {"a": "gap"}}, r"data\.test\.a: no pair with text on both sides \(2 read"),
         (SAME, {"dev": ["none"]}, r"data\.dev: no pair with text on both sides \(0 read\)"),
     ],
@@ -260,6 +260,20 @@ def test_nothing_left(
         write_pairs(tmp_path, name, pairs)
     with pytest.raises(DataError, match=message):
         run_cleaning(tmp_path, train, **keys)
+
+
+def test_swapped_sides_are_told_before_too_few_pairs(tmp_path: Path) -> None:
+    zh = ["我们来学习汉语", "这个问题很难", "他们开车回来了。"]
+    en = ["We learn.", "It is hard.", "They left."]
+    rounds = range(60)
+    swapped = [(f"{tgt} {i}", f"{src}{i}") for i in rounds for src, tgt in zip(zh, en, strict=True)]
+    with pytest.raises(DataError) as caught:
+        run_cleaning(tmp_path, [*swapped, ("你好", "Hello.")])
+    first, second, last = str(caught.value).split("\n")
+    assert first.startswith("train: looks swapped: the zh side is English and the en side is")
+    assert "We learn. 0 | 我们来学习汉语0; It is hard. 0 | 这个问题很难0; write {files: [" in first
+    assert second.startswith("180 of 181 pairs are dropped: swapped 180; the rule swapped")
+    assert last.startswith("train: 1 usable pairs; to hold out dev and test there must be 100")
 
 
 def test_a_failed_run_leaves_the_old_directory_alone(
@@ -351,5 +365,5 @@ def test_a_pair_that_a_rule_fails_on_is_dropped_and_told(
         "1 of 31 pairs are dropped as rule_error: ZeroDivisionError in fails_on_one, first at "
         "train:21; that is a bug of tmt: please report it, with this pair"
     ]
-    with pytest.raises(DataError, match=r"rule_error 1; 1 of 1 pairs .* ZeroDivisionError in"):
+    with pytest.raises(DataError, match=r"(?s)rule_error 1;.*1 of 1 pairs .* ZeroDivisionError in"):
         run_cleaning(tmp_path, [("火火好", "a fire")])

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from transformer_mt.errors import TmtError
 
 TARGETS = (
-    "markdown", "html", "srt", "jsonl", "sgm", "xml", "json", "tsv", "gz", "parquet", "arrow",
-    "yaml", "glossary", "archive", "record", "model config.yaml", "model model.safetensors",
-    "model tokenizer.model", "model metadata.json",
+    "markdown", "html", "srt", "jsonl", "sgm", "xml", "json", "tsv", "csv", "gz", "parquet",
+    "arrow", "yaml", "glossary", "archive", "record", "model config.yaml",
+    "model model.safetensors", "model tokenizer.model", "model metadata.json",
 )  # fmt: skip
 
 
@@ -67,6 +67,10 @@ HOSTILE = [
     ("sgm", ("<seg id=1>", "&amp;", "</seg>")),
     ("xml", ("<tmx><a b='", "x", "")),
     ("glossary", ("", "a", "\tb")),
+    ("tsv", ('"a', "\n", 'b"\tc')),
+    ("tsv", ("", '"a""', "\tb")),
+    ("csv", ('"a', "\n", 'b",c')),
+    ("csv", ("", ",", "")),
     ("yaml", ("", "[", "")),
     ("yaml", ("a: &a [1]\nb: [", "*a, ", "]")),
     ("markdown", ("", "](", "")),

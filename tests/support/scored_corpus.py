@@ -20,7 +20,7 @@ def scored_corpus(
     """A corpus of sources of shards of pairs; scores for all rows in order, 0 by default."""
     start, found = 0, []
     for i, shards in enumerate(sources):
-        source = ScoredSource(f"s{i}", folder / str(i), list(map(len, shards)), [])
+        source = ScoredSource(f"s{i}", folder / str(i), list(map(len, shards)), [], [])
         source.folder.mkdir(parents=True)
         line = 1
         for number, pairs in enumerate(shards):

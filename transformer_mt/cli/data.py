@@ -41,10 +41,16 @@ tokenizer_app = typer.Typer(help="SentencePiece, on its own.", no_args_is_help=T
 
 @data_app.command("check")
 def data_check(
-    src_path: Annotated[Path, typer.Argument(metavar="SOURCE")],
-    tgt_path: Annotated[Path, typer.Argument(metavar="TARGET")],
-    src: Annotated[str, typer.Option(help="source language")],
-    tgt: Annotated[str, typer.Option(help="target language")],
+    src_path: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="text line by line, or a table of both sides")
+    ],
+    tgt_path: Annotated[
+        Path | None, typer.Argument(metavar="[TARGET]", help="the same lines in the other language")
+    ] = None,
+    src: Annotated[
+        str | None, typer.Option(help="source language; default: told from names and text")
+    ] = None,
+    tgt: Annotated[str | None, typer.Option(help="target language; likewise")] = None,
     test: Annotated[
         list[str] | None,
         typer.Option(help="a test set (prefix or file) that must not be in it; repeatable"),
@@ -53,18 +59,22 @@ def data_check(
     explain: Explain = False,
     as_json: AsJson = False,
 ) -> None:
-    """Report the effect of cleaning on two files, and their problems; exit 1 if there are any."""
-    from transformer_mt.config.data import Languages, Source
-    from transformer_mt.corpus.check import check_files
+    """Report the effect of cleaning on text, and its problems; exit 1 if there are any."""
+    from transformer_mt.config.data import Source
+    from transformer_mt.corpus.check import check_source, source_of_files, tell_languages
     from transformer_mt.corpus.report.page import write_page
     from transformer_mt.system.output import check_file_target
-    from transformer_mt.text.languages import canonical_code
+    from transformer_mt.text.languages import language_name
 
     if page is not None:
         check_file_target(page)
-    languages = Languages(src=canonical_code(src), tgt=canonical_code(tgt))
+    paths = [path for path in (src_path, tgt_path) if path is not None]
+    languages = tell_languages(paths, src, tgt)
+    if src is None or tgt is None:
+        say(f"languages: {language_name(languages.src)} → {language_name(languages.tgt)}")
     tests = [Source(path=path) for path in test or ()]
-    report = check_files(src_path, tgt_path, languages, tests=tests, say=say)
+    source = source_of_files(paths)
+    report = check_source(source, languages, tests=tests, say=say)
     if page is not None:
         write_page(report, page)
     if as_json:
@@ -73,6 +83,40 @@ def data_check(
         show("\n".join(report.explain() if explain else report.summary()))
     if report.problems:
         raise typer.Exit(1)
+
+
+@data_app.command("find")
+def data_find(
+    src: Annotated[str, typer.Argument(help="language, by code or name")],
+    tgt: Annotated[str, typer.Argument(help="the other language")],
+    as_json: AsJson = False,
+) -> None:
+    """List the public corpora in two languages, by the names that data.train and data.test take."""
+    from transformer_mt.config.data import Languages
+    from transformer_mt.corpus.sources.find import find_corpora
+    from transformer_mt.rendering.cells import align_columns
+    from transformer_mt.text.languages import canonical_code
+
+    languages = Languages(src=canonical_code(src), tgt=canonical_code(tgt))
+    found = find_corpora(languages, say)
+    if as_json:
+        show(json.dumps([vars(corpus) for corpus in found], indent=1))
+        return
+    rows = [
+        (
+            corpus.name,
+            "" if corpus.pairs is None else f"{corpus.pairs:,} pairs",
+            "" if corpus.size is None else f"{corpus.size / 1e6:,.1f} MB",
+            "test set" if corpus.role == "test" else "",
+        )
+        for corpus in found
+    ]
+    if rows:
+        show(align_columns(rows, numbers=(1, 2)))
+    say(
+        f"{len(found)} found; sizes of the downloads; licences: https://opus.nlpl.eu; "
+        "tmt data download CONFIG fetches those that a configuration names"
+    )
 
 
 @data_app.command("download")

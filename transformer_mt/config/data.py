@@ -83,7 +83,7 @@ class CleanConfig(Section):
     markup: Threshold = 2  # tags and entities that one side has more
     urls: Threshold = 1  # web and e-mail addresses that one side has more
     numbers: Threshold = 2  # numbers in digits without an equivalent on the other side
-    language: Threshold = False  # probability of another language; needs the extra langid; try 0.95
+    language: Threshold = False  # probability of another language; try 0.95
     length_ratio: Threshold = 6.0  # times the usual ratio of characters, either way
     # What counts as a repeated pair; normalised: case, width, punctuation and spaces do not count.
     duplicate: Literal["exact", "normalised", False] = "normalised"

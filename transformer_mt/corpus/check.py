@@ -1,10 +1,11 @@
-"""Two line-aligned files, and test sets to compare them with → a report on them as training data.
+"""Files of pairs, and test sets to compare them with → a report on them as training data.
 
 This file does not know a configuration file.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,23 +16,72 @@ from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.clean import decide_fates, keys_of
 from transformer_mt.corpus.cleaning.score_store import Hashes, ScoredCorpus
 from transformer_mt.corpus.diagnostics.source_watch import FaultyLines
+from transformer_mt.corpus.readers.lines import plain_name, split_lines
 from transformer_mt.corpus.readers.pairs import Pair, read_pairs, source_files
+from transformer_mt.corpus.readers.spreadsheets import is_table, layout_of, read_columns
+from transformer_mt.corpus.readers.tables import language_of
 from transformer_mt.corpus.report.collect import build_report
 from transformer_mt.corpus.report.report import CorpusReport, PartReport
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.errors import DataError
 from transformer_mt.system.terminal import Say
+from transformer_mt.text.identify import identify
+from transformer_mt.text.languages import canonical_code, language_name
+
+_N_IDENTIFIED = 200  # lines of each side that tell its language
 
 
-def check_files(
-    src_path: Path,
-    tgt_path: Path,
+def source_of_files(paths: Sequence[Path]) -> Source:
+    """Two line-aligned files, or one that holds both sides; a prefix stands for two."""
+    if len(paths) == 1:
+        return Source(path=str(paths[0]))
+    return Source(files=list(map(str, paths)))
+
+
+def tell_languages(paths: Sequence[Path], src: str | None, tgt: str | None) -> Languages:
+    """The languages of two text files, or of a table: as given, or by names of files and columns,
+    or else by the text.
+
+    Raises:
+        DataError: a language cannot be told, or both are the same.
+    """
+    codes = [canonical_code(code) if code else None for code in (src, tgt)]
+    if None in codes:
+        given = [code for code in codes if code]
+        found = [code for code in _languages_of(paths) if given.count(code or "") == 0]
+        codes = [code or (found.pop(0) if found else None) for code in codes]
+    if None in codes or codes[0] == codes[1]:
+        names = " and ".join(map(str, paths))
+        both = f"both sides are {language_name(codes[0])}" if codes[0] and codes[1] else ""
+        raise DataError(
+            f"{names}: {both or 'the languages cannot be told'}; give both, such as --src zh "
+            "--tgt en"
+        )
+    return Languages(src=str(codes[0]), tgt=str(codes[1]))
+
+
+def _languages_of(paths: Sequence[Path]) -> list[str | None]:
+    """The languages of two sides, in their order."""
+    if len(paths) == 2:
+        named = [language_of(Path(plain_name(path.name)).suffix[1:]) for path in paths]
+        if None not in named and named[0] != named[1]:
+            return [*named]
+        return [identify(list(islice(split_lines(path), _N_IDENTIFIED))) for path in paths]
+    if not is_table(paths[0]):
+        return []
+    layout = layout_of(paths[0])
+    sides = list(zip(*islice(read_columns(paths[0], layout), _N_IDENTIFIED), strict=True))
+    return list(layout.codes or map(identify, sides))
+
+
+def check_source(
+    source: Source,
     languages: Languages,
     *,
     tests: Sequence[Source] = (),
     say: Say = lambda _: None,
 ) -> CorpusReport:
-    """Report on two line-aligned files as training data, and leave nothing behind.
+    """Report on a source as training data, and leave nothing behind.
 
     Args:
         tests: sets that must not be in the training text.
@@ -42,7 +92,6 @@ def check_files(
         DataError: a file is missing, or a test set cannot be read. Text that cannot be read to its
             end is a problem reported.
     """
-    source = Source(files=[str(src_path), str(tgt_path)])
     source_files(source, languages, Path())  # a missing file is an error, not a problem
     test_pairs = [list(read_pairs(test, languages, root=Path(), role="test")) for test in tests]
     n_pairs, n_returns, problems = 0, [0, 0], []
@@ -54,18 +103,19 @@ def check_files(
         problems += str(error).split("\n")
     problems += _carriage_returns(n_returns, n_pairs)
     if not n_pairs:
-        problems = problems or ["nothing is kept: both files are empty"]
+        problems = problems or ["nothing is kept: there is no pair"]
         return CorpusReport({"pairs": PartReport(0, 0)}, problems=problems, languages=languages)
     train = source.model_copy(update={"limit": n_pairs})  # up to where they can be read
     cfg = Config(name="check", languages=languages, data=DataConfig(root=".", train=[train]))
     with TemporaryDirectory(prefix="tmt-check-") as folder:
         local = obtain_sources(cfg, say)
         found = decide_fates(local, work_dir=Path(folder), say=say, for_training=False)
+        leaks: list[str] = []
         for test, pairs in zip(tests, test_pairs, strict=True):
-            problems += _leaks(test, pairs, keys_of(cfg, pairs), found.decision.corpus)
+            leaks += _leaks(test, pairs, keys_of(cfg, pairs), found.decision.corpus)
         report = build_report(found)
     parts = {"pairs": report.parts["train"]}
-    return replace(report, parts=parts, problems=[*problems, *report.problems])
+    return replace(report, parts=parts, problems=[*problems, *report.problems, *leaks])
 
 
 def _carriage_returns(counts: list[int], n_pairs: int) -> list[str]:

@@ -21,7 +21,12 @@ from transformer_mt.corpus.cleaning.rules import comparison_key
 from transformer_mt.corpus.cleaning.score import score_sources
 from transformer_mt.corpus.cleaning.score_store import Hashes, hash_texts
 from transformer_mt.corpus.readers.pairs import Pair, split_lines
-from transformer_mt.corpus.report.collect import CleaningResult, build_report, corpus_problems
+from transformer_mt.corpus.report.collect import (
+    CleaningResult,
+    build_report,
+    corpus_problems,
+    main_findings,
+)
 from transformer_mt.corpus.report.page import write_page
 from transformer_mt.corpus.report.report import CorpusReport
 from transformer_mt.corpus.sources.obtain import LocalData
@@ -85,6 +90,8 @@ def decide_fates(
         DataError: see `read_pairs`; or no pair is left for a part.
     """
     cfg = local.cfg
+    for line in (line for source in local.sources for line in source.tables()):
+        say(f"  {line}")
     evaluation = _read_evaluation_parts(local)
     corpus = score_sources(local, work_dir / "scored", say)
     decision = Decisions(corpus, [cfg.data.clean_of(source) for source in cfg.data.train])
@@ -92,10 +99,13 @@ def decide_fates(
     notes = _apply_rules(decision, cfg, held, work_dir / "evidence")
     notes += _notes_on_evaluation(evaluation)
     if for_training and not decision.count("train"):
-        told = f"train: no pair is left of {len(corpus)} read; dropped: {decision.drops()}"
-        raise DataError("; ".join([told, *corpus_problems(corpus)]))
+        told = [*main_findings(decision), *corpus_problems(corpus)]
+        raise DataError("\n".join(told))
     missing = [role for role in HELD_OUT if for_training and not getattr(cfg.data, role)]
-    decision.hold_out(missing, cfg.seed)
+    try:
+        decision.hold_out(missing, cfg.seed)
+    except DataError as error:
+        raise DataError("\n".join([*main_findings(decision), str(error)])) from error
     return CleaningResult(local, decision, evaluation, notes)
 
 

@@ -1,4 +1,4 @@
-"""Language codes: every spelling that people use goes in, one canonical code comes out.
+"""Language codes and names: every spelling goes in, one canonical code comes out.
 
 Canonical codes are ISO 639-1 where one exists, else ISO 639-3; Chinese is `zh` (simplified script)
 or `zh-Hant`.
@@ -6,6 +6,8 @@ or `zh-Hant`.
 
 import difflib
 import re
+import unicodedata
+from functools import lru_cache
 from typing import NoReturn
 
 from transformer_mt.errors import ConfigError
@@ -36,20 +38,38 @@ _NAMES = {
     "it": "Italian", "pt": "Portuguese", "ar": "Arabic", "cs": "Czech", "vi": "Vietnamese",
     "yue": "Cantonese", "ceb": "Cebuano",
 }  # fmt: skip
+_MORE_NAMES = {  # in use, and not those of the Unicode CLDR
+    "mandarin": "zh", "中文": "zh", "汉语": "zh", "漢語": "zh", "普通话": "zh", "普通話": "zh",
+    "国语": "zh", "國語": "zh-Hant", "华语": "zh", "英文": "en", "日文": "ja", "德文": "de",
+    "法文": "fr", "俄文": "ru", "韩文": "ko", "韓文": "ko", "西文": "es", "西班牙文": "es",
+    "意大利文": "it", "葡萄牙文": "pt", "阿拉伯文": "ar", "越南文": "vi", "泰文": "th",
+    "粤语": "yue", "广东话": "yue", "farsi": "fa", "castellano": "es", "flemish": "nl",
+}  # fmt: skip
 
 
-def canonical_code(code: str) -> str:
+_TRADITIONAL = re.compile("traditional|繁[体體]|正[体體]")
+# Words beside the name of a language, in names such as Chinese (Simplified) and 中文（简体）.
+_QUALIFIERS = re.compile(
+    r"\([^()]*\)|（[^（）]*）|\b(simplified|traditional|mandarin|language)\b|[简簡繁正][体體]字?"
+)
+_NOT_IN_NAMES = re.compile(r"[\W\d_]+")
+
+
+def canonical_code(language: str) -> str:
     """Return the one spelling under which tmt stores a language.
 
     Args:
-        code: any common spelling: `zh`, `zh-CN`, `zh_Hans`, `cmn`, `zho`, `EN`, `eng`, `yue` …
+        language: a code in any common spelling (`zh`, `zh-CN`, `zh_Hans`, `cmn`, `zho`, `EN`,
+            `eng`, `yue` …), or a name in English, Chinese or the language itself.
     Raises:
-        ConfigError: no such language; the message names near codes.
+        ConfigError: no such language; the message names near codes or names.
     """
-    base, *tags = code.strip().replace("_", "-").lower().split("-")
+    plain = unicodedata.normalize("NFKC", language).strip()
+    base, *tags = plain.replace("_", "-").lower().split("-")
     base = _ALIASES.get(base, base)
     if base not in _TWO_LETTER and base != "zh-Hant":
-        base = _standard_code(base) or _unknown(code, base)
+        named = _standard_code(base) or code_of_name(plain)
+        base = named or _unknown(language, base)
     if base == "zh" and "hans" not in tags and not _HANT.isdisjoint(tags):
         return "zh-Hant"  # the script wins over the region
     return base
@@ -65,15 +85,52 @@ def _standard_code(code: str) -> str | None:
     return tag.partition("-")[0] if langcodes.tag_is_valid(tag) else None
 
 
-def _unknown(code: str, base: str) -> NoReturn:
+def code_of_name(name: str) -> str | None:
+    """The canonical code of a language by its name: `Chinese`, `简体中文`, `Deutsch`; else None."""
+    plain = unicodedata.normalize("NFKC", name).strip().casefold()
+    if not 2 <= len(plain) <= 60 or (plain.isascii() and len(plain) < 4):
+        return None
+    names = _codes_by_name()
+    code = names.get(_name_key(plain)) or names.get(_name_key(_QUALIFIERS.sub(" ", plain)))
+    return "zh-Hant" if code == "zh" and _TRADITIONAL.search(plain) else code
+
+
+def _name_key(name: str) -> str:
+    """A name without case, accents, spaces and punctuation."""
+    letters = unicodedata.normalize("NFKD", name.casefold()).replace("語", "语")
+    plain = "".join(char for char in letters if not unicodedata.combining(char))
+    return _NOT_IN_NAMES.sub("", plain)
+
+
+@lru_cache(maxsize=1)
+def _codes_by_name() -> dict[str, str]:
+    """Names in English, in both Chinese scripts, and in the language itself; English ones win."""
+    from langcodes import Language
+
+    names = {_name_key(name): code for name, code in _MORE_NAMES.items()}
+    for code in (*_NAMES, *_TWO_LETTER):
+        language = Language.get(code)
+        for shown_in in ("en", "zh", "zh-Hant", code):
+            name = _name_key(language.display_name(shown_in))
+            if name and name != code:
+                names.setdefault(name, code)
+    return names
+
+
+def _unknown(given: str, base: str) -> NoReturn:
     import langcodes
 
-    known = [langcodes.Language.get(known).to_alpha3() for known in _TWO_LETTER]
-    near = difflib.get_close_matches(base, [*known, *_TWO_LETTER], n=3, cutoff=0.5)
+    if len(base) > 4:  # no code is so long
+        base = base.capitalize()
+        known = [langcodes.Language.get(code).display_name() for code in (*_NAMES, *_TWO_LETTER)]
+    else:
+        alpha3 = [langcodes.Language.get(code).to_alpha3() for code in _TWO_LETTER]
+        known = [*alpha3, *_TWO_LETTER]
+    near = difflib.get_close_matches(base, known, n=3, cutoff=0.6 if len(base) > 4 else 0.5)
     hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-    shown = repr(code[:60])
     raise ConfigError(
-        f"unknown language code {shown}{hint}; use an ISO 639 code such as zh, zh-Hant, en, de"
+        f"unknown language code {given[:60]!r}{hint}; use an ISO 639 code such as zh, zh-Hant, en, "
+        "de, or a name such as Chinese, 中文, Deutsch"
     )
 
 

@@ -18,9 +18,9 @@ ENGLISH = ["We learn Chinese", "This question is hard", "They have driven back",
 
 
 def watched(pairs: list[Pair], languages: Languages = ZH_EN) -> list[str]:
-    watch = SourceWatch("corpus", languages)
+    watch = SourceWatch("corpus", languages, "{files: [b, a]}")
     assert list(watch.observe(iter(pairs))) == pairs
-    return watch.problems()
+    return [*watch.findings, *watch.problems()]
 
 
 def corpus(name: str, part: str, codes: str) -> list[list[str]]:
@@ -41,13 +41,41 @@ def test_pairs_pass_unchanged_and_good_ones_are_no_problem(n: int) -> None:
 def test_whole_sides_swapped() -> None:
     swapped = [(tgt, src) for src, tgt in good_pairs(50)]
     (problem,) = watched(swapped)
+    samples = "; ".join(f"{src} | {tgt}" for src, tgt in swapped[:2])
     assert problem == (
-        "corpus: only 0% of the letters on the zh side are Chinese, 100% on the en side: "
-        "they look swapped"
+        "corpus: looks swapped: the zh side is English and the en side is Chinese, e.g. "
+        f"{samples}; write {{files: [b, a]}} under data.train, or give tmt data check --src en "
+        "--tgt zh"
     )
-    (problem,) = watched([(tgt, tgt) for _, tgt in good_pairs(50)])
-    assert problem == "corpus: only 0% of the letters on the zh side are Chinese"
-    assert watched([(tgt, tgt) for _, tgt in good_pairs(50)], Languages(src="de", tgt="en")) == []
+
+
+GERMAN = ["Wir lernen Deutsch", "Diese Frage ist schwer", "Sie sind gefahren", "Es ist sehr heiß"]
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "languages", "found"),
+    [
+        (ENGLISH, GERMAN, "de en", "looks swapped: the de side is English and the en side is Germ"),
+        (GERMAN, ENGLISH, "de en", None),
+        (SIMPLIFIED, ENGLISH, "en zh-Hant", "looks swapped"),
+        (ENGLISH, ENGLISH, "zh en", "zh side looks English: only 0% of its letters are of Chinese"),
+        (SIMPLIFIED, ENGLISH, "ru en", "the ru side looks Chinese: only 0% of its letters are of"),
+        (ENGLISH, SIMPLIFIED, "en ko", "the ko side looks Chinese"),
+        (ENGLISH, SIMPLIFIED, "en ja", "the ja side looks Chinese, e.g. We "),
+        (GERMAN, ENGLISH, "fr en", "the fr side looks German, e.g. Wir "),
+        (GERMAN, ENGLISH, "tlh en", None),
+        (["1 2"], ["3 4"], "zh en", None),
+        ([""], ["x"], "zh en", None),
+    ],
+)
+def test_sides_in_other_languages(
+    src: list[str], tgt: list[str], languages: str, found: str | None
+) -> None:
+    codes = dict(zip(("src", "tgt"), languages.split(), strict=True))
+    watch = SourceWatch("corpus", Languages(**codes))
+    list(watch.observe(list(zip(src, tgt, strict=True)) * 5))
+    assert len(watch.findings) == bool(found)
+    assert not found or found in watch.findings[0]
 
 
 def test_some_lines_swapped() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from loopback import Reply, Server, running
 from reading import ZH_EN, read, refusal
 
 from transformer_mt.config.data import Source
+from transformer_mt.corpus.readers import columns
 from transformer_mt.corpus.readers.pairs import read_pairs, source_files
 from transformer_mt.corpus.readers.tables import Pair
 from transformer_mt.errors import DataError
@@ -103,6 +105,7 @@ def test_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise ConnectionError("Couldn't reach the Hub\n(offline)")
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    monkeypatch.setattr(columns, "_out_of_reach", lambda: None)
     lines = refusal(tmp_path, hf="some/set", config="en-zh").split("\n")
     assert lines[0] == (
         "hf:some/set/en-zh: cannot load the split 'train': ConnectionError: Couldn't reach the "
@@ -113,6 +116,20 @@ def test_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match="the network is not to be used: get it with tmt data do"):
         read(tmp_path, hf="some/set", offline=True)
     assert source_files(Source(hf="some/set"), ZH_EN, tmp_path) == []
+
+
+def test_without_a_network_the_hub_is_not_asked_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    started = time.monotonic()
+    message = refusal(tmp_path, hf="some/set")
+    assert time.monotonic() - started < 5
+    assert "the split 'train': 127.0.0.1 cannot be reached (Connection refused) and the" in message
+    assert "check the network, and HTTPS_PROXY if there is a proxy" in message
+    assert "Retrying" not in caplog.text
 
 
 @pytest.fixture

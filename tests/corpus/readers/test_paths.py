@@ -114,7 +114,7 @@ def test_nothing_usable(tmp_path: Path) -> None:
     message = refusal(tmp_path, path="c")
     assert message.startswith(f"{start}00.txt, 01.txt, 02.txt, 03.txt, 04.txt, 05.txt, 06.txt, ")
     assert "07.txt and 5 more; expected pairs such as NAME.zh and NAME.en, or" in message
-    assert ".tsv, .jsonl, .tmx, " in message
+    assert ".tsv, .csv, .xlsx, " in message
     assert f"{tmp_path}/d*: no text in zh and en there; found no files; expected" in refusal(
         tmp_path, path="d*"
     )
@@ -147,6 +147,18 @@ def test_a_prefix_finds_any_spelling(tmp_path: Path, zh: str, en: str) -> None:
     write(tmp_path, "t.zh", "canonical\n")
     write(tmp_path, "t.en", "plain\n")
     assert read(tmp_path, path="t") == [("canonical", "plain")]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_name_of_one_of_two_files(tmp_path: Path, there: bool) -> None:
+    if there:
+        write(tmp_path, "my.zh-CN")
+        write(tmp_path, "my.en")
+    zh, en = ("my.zh-CN", "my.en") if there else ("my.zh", "my.en")
+    assert refusal(tmp_path, path=zh) == (
+        f"{tmp_path}/{zh}: names one side of a source; write my, which stands for {zh} and {en}, "
+        f"or {{files: [{zh}, {en}]}}"
+    )
 
 
 def test_missing_files(tmp_path: Path) -> None:

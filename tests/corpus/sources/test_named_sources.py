@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import tmt_here
 from loopback import Server, digest, tarred, zipped
 from reading import EN, ZH, ZH_EN, obtained, texts
 
 from transformer_mt.config.data import Languages, Source
 from transformer_mt.corpus.sources.cache import Cache, Download
+from transformer_mt.corpus.sources.find import PublicCorpus, find_corpora
 from transformer_mt.corpus.sources.http import Unavailable
 from transformer_mt.corpus.sources.local import Obtained
 from transformer_mt.errors import DataError
@@ -94,7 +96,7 @@ def test_opus_without_a_version(server: Server, tmp_path: Path) -> None:
 
 
 def test_opus_that_does_not_have_it(server: Server, tmp_path: Path) -> None:
-    no_version = r"no such corpus for zh-en in this version.* letters count"
+    no_version = r"no such corpus for zh-en in this version; large and small letters count"
     with pytest.raises(DataError, match=rf"(?s){no_version}.*/en-zh.txt.zip: the server answers 4"):
         obtained(tmp_path, opus="news/v16")
     with pytest.raises(DataError, match=r"opus:.*: not in the cache\. Tried:"):
@@ -110,6 +112,62 @@ def test_opus_that_does_not_have_it(server: Server, tmp_path: Path) -> None:
     server.serve(ZIP.format("zh"), zipped({"a.en": EN, "b.zh": ZH}))
     with pytest.raises(DataError, match=r"ending in \.en and \.zh, found 0 in .*: a.en, b.zh"):
         obtained(tmp_path, opus="News/v1")
+
+
+def listed(name: str, version: str, pairs: int, kilobytes: int) -> dict[str, Any]:
+    facts = {"alignment_pairs": pairs, "size": kilobytes, "latest": "True"}
+    return {"corpus": name, "version": version, **facts}
+
+
+def serve_list(server: Server) -> None:
+    """The answers of OPUS about all corpora in en and zh."""
+    query = "/api/?source=en&target={}&preprocessing=moses&version=latest"
+    news, books = listed("News-Commentary", "v16", 300_000, 90_000), listed("Books", "v1", 9, 1)
+    server.serve(query.format("zh"), json.dumps({"corpora": [books, news]}).encode())
+    wiki = listed("wikimedia", "v20230407", 40_000, 8000)
+    server.serve(query.format("zh_CN"), json.dumps({"corpora": [wiki]}).encode())
+    for code in ("zh_cn", "zh_Hans"):
+        server.serve(query.format(code), b'{"corpora": []}')
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("News-Comentary/v16", "opus:News-Commentary/v16"),
+        ("news_commentary/v16", "opus:News-Commentary/v16"),
+        ("News-Commentary/v99", "opus:News-Commentary/v16"),
+        ("newscommentary", "opus:News-Commentary/v16"),
+        ("Wikimedia", "opus:wikimedia/v20230407"),
+        ("Nothing/v1", None),
+    ],
+)
+def test_near_names_of_opus(server: Server, tmp_path: Path, name: str, near: str | None) -> None:
+    serve_list(server)
+    for code in ("zh", "zh_cn", "zh_CN", "zh_Hans"):
+        corpus = name.partition("/")[0]
+        asked = f"?corpus={corpus}&source=en&target={code}&preprocessing=moses&version=latest"
+        server.serve(f"/api/{asked}", b'{"corpora": []}')
+    with pytest.raises(DataError) as caught:
+        obtained(tmp_path, opus=name)
+    assert ("near names for zh-en: " in str(caught.value)) is bool(near)
+    assert not near or near in str(caught.value)
+    assert "all names: tmt data find SRC TGT" in str(caught.value)
+
+
+def test_all_corpora_of_two_languages(server: Server) -> None:
+    serve_list(server)
+    found = find_corpora(ZH_EN, print)
+    assert found[:3] == [
+        PublicCorpus("opus:News-Commentary/v16", "train", 300_000, 90_000_000),
+        PublicCorpus("opus:wikimedia/v20230407", "train", 40_000, 8_000_000),
+        PublicCorpus("opus:Books/v1", "train", 9, 1000),
+    ]
+    assert PublicCorpus("sacrebleu:wmt19", "test", None, None) in found
+    printed = [line.split() for line in tmt_here("data", "find", "中文", "en").stdout.split("\n")]
+    assert printed[0] == ["opus:News-Commentary/v16", "300,000", "pairs", "90.0", "MB"]
+    assert ["sacrebleu:wmt19", "test", "set"] in printed
+    listed_again = json.loads(tmt_here("data", "find", "zh", "en", "--json").stdout)
+    assert listed_again == [vars(corpus) for corpus in found]
 
 
 def test_a_url_of_a_file(server: Server, tmp_path: Path) -> None:

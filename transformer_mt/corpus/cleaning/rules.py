@@ -11,6 +11,7 @@ from collections import Counter
 from transformer_mt.config.experiment import Languages
 from transformer_mt.errors import ConfigError
 from transformer_mt.text.foreign_script import SideScripts, swapped, weigh
+from transformer_mt.text.identify import language_identifier
 from transformer_mt.text.normalise import ChineseScript, sort_marks
 from transformer_mt.text.numbers_and_markup import markup_apart, numbers_apart, urls_apart
 from transformer_mt.text.scripts import Letters, script_of
@@ -156,25 +157,18 @@ class ForeignLanguage:
     """text → probability, 0 to 1, that it is in another language than the one given.
 
     Raises:
-        ConfigError: py3langid is not installed, or does not know the language.
+        ConfigError: py3langid does not know the language.
     """
 
     def __init__(self, language: str) -> None:
-        try:
-            from py3langid.langid import MODEL_FILE, LanguageIdentifier
-        except ImportError as error:
-            raise ConfigError(
-                "data.clean.language needs the package py3langid, which is not installed; "
-                "run pip install 'transformer-mt[langid]', or set it to false"
-            ) from error
         self._label = language.partition("-")[0]  # zh-Hant is zh
-        self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-        if self._label not in self._identifier.labels:
+        try:
+            self._identifier = language_identifier({*_CANDIDATES, self._label})
+        except ValueError as error:
             raise ConfigError(
                 f"data.clean.language: py3langid does not know the language {language}; "
                 "set it to false"
-            )
-        self._identifier.set_languages({*_CANDIDATES, self._label})
+            ) from error
 
     def __call__(self, text: str) -> float:
         probabilities = dict(self._identifier.rank(text[:_MOST_CHARACTERS]))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from transformer_mt.text.normalise import Normaliser, well_formed
 
 SHARD_PAIRS = 50_000
 _DONE = "done.json"  # the manifest of a folder whose shards are all there
-_FORM = 2  # of the shards; another number makes all of them anew
+_FORM = 3  # of the shards; another number makes all of them anew
 
 _Part = tuple[Languages, CleanConfig, int, list[Pair]]  # of one shard; the number is its first line
 
@@ -73,7 +74,7 @@ def _score_source(local: LocalData, source: LocalSource, folder: Path, say: Say)
         return scored
     folder.mkdir(parents=True, exist_ok=True)
     data = local.cfg.data
-    watch = SourceWatch(source.name, source.languages)
+    watch = SourceWatch(source.name, source.languages, source.turned())
     sizes: list[int] = []
 
     def jobs() -> Iterator[tuple[Path, _Part]]:
@@ -88,9 +89,10 @@ def _score_source(local: LocalData, source: LocalSource, folder: Path, say: Say)
     started = time.monotonic()
     for _ in run_shards(jobs(), score_part, workers=count_workers(data.workers)):
         pass
-    scored = ScoredSource(source.name, folder, sizes, watch.problems())
-    content = {"name": source.name, "made_from": folder.name}
-    write_manifest(folder, _DONE, {**content, "sizes": sizes, "problems": scored.problems})
+    problems = watch.problems()
+    found: dict[str, Any] = {"sizes": sizes, "findings": watch.findings, "problems": problems}
+    scored = ScoredSource(source.name, folder, **found)
+    write_manifest(folder, _DONE, {"name": source.name, "made_from": folder.name, **found})
     rate = sum(sizes) / (time.monotonic() - started)
     if len(sizes) > 1:
         say(f"  {source.name}: {sum(sizes):,} pairs scored, {rate:,.0f} pairs/s")
@@ -109,7 +111,8 @@ def _finished(name: str, folder: Path, say: Say) -> ScoredSource | None:
         remove(folder)
     if problems or not manifest:
         return None
-    return ScoredSource(name, folder, manifest["sizes"], manifest["problems"])
+    found = {key: manifest[key] for key in ("sizes", "findings", "problems")}
+    return ScoredSource(name, folder, **found)
 
 
 def score_part(part: _Part, path: Path) -> None:

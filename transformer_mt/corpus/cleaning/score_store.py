@@ -120,7 +120,8 @@ class ScoredSource:
     name: str
     folder: Path  # of its shards, named by the fingerprint of all that they were made from
     sizes: list[int]  # pairs of each shard
-    problems: list[str]  # of the source as a whole, for people
+    findings: list[str]  # about whole sides, for people: they are in other languages than said
+    problems: list[str]  # about lines, for people
 
 
 def shard_path(folder: Path, number: int) -> Path:

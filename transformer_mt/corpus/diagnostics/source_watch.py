@@ -7,7 +7,7 @@ are mended.
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 
 import numpy as np
@@ -17,12 +17,14 @@ from transformer_mt.config.data import Languages
 from transformer_mt.corpus.diagnostics.line_units import N_UNITS, LineUnits, character_unit
 from transformer_mt.corpus.diagnostics.shifted_lines import ShiftedRun, ShiftFinder
 from transformer_mt.corpus.diagnostics.swapped_sides import SwapFinder
+from transformer_mt.corpus.diagnostics.whole_sides import whole_side_faults
 from transformer_mt.corpus.readers.pairs import Pair
 from transformer_mt.system.arrays import Ints
 from transformer_mt.text.languages import is_chinese
 from transformer_mt.text.scripts import script_of, traditional_share
 
 _BLOCK = 2000  # lines looked at together
+_N_SAMPLED = 40, 400  # of the lines of a block, and in all
 _LEARNED_FROM = 10_000  # lines at the start of a source
 _FEWEST = 400  # lines to learn from
 _FEWEST_FAULTY, _FAULTY_SHARE = 3, 0.001  # lines of one fault that are worth a person's time
@@ -32,13 +34,18 @@ _FOREIGN = re.compile("[\u3041-\u3096\u30a1-\u30fa\uac00-\ud7a3]")
 
 
 class SourceWatch:
-    """Looks at the pairs of one source, block by block."""
+    """Looks at the pairs of one source, block by block.
 
-    def __init__(self, name: str, languages: Languages) -> None:
-        self.name, self.languages = name, languages
+    Args:
+        turned: how the configuration names the source with its sides exchanged.
+    """
+
+    def __init__(self, name: str, languages: Languages, turned: str = "") -> None:
+        self.name, self.languages, self.turned = name, languages, turned
         self.n_lines = self._n_searched = 0
         self.swapped = FaultyLines()
         self.sides = [_Side(code) for code in (languages.src, languages.tgt)]
+        self._sample: list[Pair] = []
         self._waiting: list[tuple[LineUnits, LineUnits]] = []  # blocks to learn from
         self._finders: tuple[ShiftFinder, SwapFinder] | None = None
 
@@ -55,6 +62,7 @@ class SourceWatch:
         for side, lines, found in zip(self.sides, texts, units, strict=True):
             side.look(lines, found, self.n_lines)
         self.n_lines += len(block)
+        self._sample += block[: min(_N_SAMPLED[0], _N_SAMPLED[1] - len(self._sample))]
         self._waiting.append(units)
         if self._finders or self.n_lines >= _LEARNED_FROM:
             self._search()
@@ -69,13 +77,19 @@ class SourceWatch:
             self._n_searched += len(units[0].lengths)
         self._waiting = []
 
+    @cached_property
+    def findings(self) -> list[str]:
+        """Faults of whole sides, after the last pair: they are in other languages than said."""
+        found = whole_side_faults(self._sample, self.languages, self.turned)
+        return [f"{self.name}: {fault}" for fault in found]
+
     def problems(self) -> list[str]:
-        """Faults that a person should look at, after the last pair."""
+        """Faults of lines that a person should look at, after the last pair."""
         if self._waiting and self.n_lines >= _FEWEST:
             self._search()
         src, tgt = self.languages.src, self.languages.tgt
         fault = f"look swapped, {tgt} on the {src} side and the other way round"
-        found = self._whole_sides() or self._told(self.swapped, fault)
+        found = [] if self.findings else self._told(self.swapped, fault)
         for side in self.sides:
             scripts = ("Simplified", "Traditional")
             wanted, other = scripts[::-1] if side.code == "zh-Hant" else scripts
@@ -90,19 +104,6 @@ class SourceWatch:
         if lines.n < max(_FEWEST_FAULTY, _FAULTY_SHARE * self.n_lines):
             return []
         return [f"{lines.n:,} of {self.n_lines:,} lines {fault}: {lines.name_first()}{hint}"]
-
-    def _whole_sides(self) -> list[str]:
-        """Sides without the script of their language."""
-        found = []
-        for side, other in (self.sides, self.sides[::-1]):
-            if side.chinese and side.n_letters and side.han_share < 0.2:
-                told = (
-                    f"only {side.han_share:.0%} of the letters on the {side.code} side are Chinese"
-                )
-                if other.han_share > 0.3 and not other.chinese and other.code != "ja":
-                    told += f", {other.han_share:.0%} on the {other.code} side: they look swapped"
-                found.append(told)
-        return found
 
     def _runs(self, runs: list[ShiftedRun]) -> list[str]:
         found = []
@@ -150,18 +151,10 @@ class _Side:
 
     def __init__(self, code: str) -> None:
         self.code, self.chinese = code, is_chinese(code)
-        self.n_letters = self.n_han = 0  # in a sample of the lines
         self.other_script, self.foreign = FaultyLines(), FaultyLines()
         self._wrong = -1 if code == "zh-Hant" else 1
 
-    @property
-    def han_share(self) -> float:
-        return self.n_han / max(1, self.n_letters)
-
     def look(self, texts: list[str], lines: LineUnits, start: int) -> None:
-        letters = script_of(" ".join(texts[:40]))
-        self.n_letters += sum(letters)
-        self.n_han += letters.han
         if not self.chinese:
             return
         telling = _telling_units()[lines.units] * self._wrong

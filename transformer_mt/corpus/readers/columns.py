@@ -5,10 +5,13 @@ they point. Files are read, not mapped into memory: a mapped file that gets shor
 process. This file does not know the names of columns: see `tables.py`.
 """
 
+import socket
+import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from transformer_mt.config.data import Languages, Source
 from transformer_mt.corpus.readers.lines import COMPRESSED, expand
@@ -19,6 +22,7 @@ from transformer_mt.errors import DataError
 if TYPE_CHECKING:
     import pyarrow
 
+_CONNECT_S = 10.0
 _ROWS = 10_000  # in memory as Python texts at once
 _SPLITS: dict[Role, str] = {"train": "train", "dev": "validation", "test": "test"}
 _Field = tuple[str, ...]  # a column, or a field of the column translation
@@ -79,11 +83,12 @@ def _load(source: Source, folder: Path, split: str, offline: bool, languages: La
     import datasets
 
     name = str(folder) if folder.is_dir() else source.hf
+    away = None if offline or folder.is_dir() else _out_of_reach()
     try:
-        with _network(not offline):
+        with _network(not offline and away is None):
             return datasets.load_dataset(name, source.config, split=split)
     except Exception as error:  # its errors have no common class
-        cause = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        cause = away or " ".join(f"{type(error).__name__}: {error}".split())[:300]
         if not folder.exists():
             cause += f" (and there is no folder {folder})"
         if offline:
@@ -99,6 +104,24 @@ def _load(source: Source, folder: Path, split: str, offline: bool, languages: La
             "  --set 'data.train=[my/text]' --set 'data.dev=[]' --set 'data.test={}'\n"
             "Other names: --set 'data.train=[{files: [my/source.txt, my/target.txt]}]'"
         ) from error
+
+
+def _out_of_reach() -> str | None:
+    """The reason why the Hub cannot be reached; the library would try for half a minute."""
+    from huggingface_hub import constants
+
+    address = urlsplit(constants.ENDPOINT)
+    if constants.HF_HUB_OFFLINE or urllib.request.getproxies():
+        return None  # not to be reached; or the proxy decides
+    try:
+        port = address.port or (80 if address.scheme == "http" else 443)
+        socket.create_connection((address.hostname or "", port), _CONNECT_S).close()
+    except OSError as error:
+        return (
+            f"{address.hostname} cannot be reached ({error.strerror or error}) and the cache does "
+            "not hold it: check the network, and HTTPS_PROXY if there is a proxy"
+        )
+    return None
 
 
 @contextmanager

@@ -147,6 +147,8 @@ def _encoding_hint(name: str | Path, start: bytes) -> str:
     ending = ending_by_content(start)
     if ending:
         return f"it is {COMPRESSED[ending]}: rename it to {Path(name).name}{ending}"
+    if Path(plain_name(str(name))).suffix.lower() in (".csv", ".tsv"):
+        return "save it as CSV UTF-8, or as XLSX, in the program that wrote it"
     encoding = "UTF-16" if start.startswith((b"\xff\xfe", b"\xfe\xff")) else "ENCODING"
     known = "" if encoding == "UTF-16" else " (often GB18030 for Chinese, CP1252 for Western text)"
     return f"convert it: iconv -f {encoding} -t UTF-8 {Path(name).name} > NEW{known}"

@@ -1,7 +1,7 @@
 """Aligned text in any common form → a stream of pairs, or an error: where, and what to do.
 
 Texts are unchanged but for byte order mark and line ends. This file does not know which pairs are
-good: see `cleaning`; nor the formats of files: see `tables.py`, `tmx_xliff.py` and `sgm.py`.
+good: see `cleaning`; nor the formats of files: see the other readers.
 """
 
 import re
@@ -17,7 +17,8 @@ from transformer_mt.corpus.readers.demo import read_demo
 from transformer_mt.corpus.readers.lines import expand, split_lines
 from transformer_mt.corpus.readers.paths import Part, find_file, find_parts, format_of
 from transformer_mt.corpus.readers.sgm import read_sgm_pair
-from transformer_mt.corpus.readers.tables import Pair, Role, read_jsonl, read_tsv
+from transformer_mt.corpus.readers.spreadsheets import TABLES, layout_of, read_table
+from transformer_mt.corpus.readers.tables import Pair, Role, read_jsonl
 from transformer_mt.corpus.readers.tmx_xliff import read_markup
 from transformer_mt.errors import DataError
 
@@ -104,15 +105,45 @@ def _read_part(part: Part, source: Source, languages: Languages, swapped: bool) 
         is_sgm = any(format_of(path) == ".sgm" for path in part)
         return read_sgm_pair(*part) if is_sgm else _read_aligned(*part)
     path = part[0]
-    form = ".tsv" if source.tsv else ".jsonl" if source.jsonl else format_of(path)
-    if form == ".tsv":
-        pairs = read_tsv(path)
-        return ((src, tgt) for tgt, src in pairs) if swapped else pairs
+    form = _form_of(part, source)
+    if form in TABLES:
+        return read_table(path, languages, swapped=swapped)
     if form == ".jsonl":
         return read_jsonl(path, languages, swapped=swapped)
     if form in (".parquet", ".arrow", ".feather"):
         return read_arrow(path, languages, swapped=swapped)
     return read_markup(path, languages)
+
+
+def _form_of(part: Part, source: Source) -> str:
+    return ".tsv" if source.tsv else ".jsonl" if source.jsonl else format_of(part[0])
+
+
+def describe_tables(source: Source, languages: Languages, root: Path) -> list[str]:
+    """A line about each table of a source: what was taken for what."""
+    if source.demo or source.hf is not None:
+        return []
+    layouts = {
+        part[0]: layout_of(part[0], languages)
+        for part in _parts(source, languages, root)
+        if len(part) == 1 and _form_of(part, source) in TABLES
+    }
+    return [
+        f"{path}: {layout.describe()}"
+        for path, layout in layouts.items()
+        if layout.header or not layout.plain
+    ]
+
+
+def turned_source(source: Source, languages: Languages, root: Path) -> str:
+    """How a configuration names a source that is read the other way round."""
+    if source.files:
+        return f"{{files: [{source.files[1]}, {source.files[0]}]}}"
+    parts = _parts(source, languages, root) if source.path else []
+    if len(parts) == 1 and len(parts[0]) == 2:
+        return f"{{files: [{parts[0][1].name}, {parts[0][0].name}]}}"
+    first, second = reversed(source_order(source, languages))
+    return f"{{{source.kind}: {getattr(source, source.kind)}, direction: {first}-{second}}}"
 
 
 def _read_aligned(*paths: Path) -> Iterator[Pair]:

@@ -14,6 +14,7 @@ from transformer_mt.corpus.readers.lines import (
     plain_name,
     refuse_streams,
 )
+from transformer_mt.corpus.readers.spreadsheets import TABLES, is_parallel
 from transformer_mt.corpus.readers.tables import language_of
 from transformer_mt.corpus.readers.tmx_xliff import looks_parallel
 from transformer_mt.errors import DataError
@@ -21,7 +22,7 @@ from transformer_mt.errors import DataError
 Part = tuple[Path, ...]  # both sides in one file, or the source side and the target side
 
 _BILINGUAL = (
-    ".tsv", ".jsonl", ".tmx", ".xlf", ".xliff", ".xml", ".parquet", ".arrow", ".feather",
+    *TABLES, ".jsonl", ".tmx", ".xlf", ".xliff", ".xml", ".parquet", ".arrow", ".feather",
 )  # fmt: skip
 _SGM_SIDE = re.compile(r"(?P<stem>.+)-(src|ref)\.(?P<language>[^.]+)(?P<ending>\.sgm)")
 
@@ -73,6 +74,8 @@ def _find_parts(name: str, path: Path, languages: Languages, root: Path) -> list
         return [tuple(sides.values())]
     if path.is_file():
         if format_of(path) not in _BILINGUAL:
+            if hint := _one_side(path, languages, neighbours):
+                raise DataError(hint)
             raise DataError(
                 f"{path}: is one file, of no form that is known by its ending "
                 f"({', '.join(_BILINGUAL)}); a prefix stands for {path.name}.{languages.src} and "
@@ -86,6 +89,8 @@ def _find_parts(name: str, path: Path, languages: Languages, root: Path) -> list
         matches = glob.glob(str(expand(name)), root_dir=root, recursive=True)
         files = {file for match in matches for file in _files_below(root / match)}
         return _parts_among(files, languages, path)
+    if hint := _one_side(path, languages, neighbours):
+        raise DataError(hint)
     problems = []
     for code in (languages.src, languages.tgt):
         if code not in sides:
@@ -94,6 +99,28 @@ def _find_parts(name: str, path: Path, languages: Languages, root: Path) -> list
             found = f"{path}: no {code} side: looked for {spelt}"
             problems.append(missing(exact, root, found=found))
     raise DataError("\n".join(problems))
+
+
+def _one_side(path: Path, languages: Languages, neighbours: list[Path]) -> str | None:
+    """The message where the name of one of two files is given; None: it is no such name."""
+    stem, spelling = _side(path.name)
+    if not stem or language_of(spelling) not in (languages.src, languages.tgt):
+        return None
+    sides = _sides(_by_stem(neighbours).get((path.parent, stem), []), path, languages)
+    names = [file.name for file in sides.values()]
+    if len(names) < 2:
+        names = [f"{stem}.{code}" for code in (languages.src, languages.tgt)]
+    return (
+        f"{path}: names one side of a source; write {stem}, which stands for {names[0]} and "
+        f"{names[1]}, or {{files: [{names[0]}, {names[1]}]}}"
+    )
+
+
+def _is_text(file: Path, form: str, languages: Languages) -> bool:
+    """Whether a file of a folder is a source; XML, CSV and workbooks may be anything."""
+    if form == ".xml":
+        return looks_parallel(file)
+    return form not in TABLES or form == ".tsv" or is_parallel(file, languages)
 
 
 def _files_below(path: Path) -> set[Path]:
@@ -109,7 +136,7 @@ def _parts_among(files: set[Path], languages: Languages, path: Path) -> list[Par
     others = []
     for file in sorted(files):
         form = format_of(file)
-        if form in _BILINGUAL and (form != ".xml" or looks_parallel(file)):
+        if form in _BILINGUAL and _is_text(file, form, languages):
             parts.append((file,))
         else:
             others.append(file)

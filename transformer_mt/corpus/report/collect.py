@@ -29,6 +29,7 @@ from transformer_mt.corpus.report.report import (
     SourceReport,
 )
 from transformer_mt.corpus.sources.obtain import LocalData
+from transformer_mt.rendering.cells import clip
 from transformer_mt.system.arrays import Floats, Ints
 
 MEANING = {
@@ -40,6 +41,7 @@ MEANING = {
     RULE_ERROR: "a rule failed on the pair, by a bug of tmt",
 }
 _N_NEAREST, _SAMPLE_CHARACTERS = 10, 300
+_SHOWN_WIDTH = 40  # columns of a text in a problem
 _N_PROFILED = 20_000  # pairs that the shares and histograms are taken from
 _N_SHOWN = 20  # random pairs, and the worst that were kept
 
@@ -62,10 +64,7 @@ def build_report(found: CleaningResult) -> CorpusReport:
     sizes |= {HELD_OUT[role]: count for role, count in decision.held_out.items()}
     parts = {"train": PartReport(len(corpus), n_kept, _rule_reports(decision, cfg.data.clean))}
     parts |= {name: PartReport(n, n) for name, n in sorted(sizes.items())}
-    problems = corpus_problems(corpus)
-    if not n_kept:
-        told = f"nothing is kept: {len(corpus):,} pairs read; dropped: {decision.drops()}"
-        problems = [told, *problems]
+    problems = [*main_findings(decision), *corpus_problems(corpus)]
     worst_kept = []
     if len(decision.mismatch):
         worst_kept = _nearest(decision, "mismatch", dropped=False, size=_N_SHOWN)
@@ -84,8 +83,28 @@ def build_report(found: CleaningResult) -> CorpusReport:
     )
 
 
+def main_findings(decision: Decisions) -> list[str]:
+    """The reasons why most of a corpus is of no use, the cause first."""
+    found = [finding for source in decision.corpus.sources for finding in source.findings]
+    n_pairs = len(decision.corpus)
+    n_dropped = sum(map(decision.count, DROPS))
+    if n_pairs and n_dropped <= n_pairs / 2:
+        return found
+    told = f"{n_dropped:,} of {n_pairs:,} pairs are dropped: {decision.drops()}"
+    if n_dropped == n_pairs:
+        told = f"nothing is kept: {n_pairs:,} pairs read; dropped: {decision.drops()}"
+    if n_pairs:
+        rule = max(DROPS, key=decision.count)
+        samples = "; ".join(
+            f"{sample.where} {clip(sample.src, _SHOWN_WIDTH)} | {clip(sample.tgt, _SHOWN_WIDTH)}"
+            for sample in _nearest(decision, rule, dropped=True, size=2)
+        )
+        told += f"; the rule {rule} drops most ({MEANING[rule]}), e.g. {samples}"
+    return [*found, told]
+
+
 def corpus_problems(corpus: ScoredCorpus) -> list[str]:
-    """Faults for a person to look at: each way in which a rule failed, and those of the sources."""
+    """Faults for a person to look at: each way in which a rule failed, and those of the lines."""
     rows: dict[str, list[int]] = {}
     for shard in corpus.shards:
         for row, why in shard.errors().items():

@@ -91,8 +91,8 @@ class CorpusReport:
         return _ADAPTER.validate_json(text)
 
     def summary(self) -> list[str]:
-        """Aligned lines for people: parts, rules with one sample each, notes, problems."""
-        lines = []
+        """Aligned lines for people: problems, parts, rules with one sample each, notes."""
+        lines = _at_most("problem", self.problems)
         for name, part in self.parts.items():
             lines.append(f"{name:<16} {part.read:>10,} read {part.kept:>10,} kept")
             for rule, count in part.dropped.items():
@@ -107,7 +107,7 @@ class CorpusReport:
                 lines.append(f"from {name} {source.read:>10,} read {source.kept:>10,} kept")
         if self.fingerprint:
             lines.append(f"fingerprint: {self.fingerprint}")
-        return [*lines, *_at_most("note", self.notes), *_at_most("problem", self.problems)]
+        return [*lines, *_at_most("note", self.notes)]
 
     def explain(self) -> list[str]:
         """For each rule its meaning, threshold and count, and the pairs on both sides of it."""

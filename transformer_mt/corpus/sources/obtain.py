@@ -9,7 +9,14 @@ from typing import Any
 from transformer_mt.config.data import Languages, Source
 from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.readers.lines import expand
-from transformer_mt.corpus.readers.pairs import Pair, Role, read_pairs, source_files
+from transformer_mt.corpus.readers.pairs import (
+    Pair,
+    Role,
+    describe_tables,
+    read_pairs,
+    source_files,
+    turned_source,
+)
 from transformer_mt.corpus.sources.cache import Cache, Download, default_cache
 from transformer_mt.corpus.sources.local import Obtained, local
 from transformer_mt.corpus.sources.mtdata_index import obtain_mtdata
@@ -42,6 +49,14 @@ class LocalSource:
         """Name and SHA-256 of each file of the source; every byte is read, once."""
         files = source_files(self.source, self.languages, self.root)
         return [(path.name, sha256(path)) for path in files]
+
+    def turned(self) -> str:
+        """How a configuration names it to have it read the other way round."""
+        return turned_source(self.source, self.languages, self.root)
+
+    def tables(self) -> list[str]:
+        """A line about each of its tables: what was taken for what."""
+        return describe_tables(self.source, self.languages, self.root)
 
     def read(self) -> Iterator[Pair]:
         """Stream the pairs, in order; see `read_pairs`."""

@@ -1,8 +1,12 @@
 """A corpus of OPUS by name → the two text files of its archive, fetched if they are not cached."""
 
+import difflib
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from transformer_mt.config.data import Languages, Source
@@ -11,24 +15,72 @@ from transformer_mt.corpus.sources.http import Unavailable
 from transformer_mt.corpus.sources.local import Obtained, local_sides
 from transformer_mt.errors import DataError
 from transformer_mt.system.state import Damaged, read_json
+from transformer_mt.system.terminal import Say
 
 # Codes of OPUS for languages where they differ from ours, the usual code first.
 _CODES = {
     "zh": ("zh", "zh_cn", "zh_CN", "zh_Hans"),
     "zh-Hant": ("zh_tw", "zh_TW", "zh_Hant", "zh_hk"),
 }
+_API = "https://opus.nlpl.eu/opusapi/"
 _VERSION = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
+_ALL_NAMES = "large and small letters count; all names: tmt data find SRC TGT"
 _Pair = tuple[str, str]  # OPUS codes of source and target
+
+
+@dataclass(frozen=True)
+class OpusCorpus:
+    """The latest version of a corpus, as OPUS lists it."""
+
+    name: str  # CORPUS/VERSION
+    pairs: int
+    size: int  # bytes of the archive
+
+
+def list_corpora(languages: Languages, say: Say | None) -> list[OpusCorpus]:
+    """All corpora of OPUS in two languages, the largest first; the answer is not kept.
+
+    Raises:
+        DataError: OPUS cannot be asked.
+    """
+    found = []
+    for first, second in dict.fromkeys(map(_sorted, _pairs(languages))):
+        query = {"source": first, "target": second, "preprocessing": "moses", "version": "latest"}
+        with TemporaryDirectory(prefix="tmt-opus-") as folder:
+            answer = Cache(Path(folder), say=say).fetch(f"{_api()}?{urlencode(query)}")
+            found += [_listed(entry) for entry in _entries(answer.path)]
+    return sorted(found, key=lambda corpus: (-corpus.pairs, corpus.name))
+
+
+def _listed(entry: dict[str, Any]) -> OpusCorpus:
+    sizes = [entry.get(key) for key in ("alignment_pairs", "size")]
+    pairs, kilobytes = (size if isinstance(size, int) else 0 for size in sizes)
+    return OpusCorpus(f"{entry['corpus']}/{entry['version']}", pairs, 1000 * kilobytes)
+
+
+def _near_names(name: str, languages: Languages, cache: Cache) -> str:
+    """The corpora of OPUS whose names are near, as the end of a message; empty if none are."""
+    try:
+        listed = [corpus.name for corpus in list_corpora(languages, cache.say)]
+    except DataError:
+        return ""
+    plain = {_plain(known): known for known in reversed(listed)}
+    near = difflib.get_close_matches(_plain(name), list(plain), n=4, cutoff=0.6)
+    names = ", ".join(f"opus:{plain[key]}" for key in near)
+    return f"; near names for {languages.pair}: {names}" if names else ""
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.partition("/")[0]).casefold()
 
 
 def obtain_opus(source: Source, languages: Languages, cache: Cache) -> Obtained:
     """CORPUS/VERSION, or the latest version of CORPUS."""
     assert source.opus is not None
     corpus, _, version = source.opus.partition("/")
-    codes = [_CODES.get(code, (code,)) for code in (languages.src, languages.tgt)]
-    pairs = [(src, tgt) for src in codes[0] for tgt in codes[1]]
+    pairs = _pairs(languages)
     if not version:
-        version, pair = _latest_version(source, corpus, pairs, cache)
+        version, pair = _latest_version(source, corpus, languages, cache)
         pairs = [pair]
     base = os.environ.get("TMT_OPUS_URL", "https://object.pouta.csc.fi").rstrip("/")
     problems = []
@@ -43,13 +95,26 @@ def obtain_opus(source: Source, languages: Languages, cache: Cache) -> Obtained:
         sides = [stem.with_name(f"{stem.name}.{code}") for code in pair]
         named = dict(zip((languages.src, languages.tgt), sides, strict=True))
         return Obtained(local_sides(source, languages, named), [found])
-    what = (
-        f"no such corpus for {languages.pair} in this version; names are spelt as on "
-        "opus.nlpl.eu, large and small letters count"
-    )
-    if cache.offline:
-        what = "not in the cache"
+    what = "not in the cache"
+    if not cache.offline:
+        near = _near_names(corpus, languages, cache)
+        what = f"no such corpus for {languages.pair} in this version{near}; {_ALL_NAMES}"
     raise DataError(f"{source}: {what}. Tried:\n  " + "\n  ".join(problems))
+
+
+def _pairs(languages: Languages) -> list[_Pair]:
+    """The codes that OPUS may have for the two languages."""
+    codes = [_CODES.get(code, (code,)) for code in (languages.src, languages.tgt)]
+    return [(src, tgt) for src in codes[0] for tgt in codes[1]]
+
+
+def _sorted(pair: _Pair) -> _Pair:
+    first, second = sorted(pair)
+    return first, second
+
+
+def _api() -> str:
+    return os.environ.get("TMT_OPUS_API", _API)
 
 
 def _joined(pair: _Pair) -> str:
@@ -57,37 +122,39 @@ def _joined(pair: _Pair) -> str:
 
 
 def _latest_version(
-    source: Source, corpus: str, pairs: list[_Pair], cache: Cache
+    source: Source, corpus: str, languages: Languages, cache: Cache
 ) -> tuple[str, _Pair]:
     """The version that OPUS calls the latest, and the pair it has it for.
 
     The answer stays in the cache, too, so that a run does not resume on another version.
     """
-    api = os.environ.get("TMT_OPUS_API", "https://opus.nlpl.eu/opusapi/")
-    for pair in pairs:
+    for pair in _pairs(languages):
         first, second = sorted(pair)
         wanted = {"corpus": corpus, "source": first, "target": second}
         query = urlencode({**wanted, "preprocessing": "moses", "version": "latest"})
         try:
-            answer = Cache(cache.folder, cache.offline).fetch(f"{api}?{query}")
+            answer = Cache(cache.folder, cache.offline).fetch(f"{_api()}?{query}")
         except DataError as error:
             raise DataError(
                 f"{source}: names no version, and OPUS cannot be asked for the latest; name one, "
                 f"such as opus:{corpus}/v1. {error}"
             ) from error
-        for version in _versions(answer.path):
-            return version, pair
+        for entry in _entries(answer.path):
+            return str(entry["version"]), pair
         answer.path.unlink()  # it may come to have it
-    raise DataError(
-        f"{source}: OPUS knows no such corpus for {', '.join(map(_joined, pairs))}; names are "
-        "spelt as on opus.nlpl.eu, large and small letters count"
-    )
+    tried = ", ".join(map(_joined, _pairs(languages)))
+    near = _near_names(corpus, languages, cache)
+    raise DataError(f"{source}: OPUS knows no such corpus for {tried}{near}; {_ALL_NAMES}")
 
 
-def _versions(answer: Path) -> list[str]:
+def _entries(answer: Path) -> list[dict[str, Any]]:
+    """What OPUS says about corpora; each has a name and a version."""
     try:
-        corpora = (read_json(answer) or {})["corpora"]
-        return [_VERSION.fullmatch(corpus["version"])[0] for corpus in corpora]  # type: ignore[index]
+        corpora: list[dict[str, Any]] = (read_json(answer) or {})["corpora"]
+        for corpus in corpora:
+            if not (_VERSION.fullmatch(corpus["version"]) and _VERSION.fullmatch(corpus["corpus"])):
+                raise KeyError(corpus["version"])
+        return corpora
     except (Damaged, KeyError, TypeError) as error:
         text = answer.read_bytes()[:100].decode(errors="replace")
         answer.unlink()

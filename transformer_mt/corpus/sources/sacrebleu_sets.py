@@ -34,6 +34,14 @@ def obtain_test_set(source: Source, languages: Languages, cache: Cache) -> Obtai
     return Obtained(local(source, files=[str(directory / name) for name in _SIDES]), downloads)
 
 
+def list_test_sets(languages: Languages) -> list[str]:
+    """The sets that sacreBLEU has in a direction."""
+    from sacrebleu import DATASETS
+
+    order = (languages.src, languages.tgt)
+    return [name for name, dataset in DATASETS.items() if _pair_in(dataset, order)]
+
+
 def _dataset(source: Source) -> Any:
     from sacrebleu import DATASETS
 
@@ -48,18 +56,25 @@ def _dataset(source: Source) -> Any:
 
 
 def _their_pair(source: Source, dataset: Any, order: tuple[str, str]) -> str:
-    for pair in dataset.langpairs:
-        try:
-            if split_direction(pair) == order:
-                return str(pair)
-        except ValueError:
-            continue  # a language that this program has no code for
+    if pair := _pair_in(dataset, order):
+        return pair
     known = ", ".join(dataset.langpairs)
     back = "-".join(reversed(order))
     hint = f"; to use a set backwards write {{sacrebleu: {source.sacrebleu}, direction: {back}}}"
     raise DataError(
         f"{source}: has no {'-'.join(order)}, only {known}" + hint * (back in dataset.langpairs)
     )
+
+
+def _pair_in(dataset: Any, order: tuple[str, str]) -> str | None:
+    """Their name of a direction, if the set has it."""
+    for pair in dataset.langpairs:
+        try:
+            if split_direction(pair) == order:
+                return str(pair)
+        except ValueError:
+            continue  # a language that this program has no code for
+    return None
 
 
 def _extract(

@@ -1,0 +1,71 @@
+"""A sample of a source → whether its sides are in the languages that the configuration names.
+
+Comes in: pairs from anywhere in the source. Goes out: sentences for people, with two pairs as they
+stand. This file does not know single lines that are wrong: see `source_watch.py`.
+"""
+
+from collections.abc import Sequence
+
+from transformer_mt.config.data import Languages
+from transformer_mt.corpus.readers.pairs import Pair
+from transformer_mt.rendering.cells import clip
+from transformer_mt.text.foreign_script import SideScripts, weigh
+from transformer_mt.text.identify import identify, is_identified
+from transformer_mt.text.languages import is_chinese, language_name
+from transformer_mt.text.scripts import script_of
+
+_SURE = 0.99  # probability of another language
+_FEW = 0.2  # of the letters of a side: less than quotations and names
+_WIDTH = 40  # columns of a text in a message
+
+
+def whole_side_faults(sample: Sequence[Pair], languages: Languages, turned: str) -> list[str]:
+    """At most one sentence: the sides look swapped, or in other languages.
+
+    Args:
+        turned: how the configuration names the source with its sides exchanged.
+    """
+    pairs = [pair for pair in sample if all(pair)]
+    if not pairs:
+        return []
+    codes = [languages.src, languages.tgt]
+    texts = [list(side) for side in zip(*pairs, strict=True)]
+    found = list(map(identify, texts))
+    examples = "; ".join(f"{clip(src, _WIDTH)} | {clip(tgt, _WIDTH)}" for src, tgt in pairs[:2])
+    if _same(found, codes[::-1]):
+        src, tgt = map(language_name, codes)
+        return [
+            f"looks swapped: the {codes[0]} side is {tgt} and the {codes[1]} side is {src}, e.g. "
+            f"{examples}; write {turned} under data.train, or give tmt data check --src {codes[1]} "
+            f"--tgt {codes[0]}"
+        ]
+    faults = [
+        fault for code, side in zip(codes, texts, strict=True) if (fault := _fault(code, side))
+    ]
+    if not faults:
+        return []
+    return [
+        f"{' and '.join(faults)}, e.g. {examples}; correct the languages, or leave the source out"
+    ]
+
+
+def _fault(code: str, texts: list[str]) -> str | None:
+    """A side that is in another script, or surely in another language."""
+    letters = script_of("\n".join(texts))
+    own, total = weigh(letters, SideScripts(code, None).own), weigh(letters)
+    told = identify(texts, least=_SURE)
+    looks = f"looks {language_name(told)}" if told else ""
+    if any(SideScripts(code, None).own) and own < _FEW * total:
+        share = f"only {own / total:.0%} of its letters are of {language_name(code)}"
+        return f"the {code} side {looks}: {share}" if told else f"of the {code} side {share}"
+    if told and is_identified(code) and not _same([told], [code]):
+        return f"the {code} side {looks}"
+    return None
+
+
+def _same(found: Sequence[str | None], codes: Sequence[str]) -> bool:
+    """Whether languages are the expected ones; both Chinese scripts are one."""
+    return all(
+        told is not None and (told == code or (is_chinese(told) and is_chinese(code)))
+        for told, code in zip(found, codes, strict=True)
+    )

@@ -1,0 +1,284 @@
+"""Tables → two columns of text: CSV, TSV and workbooks, with or without a header.
+
+Comes in: a file. Goes out: two texts per row, and a description of how the file was read. This file
+does not know which of two columns without a name is the source.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+
+from transformer_mt.config.data import Languages
+from transformer_mt.corpus.readers.lines import missing, plain_name
+from transformer_mt.corpus.readers.table_text import (
+    ROWS_LOOKED_AT,
+    Dialect,
+    Row,
+    dialect_of,
+    read_rows,
+)
+from transformer_mt.corpus.readers.tables import Pair, excerpt, language_of, read_tsv
+from transformer_mt.corpus.readers.workbooks import WORKBOOKS, read_sheets
+from transformer_mt.errors import DataError
+from transformer_mt.text.identify import identify
+from transformer_mt.text.languages import code_of_name, is_chinese, language_name
+
+TABLES = (".tsv", ".csv", *WORKBOOKS)
+_SOURCE = re.compile(
+    r"(src|source|original|原文|源文|原句|源)( ?(text|sentences?|文本|句子|语言))?", re.IGNORECASE
+)
+_TARGET = re.compile(
+    r"(tgt|trg|target|translation|译文|譯文|翻译|翻譯|目标)( ?(text|sentences?|文本|句子|语言))?",
+    re.IGNORECASE,
+)
+_NUMBERS = ("id", "no", "nr")  # names of columns rather than codes, where there are more than two
+_PLAIN = Dialect("utf-8", "\t", quoted=False)
+_LONGEST_NAME = 40  # characters of a column's name
+_PARTS = re.compile(r"[\s()（）\[\]/:：_-]+|(?<=[文语語])(?=[原译譯句文])")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Attributes:
+    dialect: of a text file.
+    sheet: of a workbook, and the names of the sheets that are not read.
+    header: the first row, if it names the columns.
+    columns: indices of the two columns of text; with known languages the source first.
+    codes: their languages, where the header names them.
+    width: columns of the table; a text file has no more in any row.
+    """
+
+    dialect: Dialect | None
+    sheet: tuple[str, tuple[str, ...]] | None
+    header: Row | None
+    columns: tuple[int, int]
+    codes: tuple[str, str] | None
+    width: int
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is source TAB target, line by line, and nothing else."""
+        return self.dialect == _PLAIN and self.columns == (0, 1) and self.width == 2
+
+    def describe(self) -> str:
+        """In one line: what was taken for what."""
+        names = [column_name(i) for i in self.columns]
+        if self.codes:
+            codes = map(language_name, self.codes)
+            names = [f"{name} ({code})" for name, code in zip(names, codes, strict=True)]
+        parts = [f"columns {' and '.join(names)}"]
+        parts.append("the first row is a header" if self.header else "no header")
+        if self.dialect:
+            parts += self.dialect.describe()
+        if self.sheet:
+            name, others = self.sheet
+            parts.append(f"sheet {name}" + f", not {', '.join(others)}" * bool(others))
+        return "; ".join(parts)
+
+
+def is_table(path: Path) -> bool:
+    return Path(plain_name(path.name)).suffix.lower() in TABLES
+
+
+def column_name(index: int) -> str:
+    """A, B … Z, AA … as spreadsheets show them."""
+    name = ""
+    index += 1
+    while index:
+        index, digit = divmod(index - 1, 26)
+        name = chr(ord("A") + digit) + name
+    return name
+
+
+def layout_of(path: Path, languages: Languages | None = None) -> Layout:
+    """How a table is to be read.
+
+    Args:
+        languages: which columns of a header to take; None: it names two languages, or sides.
+    Raises:
+        DataError: the two columns of text cannot be told, or are of other languages.
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError as error:
+        raise DataError(missing(path)) from error
+    return _layout_of(path, languages, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=64)
+def _layout_of(path: Path, languages: Languages | None, *_version: int) -> Layout:
+    if Path(plain_name(path.name)).suffix.lower() not in WORKBOOKS:
+        dialect = dialect_of(path)
+        rows = _with_text(read_rows(path, dialect))
+        return _layout(path, dialect, None, rows, languages)
+    sheets = read_sheets(path, n_rows=5 * ROWS_LOOKED_AT)
+    first_rows = {name: _with_text(rows) for name, rows in sheets.items()}
+    names = [name for name, rows in first_rows.items() if rows]
+    if not names:
+        raise DataError(f"{path}: no sheet holds text")
+    layouts, problems = [], []
+    for name in names:
+        others = tuple(other for other in names if other != name)
+        try:
+            layouts.append(_layout(path, None, (name, others), first_rows[name], languages))
+        except DataError as error:
+            problems.append(error)
+    if not layouts:
+        raise problems[0]
+    return next((layout for layout in layouts if layout.header), layouts[0])
+
+
+def _with_text(rows: Iterable[Row]) -> list[Row]:
+    """The first rows that are not empty."""
+    return list(islice((row for row in rows if any(map(str.strip, row))), ROWS_LOOKED_AT))
+
+
+def _layout(
+    path: Path,
+    dialect: Dialect | None,
+    sheet: tuple[str, tuple[str, ...]] | None,
+    rows: Sequence[Row],
+    languages: Languages | None,
+) -> Layout:
+    if not rows and dialect == _PLAIN:
+        return Layout(dialect, sheet, None, (0, 1), None, 2)
+    if not rows:
+        raise DataError(f"{path}: holds no text")
+    columns, codes = _named_columns(path, rows[0], languages)
+    header = rows[0] if columns else None
+    widths = [len(row) for row in rows]
+    width = len(header) if header else max(set(widths), key=widths.count)
+    columns = columns or _text_columns(rows, width)
+    if columns is None and dialect and dialect.separator == "\t":
+        columns, width = (0, 1), 2  # `read_tsv` has a message for each line
+    if columns is None:
+        raise DataError(
+            f"{path}: expected two columns of text; its first row is "
+            f"{excerpt(' | '.join(rows[0]), 100)}; give it a first row that names the two columns "
+            "by their languages, such as Chinese and English"
+        )
+    return Layout(dialect, sheet, header, columns, codes, max(width, *(i + 1 for i in columns)))
+
+
+def _named_columns(
+    path: Path, first: Row, languages: Languages | None
+) -> tuple[tuple[int, int] | None, tuple[str, str] | None]:
+    """The two columns that a header names, and their languages; None: it is no header."""
+    wanted = [languages.src, languages.tgt] if languages else []
+    named: dict[str, int] = {}
+    for i, cell in enumerate(first if len(first) > 1 else []):
+        if code := _language_in(cell, wanted, len(first)):
+            named.setdefault(code, i)
+    if languages and named.keys() >= {*wanted}:
+        return (named[languages.src], named[languages.tgt]), (languages.src, languages.tgt)
+    if languages is None and len(named) == 2:
+        (src, first_column), (tgt, second_column) = named.items()
+        return (first_column, second_column), (src, tgt)
+    in_words = [code for code, i in named.items() if code_of_name(first[i])]
+    if len(in_words) > 1 and not set(wanted) & named.keys():
+        wants = f", but languages are {' → '.join(wanted)}" if wanted else ""
+        raise DataError(
+            f"{path}: its header names {', '.join(map(language_name, in_words))}{wants}; give two "
+            f"of these as languages: {', '.join(in_words)}"
+        )
+    sides = [
+        [i for i, cell in enumerate(first) if side.fullmatch(cell.strip())]
+        for side in (_SOURCE, _TARGET)
+    ]
+    if len(sides[0]) == len(sides[1]) == 1:
+        return (sides[0][0], sides[1][0]), None
+    return None, None
+
+
+def _language_in(cell: str, wanted: Sequence[str], width: int) -> str | None:
+    """The language that a column's name means: `English`, `zh-CN`, `Text (DE)`, `中文原文`.
+
+    A sentence may name a language, but its translation names the same.
+    """
+    name = cell.strip()
+    if not 0 < len(name) <= _LONGEST_NAME:
+        return None
+    code = language_of(name)
+    if code and not wanted and len(name) < 4 and (name.istitle() or len(code) > 2):
+        code = None  # a short word, such as Ja
+    code = code or code_of_name(name)
+    if width > 2 and name.casefold() in _NUMBERS and code not in wanted:
+        return None
+    if code is None:
+        parts = list(filter(None, _PARTS.split(name)))
+        found = {language_of(part) if part.isupper() else code_of_name(part) for part in parts}
+        codes = found - {None}
+        code = codes.pop() if len(codes) == 1 else None
+    if code and is_chinese(code) and code not in wanted:
+        return next(filter(is_chinese, wanted), code)
+    return code
+
+
+def _text_columns(rows: Sequence[Row], width: int) -> tuple[int, int] | None:
+    """The two columns that hold text, where exactly two do."""
+    if width == 2:
+        return 0, 1
+    filled = [
+        i
+        for i in range(max(map(len, rows)))
+        if sum(any(map(str.isalpha, row[i])) for row in rows if i < len(row)) > len(rows) / 2
+    ]
+    return (filled[0], filled[1]) if len(filled) == 2 else None
+
+
+def is_parallel(path: Path, languages: Languages) -> bool:
+    """Whether a table is in these languages, by its header or else its text."""
+    try:
+        layout = layout_of(path, languages)
+        sides = zip(*islice(read_columns(path, layout), ROWS_LOOKED_AT), strict=True)
+        return bool(layout.codes) or set(map(identify, sides)) == {languages.src, languages.tgt}
+    except DataError:
+        return False
+
+
+def read_columns(path: Path, layout: Layout) -> Iterator[Pair]:
+    """The texts of the two columns, row by row, in their order; rows without text are left out.
+
+    Raises:
+        DataError: a row of a text table has more cells than the table has columns.
+    """
+    if layout.plain:
+        yield from islice(read_tsv(path), 1 if layout.header else 0, None)
+        return
+    if layout.dialect:
+        rows = read_rows(path, layout.dialect)
+    else:
+        assert layout.sheet is not None
+        name = layout.sheet[0]
+        rows = iter(read_sheets(path, only=name).get(name, []))
+    first, second = layout.columns
+    header = layout.header
+    for number, row in enumerate(rows, 1):
+        if not any(map(str.strip, row)):
+            continue
+        if header is not None:
+            header = None
+            continue
+        if layout.dialect and any(row[layout.width :]):
+            raise DataError(
+                f"{path}: row {number}: has {len(row)} cells, expected {layout.width}: "
+                f"{excerpt(' | '.join(row), 100)}; put cells that hold a separator in quotes, or "
+                "save the table as XLSX"
+            )
+        cells = row + [""] * (layout.width - len(row))
+        yield cells[first], cells[second]
+
+
+def read_table(path: Path, languages: Languages, *, swapped: bool) -> Iterator[Pair]:
+    """(source, target) of each row.
+
+    Args:
+        swapped: of columns without a language in the header, the first is the target.
+    """
+    layout = layout_of(path, languages)
+    flip = swapped and layout.codes is None
+    for first, second in read_columns(path, layout):
+        yield (second, first) if flip else (first, second)

@@ -1,0 +1,70 @@
+"""Texts → the language that most of them are in, by their script and by py3langid.
+
+Comes in: lines of one side. Goes out: a canonical code. This file does not know pairs.
+"""
+
+import copy
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from transformer_mt.text.languages import canonical_code, is_chinese
+from transformer_mt.text.scripts import script_of, traditional_share
+
+if TYPE_CHECKING:
+    from py3langid.langid import LanguageIdentifier
+
+_MOST_CHARACTERS = 20_000  # looked at; the library normalises marks in quadratic time
+_FEWEST_LETTERS = 10
+_ASIAN = 0.25  # of the letters, at least; Chinese text is full of Latin names
+_KANA = 0.2  # of Han and kana together, at least; Chinese text quotes some
+_LEAST = 0.3  # probability; text of no language has about 0.2
+_NO_LANGUAGE = "zxx"
+_TRADITIONAL = 0.6  # of the characters that one Chinese script alone has
+
+
+def identify(texts: Sequence[str], *, least: float = _LEAST) -> str | None:
+    """The language of most texts; None: too few letters, or no language, as names and code.
+
+    Han with kana is Japanese, without is Chinese, Hangul is Korean; in other scripts py3langid
+    decides, on all texts together.
+
+    Args:
+        least: probability of the language.
+    """
+    text = "\n".join(texts)[:_MOST_CHARACTERS]
+    letters = script_of(text)
+    total, asian = sum(letters), letters.han + letters.kana
+    if asian > _ASIAN * total:
+        if letters.kana > _KANA * asian:
+            return "ja"
+        return "zh-Hant" if (traditional_share(text) or 0) > _TRADITIONAL else "zh"
+    if letters.hangul > _ASIAN * total:
+        return "ko"
+    if total < _FEWEST_LETTERS:
+        return None
+    label, probability = _all_languages().classify(text)
+    return canonical_code(label) if probability >= least and label != _NO_LANGUAGE else None
+
+
+def is_identified(code: str) -> bool:
+    """Whether `identify` may tell a language."""
+    return is_chinese(code) or code in _all_languages().labels
+
+
+def language_identifier(languages: Iterable[str] | None = None) -> "LanguageIdentifier":
+    """py3langid's model, which tells some of its `labels` apart, or all.
+
+    Raises:
+        ValueError: the model does not know a language.
+    """
+    identifier = copy.copy(_all_languages())
+    identifier.set_languages(languages)
+    return identifier
+
+
+@lru_cache(maxsize=1)
+def _all_languages() -> "LanguageIdentifier":
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
