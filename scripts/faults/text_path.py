@@ -15,7 +15,6 @@ from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import TokenizerConfig
 from transformer_mt.config.yaml_text import parse_yaml
 from transformer_mt.corpus.cleaning.lexical_model import _Pairs
-from transformer_mt.text.units import text_units
 from transformer_mt.corpus.cleaning.rules import ForeignLanguage, PairScorer, comparison_key
 from transformer_mt.corpus.diagnostics.line_units import LineUnits
 from transformer_mt.corpus.diagnostics.source_watch import SourceWatch
@@ -33,6 +32,7 @@ from transformer_mt.rendering.cells import clip
 from transformer_mt.search.loop_detection import most_repeated
 from transformer_mt.text.normalise import Normaliser
 from transformer_mt.text.sentences import join_translations, split_sentences, split_text
+from transformer_mt.text.units import text_units
 from transformer_mt.text.words import mark_differences, split_pieces
 from transformer_mt.translation.direction import direction_of
 from transformer_mt.translation.documents.spans import has_words, protected_spans

@@ -18,7 +18,7 @@ from transformer_mt.cli.eval import evaluate
 from transformer_mt.cli.export import export
 from transformer_mt.cli.model import average, explain, info, score
 from transformer_mt.cli.options import AsJson, say, show
-from transformer_mt.cli.train import config, plan, train
+from transformer_mt.cli.train import config, init, plan, train
 from transformer_mt.cli.translate import translate
 from transformer_mt.errors import OUTSIDE, LostProcess, describe
 from transformer_mt.system.processes.environment import DEFAULTS
@@ -32,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, plan, config, translate, score, explain, info, average, export):
+for command in (train, init, plan, config, translate, score, explain, info, average, export):
     app.command()(command)
 app.command("eval")(evaluate)
 app.add_typer(data_app, name="data")

@@ -20,13 +20,28 @@ from transformer_mt.cli.options import (
     say,
     show,
 )
-from transformer_mt.errors import TrainingStopped
+from transformer_mt.errors import ConfigError, TrainingStopped
 from transformer_mt.system.processes.environment import is_rank
 from transformer_mt.system.processes.launch import count_processes, launch
 
+TABLES = (".csv", ".tsv", ".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
+OwnFiles = Annotated[
+    list[str], typer.Argument(metavar="FILES", help="two text files, or one table: CSV, TSV, XLSX")
+]
+TextOrConfig = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="CONFIG|FILES",
+        help="a YAML file, a bundled configuration by name, two text files, or one table",
+    ),
+]
+Minutes = Annotated[
+    float | None, typer.Option(help="end training by the clock, as train.max_minutes does")
+]
+
 
 def train(
-    config: ConfigName,
+    config: TextOrConfig,
     overrides: Overrides = None,
     reverse: Reverse = False,
     run_dir: RunDir = None,
@@ -35,15 +50,20 @@ def train(
         bool, typer.Option(help="forget checkpoints, metrics and model first")
     ] = False,
     processes: Processes = None,
-    minutes: Annotated[
-        float | None, typer.Option(help="end training by the clock, as train.max_minutes does")
-    ] = None,
+    minutes: Minutes = None,
 ) -> None:
     """Do everything from raw text to a scored model that is not done yet; again: resume."""
     settings = [*(overrides or ()), *([] if minutes is None else [f"train.max_minutes={minutes}"])]
-    cfg = read_config(config, settings, reverse=reverse, offline=offline)
-    if not is_rank() and (n_processes := processes or count_processes()) > 1:
-        raise typer.Exit(launch(n_processes, sys.argv[1:]))
+    n_processes = 1 if is_rank() else processes or count_processes()
+    words = sys.argv[1:]
+    if is_own_text(config):
+        made = _configuration_of(config, run_dir, minutes, n_processes)
+        words = [str(made) if word == config[0] else word for word in words]
+        words = [word for word in words if word not in config[1:]]
+        config = [str(made)]
+    cfg = read_config(_only(config), settings, reverse=reverse, offline=offline)
+    if n_processes > 1:
+        raise typer.Exit(launch(n_processes, words))
     from transformer_mt.pipeline.run_dir import Run
     from transformer_mt.pipeline.start import STOPPED, is_first_rank, train_here
 
@@ -60,6 +80,47 @@ def train(
     if is_first_rank():
         for line in trained.describe():
             say(line)
+
+
+def is_own_text(words: list[str]) -> bool:
+    """Whether arguments are text to train on: two files, or a table."""
+    return len(words) == 2 or Path(words[0]).suffix.lower() in TABLES
+
+
+def _only(config: list[str]) -> str:
+    if len(config) > 1:
+        raise ConfigError("give one configuration, two text files, or one table (CSV, TSV, XLSX)")
+    return config[0]
+
+
+def _configuration_of(
+    files: list[str], run_dir: Path | None, minutes: float | None, processes: int
+) -> Path:
+    """The configuration made for a user's own text, in its run directory; an older one is kept."""
+    from transformer_mt.pipeline.run_dir import Run
+    from transformer_mt.profiling.quick_start import make_start, read_own_text
+    from transformer_mt.system.output import write_text
+
+    own = read_own_text([Path(file) for file in files])
+    run = Run(run_dir or Path("runs") / own.name)
+    path = run.directory / "start.yaml"
+    say(own.note)
+    if path.is_file():
+        say(f"settings of the first start: {path}")
+        return path
+    text = make_start(own, minutes=minutes, processes=processes)
+    run.claim()
+    write_text(path, text)
+    say(f"settings for this text and machine: {path}; to edit them: tmt init {' '.join(files)}")
+    return path
+
+
+def init(files: OwnFiles, minutes: Minutes = None, processes: Processes = None) -> None:
+    """Print a configuration for your own text, with a reason for each setting, to be edited."""
+    from transformer_mt.profiling.quick_start import make_start, read_own_text
+
+    own = read_own_text([Path(file) for file in files])
+    show(make_start(own, minutes=minutes, processes=processes or count_processes()).rstrip("\n"))
 
 
 def plan(

@@ -70,7 +70,7 @@ class CleanConfig(Section):
 
     model_config = ConfigDict(validate_default=True)  # so that 2000 is a number like any other
 
-    chinese_script: Literal["simplified", "traditional"] | None = None  # needs the extra zh
+    chinese_script: Literal["simplified", "traditional"] | None = None
     empty: Threshold = 0  # sides without text
     too_long: Threshold = 2000  # characters of the longer side
     no_words: Threshold = 20  # characters of a side whose partner has no letter and no digit

@@ -68,6 +68,8 @@ _RECIPES = (
     _Recipe(float("inf"), _BIG, 32_000, 0.1, 25_000, "paper", 4_000, 0.0),
 )
 _CPU_VOCAB_SIZE = 16_000
+_UPDATES = ((20_000, 2_000), (100_000, 4_000), (1_000_000, 30_000), (float("inf"), 100_000))
+_SHORT_WARMUP = 400  # updates, at a constant rate
 
 
 def recommend(n_pairs: int, tgt_tokens: int, *, languages: Languages, device: str) -> list[Advice]:
@@ -112,6 +114,55 @@ def recommend(n_pairs: int, tgt_tokens: int, *, languages: Languages, device: st
         ),
     }
     return [Advice(key, value, why) for key, (value, why) in rows.items()]
+
+
+def starting_point(
+    n_pairs: int,
+    tgt_tokens: int,
+    *,
+    characters: tuple[int, int],
+    languages: Languages,
+    device: str,
+    minutes: float | None = None,
+    updates: int | None = None,
+) -> list[Advice]:
+    """`recommend` with a schedule that ends: all settings of a first training.
+
+    Args:
+        characters: different ones on each side; a vocabulary has room for them.
+        minutes: of training, after which it ends; None: it ends by the number of updates.
+        updates: about as many as there will be; None: as many as suit the size.
+    """
+    advice = {a.key: a for a in recommend(n_pairs, tgt_tokens, languages=languages, device=device)}
+    n_updates = updates or next(n for below, n in _UPDATES if n_pairs < below)
+    rows: list[tuple[str, Any, str]] = []
+    if advice["model.norm"].value == "pre":
+        del advice["model.norm"]
+        why = "rotary positions, SwiGLU, RMSNorm: 1.75 to 2.5 BLEU better here, docs/results.md"
+        rows.append(("model.architecture", "modern", why))
+    if not advice["tokenizer.sampling"].value:
+        del advice["tokenizer.sampling"]
+    least = 3 * (sum(characters) if advice["tokenizer.joint"].value else max(characters)) // 2 + 400
+    size = advice["tokenizer.vocab_size"]
+    advice["tokenizer.vocab_size"] = size._replace(value=max(size.value, least))
+    if advice["train.lr"].value != "paper":
+        warmup = max(1, min(_SHORT_WARMUP, n_updates // 5))
+        why = "a fifth of the updates at most, so that it ends"
+        advice["train.warmup_updates"] = Advice("train.warmup_updates", warmup, why)
+    if minutes is None:
+        rows.append(("train.max_updates", n_updates, "for a corpus of this size"))
+    else:
+        rows.append(("train.max_minutes", minutes, "as asked for"))
+    rows += [
+        ("train.cooldown_updates", "auto", "lr falls to 0 in the last third"),
+        ("train.max_tokens", 2048 if device == "cpu" else "auto", "of one micro-batch"),
+        ("train.validate_every", max(1, n_updates // 8), "about eight times"),
+        ("train.log_every", max(1, n_updates // 40), "about forty lines"),
+        ("train.patience", None, "it trains to its end"),
+        ("train.average", 0, "after a cool-down the last weights are the best"),
+    ]
+    found = [*advice.values(), *(Advice(*row) for row in rows)]
+    return sorted(found, key=lambda a: ("tokenizer", "model", "train").index(a.key.split(".")[0]))
 
 
 def compare(cfg: Config, advice: list[Advice]) -> list[Advice]:

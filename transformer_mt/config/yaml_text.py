@@ -3,6 +3,7 @@
 This file knows how scalars are spelled and quoted, and nothing of what the keys mean.
 """
 
+import math
 import re
 import stat
 from collections.abc import Hashable
@@ -144,3 +145,11 @@ def _refuse(message: str, node: yaml.Node) -> NoReturn:
 def dump_yaml(tree: Any) -> str:
     """Write plain values, keys in their order, as text that `parse_yaml` reads back."""
     return yaml.dump(tree, Dumper=_Dumper, allow_unicode=True, sort_keys=False)
+
+
+def flow_yaml(value: Any) -> str:
+    """A plain value on one line, as it stands behind a key."""
+    text = yaml.dump(
+        value, Dumper=_Dumper, allow_unicode=True, default_flow_style=True, width=math.inf
+    )
+    return text.removesuffix("\n").removesuffix("\n...")

@@ -144,7 +144,7 @@ def _converter(script: ChineseScript) -> Callable[[str], str]:
     except ImportError as error:
         raise ConfigError(
             f"data.clean.chinese_script: {script} needs the package opencc, which is not "
-            "installed; run pip install 'transformer-mt[zh]', or set it to null"
+            "installed; run pip install opencc, or set it to null"
         ) from error
     to_simplified: Callable[[str], str] = OpenCC("t2s").convert
 

@@ -1,0 +1,87 @@
+"""From a user's own files to a configuration: languages, sizes, a schedule that ends."""
+
+from pathlib import Path
+
+import pytest
+
+from transformer_mt.config.experiment import load_config
+from transformer_mt.corpus.readers.demo import build_demo
+from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.profiling import quick_start
+from transformer_mt.profiling.quick_start import make_start, read_own_text
+
+PAIRS = build_demo().train[:300]
+
+
+def write(path: Path, side: int) -> Path:
+    path.write_text("".join(f"{pair[side]}\n" for pair in PAIRS), encoding="utf-8")
+    return path
+
+
+def test_two_files_by_their_endings(tmp_path: Path) -> None:
+    own = read_own_text([write(tmp_path / "my.zh", 0), write(tmp_path / "my.en", 1)])
+    assert (own.name, own.languages.pair, own.pairs) == ("my", "zh-en", 300)
+    assert own.note.endswith("Chinese → English, 300 pairs")
+    assert own.characters[0] > 2 * own.characters[1] > 40
+
+
+def test_two_files_by_their_text(tmp_path: Path) -> None:
+    own = read_own_text([write(tmp_path / "english.txt", 1), write(tmp_path / "other.txt", 0)])
+    assert (own.name, own.languages.pair) == ("english", "en-zh")
+
+
+def test_a_table_with_and_without_a_header(tmp_path: Path) -> None:
+    rows = "".join(f"{en}\t{zh}\n" for zh, en in PAIRS)
+    for header, expected in (("", 300), ("English\tChinese\n", 300)):
+        path = tmp_path / "lines.tsv"
+        path.write_text(header + rows, encoding="utf-8")
+        own = read_own_text([path])
+        assert (own.languages.pair, own.pairs, own.source) == ("en-zh", expected, str(path))
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["my.en", "my.zh"], "the sides look swapped: what is called en is Chinese"),
+        (["a.txt", "b.txt"], "the languages are not clear .found en and en.*Chinese, English"),
+    ],
+)
+def test_languages_that_are_wrong_or_not_clear(
+    tmp_path: Path, names: list[str], message: str
+) -> None:
+    swapped = names[0] == "my.en"
+    first = write(tmp_path / names[0], 0 if swapped else 1)
+    with pytest.raises(DataError, match=message):
+        read_own_text([first, write(tmp_path / names[1], 1)])
+
+
+def test_neither_two_files_nor_a_table(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="two text files, or one table"):
+        read_own_text([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
+
+
+@pytest.mark.parametrize("minutes", [None, 3.0])
+@pytest.mark.parametrize("seconds", [0.01, 20.0])
+def test_the_settings_are_a_configuration_whose_warm_up_ends(
+    tmp_path: Path, minutes: float | None, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On fast machines and on slow ones, where three minutes are ten updates."""
+    monkeypatch.setattr(quick_start, "seconds_per_update", lambda cfg: seconds)
+    own = read_own_text([write(tmp_path / "my.zh", 0), write(tmp_path / "my.en", 1)])
+    text = make_start(own, minutes=minutes, processes=1)
+    assert all(len(line) <= 120 for line in text.partition("\ntokenizer:")[2].splitlines())
+    path = tmp_path / "my.yaml"
+    path.write_text(text, encoding="utf-8")
+    cfg = load_config(path)
+    assert cfg.languages == own.languages
+    assert cfg.tokenizer.vocab_sizes[0] > own.characters[0] + 260
+    assert (cfg.train.cooldown_updates, cfg.train.patience) == ("auto", None)
+    assert cfg.train.max_minutes == minutes
+    updates = cfg.train.max_updates if minutes is None else 60 * minutes / seconds
+    assert cfg.train.warmup_updates <= updates / 5
+    assert cfg.train.validate_every <= max(1, updates / 7)
+
+
+def test_an_update_takes_time() -> None:
+    cfg = load_config(Path("configs/tiny.yaml"))
+    assert 0 < quick_start.seconds_per_update(cfg) < 60
