@@ -145,6 +145,18 @@ def test_translate_keeps_order_and_empty_lines(trained: Path, tmp_path: Path) ->
     assert from_arguments.stdout.split("\n")[:-1] == [from_stdin[i] for i in (0, 2, 4)]
 
 
+def test_texts_that_the_model_cannot_know_are_told_of(trained: Path) -> None:
+    said = tmt_here("translate", "--json", "The dog is big.", "这只狗很大。", cwd=trained)
+    strange, usual = map(json.loads, said.stdout.splitlines())
+    assert "strange text: mostly Latin letters, and this model reads Chinese" in said.stderr
+    assert strange["input"]["notes"] and strange["input"]["unknown_words"] == 1
+    assert usual["input"] == {"unknown_words": 0, "unknown_characters": 0, "notes": []}
+    assert "这只狗" not in said.stderr
+    traditional = tmt_here("translate", "這隻貓在花園裡。", cwd=trained)
+    assert "Traditional Chinese, read as Simplified" in traditional.stderr
+    assert traditional.stdout == tmt_here("translate", "这只猫在花园里。", cwd=trained).stdout
+
+
 def test_translate_json_gives_alternatives_with_falling_scores(trained: Path) -> None:
     result = tmt_here(
         "translate", "--json", "--beam", "4", "--n-best", "3", "这只狗很大。", cwd=trained

@@ -146,7 +146,7 @@ class CheckedTranslator:
 
     def __init__(self, translate: "Callable[[list[str]], list[Translation]]") -> None:
         self._translate = translate
-        self._n_texts = self._n_flagged = 0
+        self._n_texts = self._n_flagged = self._n_strange = 0
         self._faults: Counter[str] = Counter()
 
     def lines(self, batches: Iterator[list[str]], as_json: bool) -> Iterator[str]:
@@ -167,10 +167,17 @@ class CheckedTranslator:
                 self._faults.update(translation.faults)
                 if self._n_flagged <= SHOWN_FAULTS:
                     say(f"{', '.join(translation.faults)}: {translation.source[:60]}")
+            if translation.input.notes:
+                self._n_strange += 1
+                if self._n_strange <= SHOWN_FAULTS:
+                    say(f"strange text: {'; '.join(translation.input.notes)}: "
+                        f"{translation.source[:60]}")  # fmt: skip
         return translations
 
     def tell_of_faults(self) -> None:
-        """The sum, if more were found than were named."""
+        """The sums, if more were found than were named."""
+        if self._n_strange > SHOWN_FAULTS:
+            say(f"{self._n_strange} of {self._n_texts} texts are strange to this model")
         if self._n_flagged > SHOWN_FAULTS:
             counts = ", ".join(f"{fault} {n}" for fault, n in self._faults.most_common())
             say(f"{self._n_flagged} of {self._n_texts} translations have faults: {counts}")

@@ -10,7 +10,6 @@ from transformer_mt.encoding.tags import language_tag
 from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.text.known_units import KnownUnits
 from transformer_mt.text.normalise import Normaliser
-from transformer_mt.text.scripts import TRADITIONAL, traditional_share
 from transformer_mt.text.sentences import split_sentences, split_text
 from transformer_mt.translation.input_checks import InputCheck, check_inputs
 from transformer_mt.translation.lexical_constraints import LexicalConstraints
@@ -45,13 +44,7 @@ class Segmenter:
     def read(self, text: str, language: str) -> str:
         """A source text as the model reads it: normalised, in the Chinese script that it knows."""
         text = self.normalise(text, language)
-        if language != "zh" or self._known is None or not TRADITIONAL.search(text):
-            return text
-        if (traditional_share(text) or 0) < 0.5:
-            return text
-        simplified = _to_simplified()(text)
-        as_it_is, converted = self._known.unknown_shares([text, simplified])
-        return simplified if converted < as_it_is else text
+        return in_known_script(text, self._known) if language == "zh" and self._known else text
 
     def check(
         self,
@@ -117,6 +110,15 @@ class Segmenter:
         if not direction.bidirectional:
             return []
         return [self._tokenizer.tags[language_tag(direction.tgt)]]
+
+
+def in_known_script(text: str, known: KnownUnits) -> str:
+    """Chinese text as Simplified, if it is not and that makes more of it known."""
+    simplified = _to_simplified()(text)
+    if simplified == text:
+        return text
+    as_it_is, converted = known.unknown_shares([text, simplified])
+    return simplified if converted < as_it_is else text
 
 
 @lru_cache(maxsize=1)
