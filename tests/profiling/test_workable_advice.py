@@ -11,6 +11,7 @@ from transformer_mt.config.recipes import Advice, recommend
 from transformer_mt.encoding.tokenizer import train_tokenizer
 from transformer_mt.errors import TokenizerError
 from transformer_mt.pipeline.run_dir import Run
+from transformer_mt.profiling import workable_advice as module
 from transformer_mt.profiling.workable_advice import possible_vocab_size, workable_advice
 
 
@@ -59,6 +60,17 @@ def test_a_size_that_is_possible_stays(
     assert possible_vocab_size(most, cfg, texts, joint=joint) == most
     least = possible_vocab_size(16, cfg, texts, joint=joint)
     assert 256 < least <= most
+
+
+def test_of_much_text_a_part_is_read(
+    experiment: Callable[..., Config], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives fewer pieces than the whole."""
+    texts = [run.clean_dir / f"train.{side}" for side in ("src", "tgt")]
+    whole = possible_vocab_size(50_000, experiment(["a"], {}), texts, joint=False)
+    n_bytes = sum(path.stat().st_size for path in texts)
+    monkeypatch.setattr(module, "MOST_TRIED", n_bytes // 60)
+    assert possible_vocab_size(50_000, experiment(["a"], {}), texts, joint=False) < whole
 
 
 def test_settings_that_exclude_each_other_are_not_advised(

@@ -10,7 +10,7 @@ from typer import Option
 
 from transformer_mt.cli.options import AsJson, Into, find_model_path, say, show
 from transformer_mt.errors import TmtError
-from transformer_mt.system.terminal import folded, terminal_width
+from transformer_mt.system.terminal import terminal_width
 
 if TYPE_CHECKING:
     from transformer_mt.evaluation.systems import Evaluation, System
@@ -166,14 +166,12 @@ def _test_sets(
 
 def _print(found: "Evaluation", *, as_json: bool) -> None:
     """The scores; on standard error how many translations of each model have faults."""
-    from transformer_mt.evaluation.metrics import format_table
-    from transformer_mt.evaluation.systems import fit_comparison
+    from transformer_mt.evaluation.systems import fit_comparison, fit_scores
 
     if as_json:
         show(json.dumps(found.to_json()))
     elif len(found.systems) == 1:
-        text = format_table(found.only_scores())
-        show(folded(text, width) if (width := terminal_width(sys.stdout)) else text)
+        show(fit_scores(found.only_scores(), terminal_width(sys.stdout)))
     else:
         show(fit_comparison(found.scores, terminal_width(sys.stdout)))
     for test in found.tests:

@@ -5,7 +5,7 @@ This file does not know how scores are computed or shown.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from transformer_mt.evaluation.metrics import (
     Scorer,
     SystemScores,
     format_comparison,
+    format_table,
 )
 from transformer_mt.evaluation.robustness import careless_variants, frequent_words, score_words
 from transformer_mt.evaluation.test_sets import EvaluationSet, named_test_sets, run_test_sets
@@ -135,6 +136,27 @@ def _count_shared(paths: Sequence[Sequence[str]]) -> int:
     """The parts that all paths begin with."""
     levels = zip(*paths, strict=False)
     return sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
+
+
+def fit_scores(scores: Mapping[str, Mapping[str, Score]], width: int | None) -> str:
+    """`format_table` for a terminal: signatures stand below the table where it would be too wide.
+
+    Args:
+        width: columns; None: no limit.
+    """
+    text = format_table(scores)
+    if width is None or max(map(columns_of, text.split("\n"))) <= width:
+        return text
+    found = dict.fromkeys(score.signature for row in scores.values() for score in row.values())
+    marks = {signature: f"[{i}]" for i, signature in enumerate(found, 1)}
+    marked = {
+        test: {
+            name: replace(score, signature=marks[score.signature]) for name, score in row.items()
+        }
+        for test, row in scores.items()
+    }
+    notes = [f"{mark} {signature}" for signature, mark in marks.items()]
+    return folded("\n".join([format_table(marked), "", *notes]), width)
 
 
 def fit_comparison(scores: Mapping[str, SystemScores], width: int | None) -> str:

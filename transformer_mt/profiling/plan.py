@@ -167,7 +167,7 @@ def make_plan(
         affordable = max(1, MAX_PLANNED_ROWS // len(open_corpus(corpus_dir)))
         copies = min(affordable, round(corpus.scale))
         work = partial(dry_run, corpus.cfg, corpus.run.directory, corpus_dir, copies, budget_s)
-        stages.begin("measuring updates, a checkpoint and a validation", _START_S + budget_s)
+        stages.begin("measuring updates and a validation", _START_S + budget_s)
         found = in_new_processes(work, processes or count_processes(), stages.advance)
         stages.begin("looking for settings that suit the corpus")
         return _conclude(cfg, sizes, corpus, found, corpus.scale / copies)

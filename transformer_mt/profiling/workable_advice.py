@@ -1,13 +1,14 @@
 """Advice for a corpus, as far as it works when it is typed.
 
 A vocabulary that is advised by the number of pairs may be larger, or smaller, than this text can
-give: where the text is small, it is learned for a trial.
+give: it is learned for a trial.
 """
 
+import math
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from transformer_mt.config.experiment import Config, build_config
@@ -18,9 +19,9 @@ from transformer_mt.encoding.tokenizer import train_tokenizer
 from transformer_mt.errors import ConfigError, TokenizerError
 from transformer_mt.pipeline.run_dir import Run
 
-# Bytes of text of both sides together; the vocabularies that are advised for more are far from any
-# limit, and to learn one would take long.
-MOST_TRIED = 2_000_000
+# Bytes of text of both sides together that a trial reads; a part gives fewer pieces than the whole,
+# and so much of it still gives more than are ever advised, unless the text says little.
+MOST_TRIED = 6_000_000
 _VOCABULARY = "tokenizer.vocab_size"
 _N_TRIALS = 4
 _POSSIBLE = re.compile(r"set tokenizer\.vocab_size to (\d+) or (?:less|more)")
@@ -41,7 +42,7 @@ def workable_advice(
     advice = recommend(n_pairs, tgt_tokens, languages=cfg.languages, device=device)
     joint = next(piece.value for piece in advice if piece.key == "tokenizer.joint")
     texts = [run.clean_dir / f"train.{side}" for side in ("src", "tgt")]
-    if sum(path.stat().st_size for path in texts) <= MOST_TRIED:
+    if any(piece.key == _VOCABULARY for piece in compare(cfg, advice)):
         sharing = {cfg.tokenizer.joint, joint}
         advice = [_possible(piece, cfg, texts, sharing) for piece in advice]
     pieces = compare(cfg, advice)
@@ -66,20 +67,21 @@ def _possible(piece: Advice, cfg: Config, texts: Sequence[Path], sharing: set[bo
 def possible_vocab_size(size: int, cfg: Config, texts: Sequence[Path], *, joint: bool) -> int:
     """The nearest size of vocabulary that both sides can give."""
     codes = [cfg.languages.src, cfg.languages.tgt]
+    step = math.ceil(sum(path.stat().st_size for path in texts) / MOST_TRIED)
     alone = [([text], [code]) for text, code in zip(texts, codes, strict=True)]
     for paths, languages in [(list(texts), codes)] if joint else alone:
         for _ in range(_N_TRIALS):
-            found = _tried(size, cfg, paths, languages)
+            found = _tried(size, cfg, paths, languages, step)
             if found == size:
                 break
             size = found
     return size
 
 
-def _tried(size: int, cfg: Config, paths: Iterable[Path], languages: list[str]) -> int:
-    """The size itself if it can be learned, else the limit that is told."""
+def _tried(size: int, cfg: Config, paths: Iterable[Path], languages: list[str], step: int) -> int:
+    """The size if it can be learned from each `step`-th line, else the limit that is told."""
     settings = cfg.tokenizer.model_copy(update={"vocab_size": size})
-    lines = chain.from_iterable(map(split_lines, paths))
+    lines = islice(chain.from_iterable(map(split_lines, paths)), 0, None, max(1, step))
     with tempfile.TemporaryDirectory() as folder:
         try:
             train_tokenizer(
