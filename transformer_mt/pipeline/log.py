@@ -229,7 +229,7 @@ def format_status(
     values = [" ".join(_format_value(key, (last or {}).get(key)).split()) for key in _IN_STATUS]
     scores = [r["bleu"] for r in records if r["event"] == "validation" and r.get("bleu")]
     if scores:
-        values.insert(1, f"best dev BLEU {max(scores):.2f}")
+        values.insert(1, f"BLEU {max(scores):.2f}")  # the best on dev
     return _joined([*parts, *filter(None, values)], width)
 
 

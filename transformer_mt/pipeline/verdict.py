@@ -72,7 +72,7 @@ def judge_training(cfg: Config, records: Sequence[_Record], stopped_by: str) -> 
             "smaller model",
         )
     better = [f"the loss on dev fell by {fall:.2f}"] * (fall > LOSS_GAIN)
-    better += [f"{_LABELS[name]} rose by {gains[name]:.1f}" for name in rising]
+    better += [f"{_LABELS[name]} rose by {gains[name]:.1f}" for name in rising[:1]]
     if better:
         reason = f"in the last quarter {' and '.join(better)}"
         return Verdict("still improving", reason, _train_longer(train, stopped_by))
