@@ -8,7 +8,7 @@ import pytest
 
 from transformer_mt.errors import DataError
 from transformer_mt.pipeline import curves
-from transformer_mt.pipeline.curves import write_curves
+from transformer_mt.pipeline.curves import write_curves, write_dev_curves
 from transformer_mt.rendering import figures
 
 
@@ -29,6 +29,65 @@ def run(n: int = 6, **changes: Any) -> list[dict[str, Any]]:
     return records
 
 
+def legend_texts(axes: Any) -> list[Any]:
+    legend = axes.get_legend()
+    return legend.get_texts() if legend else []
+
+
+def boxes(figure: Any) -> list[tuple[str, Any]]:
+    """All visible words of a figure, and where they stand."""
+    figure.canvas.draw()
+    words = [figure._suptitle]
+    for axes in figure.axes:
+        words += [*legend_texts(axes), axes.yaxis.label, axes.xaxis.label]
+        low, high = axes.get_ylim()
+        words += [
+            tick.label1 for tick in axes.yaxis.get_major_ticks() if low <= tick.get_loc() <= high
+        ]
+    shown = [word for word in words if word.get_text() and word.get_visible()]
+    return [(word.get_text(), word.get_window_extent()) for word in shown]
+
+
+def names(n: int) -> list[str]:
+    return [f"multi30k-en-de-seed-{i}-with-a-name-that-is-very-long" for i in range(n)]
+
+
+@pytest.mark.parametrize("n_runs", [0, 1, 2, 6])
+@pytest.mark.parametrize("changes", [{}, {"bleu": 30.0, "chrf": 30.0}, {"loss": 3.0}])
+def test_no_word_lies_over_another_or_outside(
+    n_runs: int, changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run alone, or several; also where all best values are in one place."""
+    monkeypatch.setattr(figures, "DPI", 100)
+    drawn: list[Any] = []
+    make = curves.new_figure
+    monkeypatch.setattr(curves, "new_figure", lambda *size: drawn.append(make(*size)) or drawn[-1])
+    if n_runs:
+        write_dev_curves({name: run(**changes) for name in names(n_runs)}, tmp_path / "a.png")
+    else:
+        write_curves(run(**changes), tmp_path / "curves.png", name=names(1)[0])
+    (figure,) = drawn
+    found = boxes(figure)
+    assert len(found) > 8
+    for i, (word, box) in enumerate(found):
+        assert figure.bbox.contains(*box.min) and figure.bbox.contains(*box.max), word
+        for other, its_box in found[:i]:
+            assert not box.overlaps(its_box), (word, other)
+
+
+def test_runs_are_drawn_over_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = figures.new_figure(7.5, 9)
+    monkeypatch.setattr(curves, "new_figure", lambda *size: drawn)
+    write_dev_curves({"a": run(6), "b": run(3), "c": []}, tmp_path / "both.png")
+    for axes, key in zip(drawn.axes, ("loss", "bleu", "chrf"), strict=True):
+        lines = {line.get_label(): line for line in axes.lines}
+        assert [*lines["a"].get_ydata()] == [r[key] for r in run(6) if r["event"] == "validation"]
+        assert [*lines["b"].get_xdata()] == [1, 2, 3] and [*lines["c"].get_xdata()] == []
+        assert lines["a"].get_color() != lines["b"].get_color()
+    with pytest.raises(DataError, match=r"none\.png: no run has a validation yet"):
+        write_dev_curves({"a": run(3)[:1], "b": []}, tmp_path / "none.png")
+
+
 def test_curves_hold_the_numbers_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,6 +96,14 @@ def test_curves_hold_the_numbers_of_the_run(
     drawn = figures.new_figure(7.5, 8)
     monkeypatch.setattr(curves, "new_figure", lambda *size: drawn)
     write_curves(run() + again, tmp_path / "new" / "curves.png")
+    assert drawn.get_suptitle() == "new: BLEU 18.0, chrF 30.0 on dev"
+    texts = [text.get_text() for axes in drawn.axes for text in legend_texts(axes)]
+    assert texts == [
+        "train",
+        "dev, lowest 1.583 at 6",
+        "chrF, best 30.0 at 6",
+        "BLEU, best 18.0 at 6",
+    ]
     lines = {line.get_label(): line for axes in drawn.axes for line in axes.lines}
     updates = [1, 2, 3, 4, 5, 6]
     assert all([*lines[name].get_xdata()] == updates for name in ("train", "dev", "BLEU", "chrF"))

@@ -3,28 +3,49 @@
 import io
 import json
 import math
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
+from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.errors import TrainingError
-from transformer_mt.pipeline.log import TrainingLog, format_record, read_metrics
+from transformer_mt.pipeline.log import (
+    TrainingLog,
+    format_minutes,
+    format_record,
+    format_samples,
+    read_metrics,
+)
 
 TRAIN = {"loss": 5.1234, "ppl": 167.9, "lr": 2.5e-4, "grad_norm": 1.5}
 
 
 def make_log(
-    path: Path, *, resume_update: int = 0, terminal: bool = False, **settings: Any
+    path: Path,
+    *,
+    resume_update: int = 0,
+    terminal: bool = False,
+    width: int = 80,
+    train: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> tuple[TrainingLog, io.StringIO]:
     output = io.StringIO()
-    console = Console(file=output, force_terminal=terminal, soft_wrap=True, highlight=False)
-    log = TrainingLog(
-        path, resume_update=resume_update, max_updates=100, console=console, **settings
+    console = Console(
+        file=output, force_terminal=terminal, soft_wrap=True, highlight=False, width=width
     )
+    limits = TrainConfig.model_validate({"max_updates": 100, **(train or {})})
+    log = TrainingLog(path, resume_update=resume_update, train=limits, console=console, **settings)
     return log, output
+
+
+def lines_on_screen(output: str) -> list[str]:
+    """What a terminal is given, without the codes that colour and move."""
+    return re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output))
 
 
 def test_a_record_goes_to_the_file_and_to_the_console(tmp_path: Path) -> None:
@@ -84,6 +105,72 @@ def test_a_progress_bar_is_for_terminals(tmp_path: Path, terminal: bool) -> None
     assert "plain [text] with brackets\n" in output.getvalue()
     assert ("40/100" in output.getvalue()) == terminal
     assert ("\x1b" in output.getvalue()) == terminal
+
+
+FULL = {"loss": 3.21456, "ppl": 24.876, "tgt_tokens_per_s": 51234.5, "lr": 2.5e-3,
+        "grad_norm": 1.234, "epoch": 123.45, "minutes": 61.0, "eta_minutes": 1.0}  # fmt: skip
+DEV = {"loss": 3.1, "bleu": 31.25, "chrf": 52.5, "bleu.zh-en": 30.0, "bleu.en-zh": 32.5,
+       "minutes": 61.2, "validation_s": 12.5, "samples": [
+           {"src": "这只动物没有穿过街道。" * 9, "hyp": "the " * 99, "ref": "a\tb" * 50}
+       ]}  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_no_line_is_wider_than_the_terminal(tmp_path: Path, width: int) -> None:
+    log, output = make_log(
+        tmp_path / "metrics.jsonl", terminal=True, width=width, train={"max_updates": 100_000}
+    )
+    with log:
+        for update in (9_998, 9_999, 10_000):
+            log.record("train", update, FULL)
+            log._shown_at = -math.inf
+            log.advance(update)
+        log.record("validation", 10_000, DEV)
+        log._shown_at = -math.inf
+        log.advance(10_001)
+        log.say("note: 3 micro-batches did not fit into memory; done in halves. " * 3)
+    lines = lines_on_screen(output.getvalue())
+    assert max(map(cell_len, lines)) <= width
+    assert any("training" in line and "update 9999/1" in line for line in lines)
+    assert not any(line.startswith("update") for line in lines), "in the live line alone"
+    text = " ".join(lines)
+    assert ("loss 3.215" in text) == (width >= 80), "the least important values are left out first"
+    assert ("norm 1.23" in text) == (width > 120)
+    assert "loss   3.100" in text and ("chrF  52.50" in text) == (width >= 80)
+
+
+def test_samples_are_shown_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    samples = [{"src": "猫看见狗。", "hyp": "the cat the", "ref": "The cat sees the dog."}]
+    for terminal in (False, True):
+        log, output = make_log(path, terminal=terminal)
+        with log:
+            log.record("validation", 10, {"loss": 4.5, "samples": samples})
+        shown = [line.rstrip() for line in lines_on_screen(output.getvalue())]
+        for line in ("src  猫看见狗。", "out  the cat the", "ref  The cat sees the dog."):
+            assert f"    {line}" in shown
+        assert read_metrics(path)[-1]["samples"] == samples
+    assert len(format_samples(samples, 80)) == 3
+    assert all(cell_len(line) <= 20 for line in format_samples(samples, 20))
+
+
+def test_one_estimate_of_the_time_left(tmp_path: Path) -> None:
+    """The number of the record is that of the live line, and knows the limit in minutes."""
+    log, output = make_log(tmp_path / "m", terminal=True, train={"max_minutes": 65.0})
+    with log:
+        log.record("train", 50, {**FULL, "minutes": 61.0, "eta_minutes": 99.0})
+        assert log.records[-1]["eta_minutes"] == pytest.approx(4.0)
+        log.advance(50)
+    assert "4 min left" in output.getvalue() and "99" not in output.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("minutes", "text"),
+    [(0, "0 s"), (0.5, "30 s"), (12.4, "12 min"), (89, "89 min"), (210, "3.5 h"),
+     (3024, "2.1 days")],
+)  # fmt: skip
+def test_durations(minutes: float, text: str) -> None:
+    assert format_minutes(minutes) == text
 
 
 def test_resuming_drops_what_came_after_the_checkpoint(tmp_path: Path) -> None:

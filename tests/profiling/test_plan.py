@@ -10,6 +10,8 @@ from transformer_mt.config.experiment import Config, TrainConfig
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.train import train_experiment
 from transformer_mt.profiling.plan import make_plan, time_of_updates
+from transformer_mt.rendering.progress import Stages
+from transformer_mt.system.terminal import columns_of
 
 N_UPDATES = 6
 
@@ -51,12 +53,24 @@ def test_training_does_what_was_planned(
 def test_a_plan_can_be_read_by_people_and_programs(
     cfg: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = make_plan(cfg, Run(tmp_path), processes=2, budget_s=0.2)
-    text, values = plan.render(), json.loads(json.dumps(plan.to_json()))
+    stages: list[str] = []
+
+    class Told(Stages):
+        def begin(self, stage: str, total: float | None = None) -> None:
+            stages.append(stage)
+
+    plan = make_plan(cfg, Run(tmp_path), processes=2, budget_s=0.2, stages=Told())
+    assert [stage.split()[0] for stage in stages] == [
+        *["reading"] * 4, "preparing", "measuring", "looking"
+    ]  # fmt: skip
+    assert max(map(columns_of, plan.render().split("\n"))) <= 80
+    text, values = " ".join(plan.render().split()), json.loads(json.dumps(plan.to_json()))
     assert values["processes"] == 2 and "2 × " in text
     assert [source["pairs"] for source in values["sources"]] == [120, 60, 20, 20]
     assert f"{values['tgt_tokens_per_epoch']:,} target tokens" in text
-    assert "weight 2.5" in text and "preparation    about" in text
+    assert "weight 2.5" in text and "preparation about" in text
+    assert values["sources"][0]["mib"] > 0
+    assert "--set model.d_model=128" in text, "advice can be typed"
 
 
 @pytest.mark.parametrize(

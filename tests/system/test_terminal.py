@@ -1,6 +1,7 @@
 """Text from elsewhere on a terminal: nothing in it acts, and nothing of a result is lost."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_mt.system.terminal import visible
+from transformer_mt.system.terminal import columns_of, folded, visible
 
 
 @given(st.text())
@@ -77,3 +78,51 @@ def test_a_closed_stream_is_not_taken_by_the_next_file(tmp_path: Path, descripto
         assert b"TmtError: standard output is closed" in done.stderr
     else:
         assert done.stdout == b"a result\n"
+
+
+@given(st.text(alphabet="ab |，中\u0301 ", max_size=200), st.integers(20, 60))
+def test_folding_loses_nothing_and_fits(text: str, width: int) -> None:
+    """Only spaces are lost, at the ends of lines; only a long word is wider."""
+    shown = folded(text.lstrip(), width)
+    assert re.sub(r"\s", "", shown) == re.sub(r"\s", "", text)
+    for line in shown.split("\n"):
+        assert columns_of(line) <= width or max(map(columns_of, line.split())) > width - 5
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "why"),
+    [
+        ("one two three", ["one two", "    three"], "after spaces, with an indent"),
+        ("  one two", ["  one two"], "what fits stays"),
+        ("tok:13a|bs:1|x", ["tok:13a|", "    bs:1|x"], "after bars of signatures"),
+        ("see /a/very/long/path", ["see", "    /a/very/long/path"], "a path can be copied"),
+        ("一二三四五六", ["一二三四五", "    六"], "between characters of two columns"),
+    ],
+)
+def test_folding(text: str, lines: list[str], why: str) -> None:
+    assert folded(text, 11).split("\n") == lines, why
+
+
+def test_a_person_is_told_in_lines_that_fit() -> None:
+    """Through a pseudo-terminal, at the width that it has and at that of $COLUMNS."""
+    pty = pytest.importorskip("pty")
+    code = "from transformer_mt.system.terminal import say; say('some words ' * 30)"
+    for columns, width in (({}, 80), ({"COLUMNS": "40"}, 40)):
+        ours, theirs = pty.openpty()
+        set_size(theirs, 24, 80)
+        environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | columns
+        subprocess.run([sys.executable, "-c", code], stderr=theirs, env=environment, check=True)
+        os.close(theirs)
+        lines = os.read(ours, 10_000).decode().split("\r\n")
+        os.close(ours)
+        assert width - 12 < max(map(len, lines)) <= width
+    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert piped.stderr.count(b"\n") == 1
+
+
+def set_size(descriptor: int, rows: int, columns: int) -> None:
+    import fcntl
+    import struct
+    import termios
+
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

@@ -113,7 +113,7 @@ class Session:
         self.log = WatchedLog(
             directory / "metrics.jsonl",
             resume_update=self.trainer.progress.update,
-            max_updates=cfg.train.max_updates,
+            train=cfg.train,
             console=Console(file=self.output, soft_wrap=True),
         )
 

@@ -33,15 +33,21 @@ def bench_train(
 ) -> None:
     """Measure training: tokens/s, where the time goes, share of the peak, memory, cold start."""
     from transformer_mt.profiling.bench_train import SIZES, bench_configuration, bench_training
+    from transformer_mt.rendering.progress import ShownStages
     from transformer_mt.system.processes.launch import count_processes
 
     chosen = one_of("--size", size, tuple(SIZES))
     cfg = bench_configuration(
         chosen, src_path, tgt_path, max_tokens=max_tokens, precision=precision
     )
-    report = bench_training(
-        cfg, chosen, n_updates=updates, processes=processes or count_processes()
-    )
+    with ShownStages() as stages:
+        report = bench_training(
+            cfg,
+            chosen,
+            n_updates=updates,
+            processes=processes or count_processes(),
+            stages=stages,
+        )
     show(json.dumps(asdict(report), indent=2) if as_json else report.render())
 
 
@@ -66,14 +72,21 @@ def bench_decode(
     from transformer_mt.model.transformer import resolve_tying
     from transformer_mt.profiling.bench_decode import bench_model, bench_size
     from transformer_mt.profiling.bench_train import SIZES
+    from transformer_mt.rendering.progress import ShownStages
 
     if (model is None) != (src_path is None):
         raise TmtError("-m MODEL and --src FILE go together")
-    if model is not None and src_path is not None:
-        path = find_model_path(model)
-        report = bench_model(path, src_path, n_sentences=sentences, rounds=rounds)
-    else:
-        chosen = one_of("--size", size, tuple(SIZES))
-        cfg = resolve_tying(ModelConfig.model_validate(SIZES[chosen]), joint=True)
-        report = bench_size(chosen, cfg, precision=precision, n_sentences=sentences, rounds=rounds)
+    with ShownStages() as stages:
+        if model is not None and src_path is not None:
+            path = find_model_path(model)
+            report = bench_model(
+                path, src_path, n_sentences=sentences, rounds=rounds, stages=stages
+            )
+        else:
+            chosen = one_of("--size", size, tuple(SIZES))
+            cfg = resolve_tying(ModelConfig.model_validate(SIZES[chosen]), joint=True)
+            report = bench_size(
+                chosen, cfg, precision=precision, n_sentences=sentences, rounds=rounds,
+                stages=stages,
+            )  # fmt: skip
     show(json.dumps(asdict(report), indent=2) if as_json else report.render())

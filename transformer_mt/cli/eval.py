@@ -1,6 +1,7 @@
 """The command `tmt eval`: parse, call, print."""
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ from typer import Option
 
 from transformer_mt.cli.options import AsJson, Into, find_model_path, say, show
 from transformer_mt.errors import TmtError
+from transformer_mt.system.terminal import terminal_width
 
 if TYPE_CHECKING:
     from transformer_mt.evaluation.systems import Evaluation, System
@@ -83,6 +85,7 @@ def evaluate(
     if min_bleu is not None and not bleu:
         metrics.insert(0, "bleu")
     from transformer_mt.evaluation.systems import evaluate_systems
+    from transformer_mt.rendering.progress import ShownStages
     from transformer_mt.system.output import check_folder_target
 
     if report:
@@ -91,14 +94,17 @@ def evaluate(
     tests = _test_sets(systems, (src, ref), testset, (from_language, lang), to)
     if report and not all(test.src for test in tests):
         raise TmtError("--report shows the sources, too: give --src FILE, and --from CODE")
-    found = evaluate_systems(
-        systems, tests, metrics or ("bleu", "chrf"), comet_python=comet,
-        contrast_paths=contrast or (), to=to, beam=beam, confidence=confidence,
-        robustness=robustness,
-    )  # fmt: skip
+    with ShownStages() as stages:
+        found = evaluate_systems(
+            systems, tests, metrics or ("bleu", "chrf"), comet_python=comet,
+            contrast_paths=contrast or (), to=to, beam=beam, confidence=confidence,
+            robustness=robustness, stages=stages,
+        )  # fmt: skip
     _print(found, as_json=as_json)
     if report:
-        _write_report(found, systems, report)
+        with ShownStages() as stages:
+            stages.begin("looking for errors, sentence by sentence")
+            _write_report(found, systems, report)
     if min_bleu is not None:
         _insist(found, min_bleu)
 
@@ -160,14 +166,14 @@ def _test_sets(
 
 def _print(found: "Evaluation", *, as_json: bool) -> None:
     """The scores; on standard error how many translations of each model have faults."""
-    from transformer_mt.evaluation.metrics import format_comparison, format_table
+    from transformer_mt.evaluation.systems import fit_comparison, fit_scores
 
     if as_json:
         show(json.dumps(found.to_json()))
     elif len(found.systems) == 1:
-        show(format_table(found.only_scores()))
+        show(fit_scores(found.only_scores(), terminal_width(sys.stdout)))
     else:
-        show(format_comparison(found.scores))
+        show(fit_comparison(found.scores, terminal_width(sys.stdout)))
     for test in found.tests:
         for system, counts in found.faults[test.name].items():
             if counts["any"]:

@@ -18,6 +18,7 @@ from transformer_mt.cli.eval import evaluate
 from transformer_mt.cli.export import export
 from transformer_mt.cli.model import average, explain, info, score
 from transformer_mt.cli.options import AsJson, say, show
+from transformer_mt.cli.runs import compare, runs
 from transformer_mt.cli.train import config, init, plan, train
 from transformer_mt.cli.translate import translate
 from transformer_mt.errors import OUTSIDE, LostProcess, describe
@@ -32,9 +33,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, init, plan, config, translate, score, explain, info, average, export):
+commands = (train, init, plan, config, translate, score, explain, info, average, export, runs)
+for command in commands:
     app.command()(command)
 app.command("eval")(evaluate)
+app.command()(compare)
 app.add_typer(data_app, name="data")
 app.add_typer(tokenizer_app, name="tokenizer")
 app.add_typer(bench_app, name="bench")

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from transformer_mt.cli.options import (
-    AsJson,
     Into,
     ModelPath,
     find_model_path,
@@ -48,17 +47,39 @@ def average(
     """Write a model directory whose weights are the mean of a run's last checkpoints."""
     from transformer_mt.pipeline.finish import average_run
     from transformer_mt.pipeline.run_dir import Run
+    from transformer_mt.rendering.progress import ShownStages
 
-    updates = average_run(Run(run_dir), out_dir, last, say)
+    with ShownStages() as stages:
+        stages.begin(f"averaging the last {last} checkpoints of {run_dir}")
+        updates = average_run(Run(run_dir), out_dir, last, say)
     say(f"{out_dir}: mean of the checkpoints after updates {', '.join(map(str, updates))}")
 
 
-def info(model: ModelPath = None, as_json: AsJson = False) -> None:
-    """Say what a model directory is: languages, sizes, training, scores."""
+def info(
+    models: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-m",
+            "--model",
+            help="model or run directory; may be repeated; default: the newest finished run",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print JSON; of several models a list")
+    ] = False,
+) -> None:
+    """Say what model directories are: languages, sizes, training, scores."""
     from transformer_mt.evaluation.test_sets import describe_model
 
-    content = describe_model(find_model_path(model))
-    show(json.dumps(content, ensure_ascii=False, indent=2) if as_json else _render_tree(content))
+    paths = [find_model_path(model) for model in models or ()] or [find_model_path(None)]
+    found = [describe_model(path) for path in paths]
+    if as_json:
+        shown = found if len(found) > 1 else found[0]
+        show(json.dumps(shown, ensure_ascii=False, indent=2))
+        return
+    show("\n\n".join(map(_render_tree, found)))
+    if len(found) > 1:
+        say("what differs between runs: tmt compare RUN RUN")
 
 
 def explain(

@@ -135,8 +135,10 @@ def plan(
     cfg = read_config(config, overrides, reverse=reverse)
     from transformer_mt.pipeline.run_dir import Run
     from transformer_mt.profiling.plan import make_plan
+    from transformer_mt.rendering.progress import ShownStages
 
-    found = make_plan(cfg, Run(run_dir) if run_dir else None, processes)
+    with ShownStages() as stages:
+        found = make_plan(cfg, Run(run_dir) if run_dir else None, processes, stages=stages)
     show(json.dumps(found.to_json(), indent=2) if as_json else found.render())
 
 

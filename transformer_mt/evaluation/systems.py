@@ -4,26 +4,40 @@ This file does not know how scores are computed or shown.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from transformer_mt.config.experiment import load_config
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import DataError, TmtError
 from transformer_mt.evaluation.comet import score_comet
-from transformer_mt.evaluation.contrast import evaluate_contrast, read_contrast
-from transformer_mt.evaluation.metrics import DEFAULT_METRICS, Score, Scorer, SystemScores
+from transformer_mt.evaluation.contrast import ContrastItem, evaluate_contrast, read_contrast
+from transformer_mt.evaluation.metrics import (
+    DEFAULT_METRICS,
+    Score,
+    Scorer,
+    SystemScores,
+    format_comparison,
+    format_table,
+)
 from transformer_mt.evaluation.robustness import careless_variants, frequent_words, score_words
 from transformer_mt.evaluation.test_sets import EvaluationSet, named_test_sets, run_test_sets
-from transformer_mt.system.terminal import say
+from transformer_mt.rendering.progress import Stages
+from transformer_mt.search.beam_search import Hypothesis
+from transformer_mt.search.engine import BATCH_TOKENS, Request, SearchEngine, batches_by_length
+from transformer_mt.search.options import SearchOptions
+from transformer_mt.system.terminal import columns_of, folded, say
 from transformer_mt.translation.direction import both_directions, direction_of
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
 
 N_SAMPLES = 1000  # of every bootstrap
+_SHORTEST_NAME = 6  # columns of a system's name where there is little room
 Outputs = dict[str, dict[str, list[str]]]  # test set → system → translations
 
 
@@ -66,6 +80,28 @@ class Evaluation:
         return {test: only for test, systems in self.scores.items() for only in systems.values()}
 
 
+class WatchedEngine:
+    """An engine that tells of the requests it has searched for.
+
+    The batches are those of the engine alone, so that not a bit of the results changes.
+    """
+
+    def __init__(self, engine: SearchEngine, stages: Stages) -> None:
+        self._engine, self._stages = engine, stages
+
+    def search(self, requests: Sequence[Request], options: SearchOptions) -> list[list[Hypothesis]]:
+        """See `Engine.search`."""
+        device = getattr(self._engine, "device", torch.device("cpu"))
+        n_workers = torch.get_num_threads() if device.type == "cpu" else 1
+        lengths = [len(request.src) + 1 for request in requests]
+        found: dict[int, list[Hypothesis]] = {}
+        for batch in batches_by_length(lengths, n_workers * BATCH_TOKENS // options.rows):
+            hypotheses = self._engine.search([requests[i] for i in batch], options)
+            found.update(zip(batch, hypotheses, strict=True))
+            self._stages.advance(len(batch))
+        return [found[i] for i in range(len(requests))]
+
+
 def name_systems(paths: Sequence[tuple[Path, bool]]) -> list[System]:
     """Short names that differ: of the run or the file, or else the differing part of the path.
 
@@ -100,6 +136,52 @@ def _count_shared(paths: Sequence[Sequence[str]]) -> int:
     """The parts that all paths begin with."""
     levels = zip(*paths, strict=False)
     return sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
+
+
+def fit_scores(scores: Mapping[str, Mapping[str, Score]], width: int | None) -> str:
+    """`format_table` for a terminal: signatures stand below the table where it would be too wide.
+
+    Args:
+        width: columns; None: no limit.
+    """
+    text = format_table(scores)
+    if width is None or max(map(columns_of, text.split("\n"))) <= width:
+        return text
+    found = dict.fromkeys(score.signature for row in scores.values() for score in row.values())
+    marks = {signature: f"[{i}]" for i, signature in enumerate(found, 1)}
+    marked = {
+        test: {
+            name: replace(score, signature=marks[score.signature]) for name, score in row.items()
+        }
+        for test, row in scores.items()
+    }
+    notes = [f"{mark} {signature}" for signature, mark in marks.items()]
+    return folded("\n".join([format_table(marked), "", *notes]), width)
+
+
+def fit_comparison(scores: Mapping[str, SystemScores], width: int | None) -> str:
+    """`format_comparison` for a terminal: names of systems lose their beginnings where needed.
+
+    Args:
+        width: columns; None: no limit.
+    """
+    text = format_comparison(scores)
+    if width is None:
+        return text
+    table = text.partition("\n\n")[0]
+    names = {name for systems in scores.values() for name in systems}
+    excess = max(map(columns_of, table.split("\n"))) - width
+    if excess > 0:
+        room = max(_SHORTEST_NAME, max(map(len, names)) - excess)
+        short = {name: name if len(name) <= room else f"…{name[1 - room :]}" for name in names}
+        if len({*short.values()}) == len(names):
+            text = format_comparison(
+                {
+                    test: {short[name]: own for name, own in systems.items()}
+                    for test, systems in scores.items()
+                }
+            )
+    return folded(text, width)
 
 
 def evaluate_models(
@@ -138,6 +220,7 @@ def evaluate_systems(
     beam: int | None = None,
     confidence: bool = False,
     robustness: bool = False,
+    stages: Stages | None = None,
 ) -> Evaluation:
     """Translate with each model, one at a time, and score; compare others with the first.
 
@@ -147,6 +230,7 @@ def evaluate_systems(
         beam: None: each model's own.
         confidence: a 95 % interval also for a single system; compared ones always have it.
         robustness: also the variants of each test set and its single words, see `robustness.py`.
+        stages: told of the work as it goes on.
     Raises:
         TmtError: nothing to translate; a file that does not fit its test set; a contrast file
             that cannot be read, or no model to ask; a model that does not translate in the
@@ -156,10 +240,10 @@ def evaluate_systems(
         raise TmtError("--contrast needs a model: finished translations have no preferences")
     if robustness and not all(system.is_model for system in systems):
         raise TmtError("--robustness needs models: finished translations are of one text only")
+    stages = stages or Stages()
     contrasts = {str(path): read_contrast(path) for path in contrast_paths}
-    tests = list(test_sets)
-    if robustness:
-        tests += (variant for test in test_sets for variant in careless_variants(test))
+    variants = (v for test in test_sets for v in careless_variants(test)) if robustness else ()
+    tests = [*test_sets, *variants]
     outputs: Outputs = {test.name: {} for test in tests}
     faults: dict[str, dict[str, Counter[str]]] = {test.name: {} for test in tests}
     shares: dict[str, SystemScores] = defaultdict(dict)
@@ -168,24 +252,42 @@ def evaluate_systems(
             for test in tests:
                 outputs[test.name][system.name] = _read_output(system, test, len(tests))
             continue
+        stages.begin(f"loading {system.path}")
         translator = Translator.load(system.path)
+        translator = translator.with_engine(WatchedEngine(translator.engine, stages))
         for test in tests:
+            stages.begin(f"translating {test.name} by {system.name}", len(test.srcs))
             found = _translate(translator, system, test, beam)
             outputs[test.name][system.name] = [translation.text for translation in found]
             faults[test.name][system.name] = _count_faults(found)
-        for test in test_sets if robustness else ():
-            if words := frequent_words(test):
-                found = translator.translate(words, to=test.tgt, beam=beam)
-                shares[f"{test.name}.words"][system.name] = {"words": score_words(found, test.tgt)}
-        for name, items in contrasts.items():
-            score = evaluate_contrast(translator, items, to=to).score
-            shares[name][system.name] = {"contrast": score}
+        own = _shares(translator, test_sets if robustness else (), contrasts, to, beam, stages)
+        for name, share in own:
+            shares[name][system.name] = share
     n_samples = N_SAMPLES if confidence or len(systems) > 1 else 0
     scores = {
-        test.name: _score(test, outputs[test.name], metrics, comet_python, n_samples)
+        test.name: _score(test, outputs[test.name], metrics, comet_python, n_samples, stages)
         for test in tests
     }
     return Evaluation(tests, outputs, {**scores, **shares}, faults)
+
+
+def _shares(
+    translator: Translator,
+    test_sets: Sequence[EvaluationSet],
+    contrasts: Mapping[str, list[ContrastItem]],
+    to: str | None,
+    beam: int | None,
+    stages: Stages,
+) -> Iterator[tuple[str, dict[str, Score]]]:
+    """Scores that are a share of trials: single words of test sets, and contrast files."""
+    for test in test_sets:
+        if words := frequent_words(test):
+            stages.begin(f"translating single words of {test.name}", len(words))
+            found = translator.translate(words, to=test.tgt, beam=beam)
+            yield f"{test.name}.words", {"words": score_words(found, test.tgt)}
+    for name, items in contrasts.items():
+        stages.begin(f"comparing the pairs of {name}")
+        yield name, {"contrast": evaluate_contrast(translator, items, to=to).score}
 
 
 def _score(
@@ -194,13 +296,20 @@ def _score(
     metrics: Sequence[str],
     comet_python: Path | None,
     n_samples: int,
+    stages: Stages,
 ) -> SystemScores:
     scorer = Scorer(test.tgt)
+    scores: SystemScores = {name: {} for name in outputs}
     if n_samples:
-        scores = scorer.compare(outputs, test.refs, metrics, n=n_samples)
+        stages.begin(f"resampling {test.name} for the confidence", len(metrics))
+        for metric in metrics:
+            for name, found in scorer.compare(outputs, test.refs, [metric], n=n_samples).items():
+                scores[name] |= found
+            stages.advance()
     else:
         scores = {name: scorer.score(hyps, test.refs, metrics) for name, hyps in outputs.items()}
     if comet_python:
+        stages.begin(f"COMET on {test.name}")
         for name, score in score_comet(comet_python, test, outputs).items():
             scores[name]["comet"] = score
     return scores

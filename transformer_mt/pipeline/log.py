@@ -1,26 +1,39 @@
-"""The log of a training: aligned lines, a progress bar on a terminal, records in a file."""
+"""The log of a training: records in a file, aligned lines, and one live line on a terminal."""
 
 import json
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 
+from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.errors import TmtError, TrainingError, describe
+from transformer_mt.pipeline.time_left import TimeLeft, TrainingClock
+from transformer_mt.rendering.cells import clip
 from transformer_mt.system.output import write_text
 from transformer_mt.system.state import read_records
-from transformer_mt.system.terminal import visible
+from transformer_mt.system.terminal import folded, visible
 from transformer_mt.training.trainer import SilentLog
+
+PIPED_WIDTH = 120  # columns of a sample sentence where there is no terminal
+_LABEL, _BAR_WIDTH = "training", 12
+_REFRESH_S = 0.1  # at least, between two states of the live line
 
 
 class TrainingLog(SilentLog):
     """Writes `metrics.jsonl`, TensorBoard's events and the console, which is standard error.
 
-    Records after `resume_update` are dropped first, so that no update is told twice. A disk that is
-    full does not end a training: the file is written once there is room again.
+    On a terminal, "train" records appear in the live line alone, and no line is wider than the
+    terminal; elsewhere every record is a line, in full. Records after `resume_update` are dropped
+    first, so that no update is told twice. A disk that is full does not end a training: the file is
+    written once there is room again.
     """
 
     def __init__(
@@ -28,7 +41,7 @@ class TrainingLog(SilentLog):
         metrics_path: Path,
         *,
         resume_update: int,
-        max_updates: int,
+        train: TrainConfig,
         tensorboard_dir: Path | None = None,
         console: Console | None = None,
     ) -> None:
@@ -38,44 +51,68 @@ class TrainingLog(SilentLog):
         self._write_all()
         self._console = console or Console(stderr=True, soft_wrap=True, highlight=False)
         self._tensorboard = _open_tensorboard(tensorboard_dir) if tensorboard_dir else None
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total}"),
-            TimeRemainingColumn(),
-            console=self._console,
-            disable=not self._console.is_terminal,
-            transient=True,
-        )
-        self._task = self._progress.add_task("updates", total=max_updates, completed=resume_update)
+        self._max_updates = train.max_updates
+        self._clock = TrainingClock(train, resume_update, self.records)
+        # Without a thread: a process with threads cannot be copied, and the search of a validation
+        # works with copies.
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._shown_at = -math.inf
 
     def __enter__(self) -> "TrainingLog":
-        self._progress.start()
+        if self._console.is_terminal:
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        self._live.stop()
         if self._n_unwritten:
             self.say(f"{self._path}: {self._n_unwritten} records could not be written")
         if self._tensorboard is not None:
             self._tensorboard.close()
 
     def say(self, message: str) -> None:
-        self._console.print(visible(message), markup=False)
+        text = visible(message)
+        if self._console.is_terminal:
+            text = folded(text, self._console.width)
+        self._console.print(text, markup=False)
 
     def advance(self, update: int) -> None:
-        self._progress.update(self._task, completed=update)
+        now = time.monotonic()
+        if self._live.is_started and now - self._shown_at >= _REFRESH_S:
+            self._shown_at = now
+            self._live.update(self._live_line(update), refresh=True)
 
-    def record(self, event: str, update: int, values: Mapping[str, float]) -> None:
-        # JSON has null for NaN and infinity.
-        finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
-        record = {"event": event, "update": update, **finite}
+    def record(self, event: str, update: int, values: Mapping[str, Any]) -> None:
+        if values.get("minutes") is not None:
+            self._clock.set(values["minutes"])
+        left = self._clock.left(update, self.records)
+        if "eta_minutes" in values and left:
+            values = {**values, "eta_minutes": left.minutes}
+        record = {"event": event, "update": update, **{k: _finite(v) for k, v in values.items()}}
         self.records.append(record)
         self._write_last()
-        self.say(format_record(record))
+        if not self._console.is_terminal:
+            self.say(format_record(record))
+        elif event != "train":
+            self.say(format_record(record, self._console.width))
+        width = self._console.width if self._console.is_terminal else PIPED_WIDTH
+        for line in format_samples(record.get("samples", ()), width):
+            self.say(line)
         if self._tensorboard is not None:
             for name, value in values.items():
-                self._tensorboard.add_scalar(f"{event}/{name}", value, update)
+                if isinstance(value, int | float):
+                    self._tensorboard.add_scalar(f"{event}/{name}", value, update)
+
+    def _live_line(self, update: int) -> Table:
+        left, minutes = self._clock.left(update, self.records), self._clock.minutes()
+        done = minutes / max(1e-9, minutes + left.minutes) if left else 0.0
+        room = self._console.width - len(_LABEL) - _BAR_WIDTH - 3
+        line = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
+        for width in (len(_LABEL), _BAR_WIDTH, room):
+            line.add_column(width=width, no_wrap=True, overflow="crop")
+        text = format_status(update, self._max_updates, left, self.records, room)
+        line.add_row(_LABEL, ProgressBar(total=1.0, completed=done, width=_BAR_WIDTH), text)
+        return line
 
     def _write_all(self) -> None:
         write_text(self._path, "".join(json.dumps(record) + "\n" for record in self.records))
@@ -99,6 +136,11 @@ class TrainingLog(SilentLog):
             self._n_unwritten += 1
 
 
+def _finite(value: Any) -> Any:
+    """JSON has null for NaN and infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Records of a run so far; lines that are damaged, or cut short by a crash, are left out."""
     return [
@@ -106,7 +148,12 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         for record in read_records(path)
         if isinstance(record.get("event"), str)
         and isinstance(record.get("update"), int)
-        and all(isinstance(v, int | float | None) for k, v in record.items() if k != "event")
+        and isinstance(record.get("samples", []), list)
+        and all(
+            isinstance(v, int | float | None)
+            for k, v in record.items()
+            if k not in ("event", "samples")
+        )
     ]
 
 
@@ -124,20 +171,85 @@ _FORMATS = {
     "validation_s": ("took", "4.1f s"),
     "eta_minutes": ("left", "5.0f min"),
 }
+# The most important ones first, where there is no room for all.
+_ON_VALIDATION = ("loss", "bleu", "chrf", "minutes")
+_IN_STATUS = ("loss", "tgt_tokens_per_s", "epoch", "lr", "ppl", "grad_norm")
+_SEPARATOR = " · "
 
 
-def format_record(record: Mapping[str, Any]) -> str:
-    """`update   400 · loss   5.123 · ppl    99.10 …`, columns of fixed width."""
+def format_record(record: Mapping[str, Any], width: int | None = None) -> str:
+    """`update   400 · loss   5.123 · ppl    99.10 …`, columns of fixed width.
+
+    Args:
+        width: columns of a terminal: the least important values are left out; None: without limit.
+    """
     head = "update" if record["event"] == "train" else "  dev "
     parts = [f"{head} {record['update']:7d}"]
-    for key, value in record.items():
-        name, _, direction = key.partition(".")  # bleu.zh-en, where one model does both
-        if name in _FORMATS and value is not None and math.isfinite(value):
-            label, form = _FORMATS[name]
-            label = f"{label} {direction}".rstrip()
-            number, _, unit = form.partition(" ")
-            parts.append(f"{label} {value:{number}}{' ' + unit if unit else ''}")
-    return " · ".join(parts)
+    keys = list(record)
+    if width is not None:
+        keys = [key for key in _ON_VALIDATION if key in record]
+        keys += [key for key in record if key not in _ON_VALIDATION]
+    parts += [part for key in keys if (part := _format_value(key, record[key]))]
+    return _SEPARATOR.join(parts) if width is None else _joined(parts, width)
+
+
+def _format_value(key: str, value: Any) -> str:
+    name, _, direction = key.partition(".")  # bleu.zh-en, where one model does both
+    if name not in _FORMATS or value is None or not math.isfinite(value):
+        return ""
+    label, form = _FORMATS[name]
+    label = f"{label} {direction}".rstrip()
+    number, _, unit = form.partition(" ")
+    return f"{label} {value:{number}}{' ' + unit if unit else ''}"
+
+
+def _joined(parts: Sequence[str], width: int) -> str:
+    """As many of the first parts as fit."""
+    text = parts[0]
+    for part in parts[1:]:
+        if cell_len(longer := text + _SEPARATOR + part) > width:
+            break
+        text = longer
+    return clip(text, width)
+
+
+def format_status(
+    update: int,
+    max_updates: int,
+    left: TimeLeft | None,
+    records: Sequence[Mapping[str, Any]],
+    width: int,
+) -> str:
+    """The state of a training in at most `width` columns, the most important things first."""
+    parts = [f"update {update}/{max_updates}"]
+    if left:
+        why = " by patience" if left.limit == "patience" else ""
+        parts.append(f"{format_minutes(left.minutes)} left{why}")
+    last = next((record for record in reversed(records) if record["event"] == "train"), None)
+    values = [" ".join(_format_value(key, (last or {}).get(key)).split()) for key in _IN_STATUS]
+    scores = [r["bleu"] for r in records if r["event"] == "validation" and r.get("bleu")]
+    if scores:
+        values.insert(1, f"BLEU {max(scores):.2f}")  # the best on dev
+    return _joined([*parts, *filter(None, values)], width)
+
+
+def format_minutes(minutes: float) -> str:
+    """A duration with the precision that matters: `40 s`, `12 min`, `3.5 h`, `2.1 days`."""
+    if minutes < 1:
+        return f"{60 * minutes:.0f} s"
+    if minutes < 90:
+        return f"{minutes:.0f} min"
+    return f"{minutes / 60:.1f} h" if minutes < 48 * 60 else f"{minutes / (24 * 60):.1f} days"
+
+
+def format_samples(samples: Sequence[Mapping[str, str]], width: int) -> list[str]:
+    """Source, translation and reference of sample sentences, a line each, clipped to `width`."""
+    labels = (("src", "src"), ("out", "hyp"), ("ref", "ref"))
+    return [
+        f"    {label}  {clip(sample.get(key, ''), width - 9)}"
+        for sample in samples
+        for label, key in labels
+    ]
 
 
 def _open_tensorboard(directory: Path) -> Any:

@@ -165,7 +165,7 @@ def _train(
             log = TrainingLog(
                 run.metrics_path,
                 resume_update=trainer.progress.update,
-                max_updates=cfg.train.max_updates,
+                train=cfg.train,
                 tensorboard_dir=run.directory / "tensorboard" if cfg.train.tensorboard else None,
             )
             with log:

@@ -3,8 +3,9 @@
 Each process translates its share, and all find the same loss, BLEU and chrF.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -25,31 +26,50 @@ from transformer_mt.translation.translator import Translator
 DEV_TOKENS = 2048  # of a batch of dev, padding counted
 DEV_ROWS = 256  # tokens whose logits are held at a time
 DEV_METRICS = ("bleu", "chrf")
+N_SAMPLES = 3  # sentences of dev that are shown with their translations
 
 
 def dev_validation(
     cfg: Config, run: Run, prepared: Prepared, model: Transformer, ranks: Ranks
-) -> Callable[[], dict[str, float]]:
+) -> Callable[[], dict[str, Any]]:
     """A function that scores the current weights on dev: loss, BLEU and chrF, greedily.
 
     With both directions the scores are the means of the two, which are told too: `bleu.zh-en`.
+    Beside them stand `samples`, see `sample_translations`.
     """
     dev_sets = read_dev_sets(run.clean_dir, cfg.languages)
 
-    def validate() -> dict[str, float]:
+    def validate() -> dict[str, Any]:
         # A new one each time: it may keep weights in another order, and these have changed.
         translator = Translator(model, prepared.tokenizers, cfg)
-        values = {"loss": dev_loss(model, prepared.dev, ranks)}
-        scores = [_score(translator, dev, ranks, beam=1)[0] for dev in dev_sets]
+        values: dict[str, Any] = {"loss": dev_loss(model, prepared.dev, ranks)}
+        scored = [_score(translator, dev, ranks, beam=1) for dev in dev_sets]
+        scores = [score for score, _ in scored]
         for metric in DEV_METRICS:
             values[metric] = sum(score[metric].score for score in scores) / len(scores)
         if len(dev_sets) > 1:
             for dev, score in zip(dev_sets, scores, strict=True):
                 direction = dev.name.removeprefix("dev.")
                 values |= {f"{metric}.{direction}": s.score for metric, s in score.items()}
-        return values
+        return {**values, "samples": sample_translations(dev_sets, [hyps for _, hyps in scored])}
 
     return validate
+
+
+def sample_translations(
+    dev_sets: Sequence[EvaluationSet], outputs: Sequence[Sequence[str]]
+) -> list[dict[str, str]]:
+    """Source, translation and reference of the same sentences of dev at every validation.
+
+    A short, a usual and a long one, of both directions if there are two.
+    """
+    samples = []
+    for i in range(N_SAMPLES):
+        dev, hyps = dev_sets[i % len(dev_sets)], outputs[i % len(dev_sets)]
+        by_length = sorted(range(len(dev.srcs)), key=lambda row: len(dev.srcs[row]))
+        row = by_length[(i + 1) * len(by_length) // (N_SAMPLES + 1)]
+        samples.append({"src": dev.srcs[row], "hyp": hyps[row], "ref": dev.refs[row]})
+    return samples
 
 
 @torch.inference_mode()

@@ -18,6 +18,7 @@ from transformer_mt.corpus.readers.pairs import split_lines
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import DataError
 from transformer_mt.model.transformer import Transformer
+from transformer_mt.rendering.progress import Stages
 from transformer_mt.search.engine import Engine, Request
 from transformer_mt.search.options import SearchOptions
 from transformer_mt.system.device import choose_device, choose_precision, keep_memory
@@ -67,9 +68,18 @@ class DecodeReport:
         return "\n".join(lines)
 
 
-def bench_model(model_dir: Path, src_path: Path, *, n_sentences: int, rounds: int) -> DecodeReport:
+def bench_model(
+    model_dir: Path,
+    src_path: Path,
+    *,
+    n_sentences: int,
+    rounds: int,
+    stages: Stages | None = None,
+) -> DecodeReport:
     """Measure a trained model on its kind of text.
 
+    Args:
+        stages: told of the work as it goes on.
     Raises:
         DataError: no text.
     """
@@ -79,38 +89,53 @@ def bench_model(model_dir: Path, src_path: Path, *, n_sentences: int, rounds: in
         raise DataError(f"{src_path}: there is nothing to translate")
     requests = [Request(ids) for ids in translator.src_tokenizer.encode(texts) if ids]
     options = SearchOptions.resolve(translator.cfg.decode)
+    stages = stages or Stages()
+    stages.begin("starting tmt translate once")
     command = python_command(TMT, "translate", "-m", str(model_dir), texts[0])
     started = time.monotonic()
     subprocess.run(command, env=child_environment(), check=True, capture_output=True)
     cold_start_s = time.monotonic() - started
     engine = Engine([translator.model], translator.tgt_tokenizer.silent_ids)
-    report = _report(str(model_dir), engine, requests, options, rounds)
+    report = _report(str(model_dir), engine, requests, options, rounds, stages)
     return replace(report, cold_start_s=cold_start_s)
 
 
 def bench_size(
-    name: str, cfg: ModelConfig, *, precision: str, n_sentences: int, rounds: int
+    name: str,
+    cfg: ModelConfig,
+    *,
+    precision: str,
+    n_sentences: int,
+    rounds: int,
+    stages: Stages | None = None,
 ) -> DecodeReport:
-    """Measure random weights on random sentences."""
+    """Measure random weights on random sentences; `stages` are told of the work as it goes on."""
     torch.manual_seed(1)
     device = choose_device()
     model = Transformer(cfg, RANDOM_VOCABULARY, RANDOM_VOCABULARY, pad_id=PAD_ID).eval()
     engine = Engine([model.to(device, choose_precision(precision, device))], [PAD_ID])
     ids = torch.randint(4, RANDOM_VOCABULARY, (n_sentences, RANDOM_LENGTH)).tolist()
     options = SearchOptions(min_length=RANDOM_LENGTH, max_length=RANDOM_LENGTH)
-    return _report(name, engine, [Request(row) for row in ids], options, rounds)
+    requests = [Request(row) for row in ids]
+    return _report(name, engine, requests, options, rounds, stages or Stages())
 
 
 def _report(
-    name: str, engine: Engine, requests: Sequence[Request], options: SearchOptions, rounds: int
+    name: str,
+    engine: Engine,
+    requests: Sequence[Request],
+    options: SearchOptions,
+    rounds: int,
+    stages: Stages,
 ) -> DecodeReport:
     keep_memory()
     ordered = sorted(requests, key=lambda request: -len(request.src))
-    rates = [
-        _rate(engine, ordered, replace(options, beam=beam), batch, rounds)
-        for beam in BEAMS
-        for batch in BATCHES
-    ]
+    rates = []
+    stages.begin(f"translating {len(ordered)} sentences", len(BEAMS) * len(BATCHES))
+    for beam in BEAMS:
+        for batch in BATCHES:
+            rates.append(_rate(engine, ordered, replace(options, beam=beam), batch, rounds))
+            stages.advance()
     weight = engine.models[0].output.weight
     return DecodeReport(
         model=name,

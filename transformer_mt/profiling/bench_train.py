@@ -28,6 +28,7 @@ from transformer_mt.profiling.timed_updates import (
     TrainingSetup,
     in_new_processes,
 )
+from transformer_mt.rendering.progress import Stages
 from transformer_mt.system.output import write_text
 from transformer_mt.system.processes.child_python import TMT, child_environment, python_command
 from transformer_mt.system.processes.distributed import Ranks
@@ -123,9 +124,13 @@ def _language_of(path: Path) -> str:
     )
 
 
-def bench_training(cfg: Config, size: Size, *, n_updates: int, processes: int) -> BenchReport:
+def bench_training(
+    cfg: Config, size: Size, *, n_updates: int, processes: int, stages: Stages | None = None
+) -> BenchReport:
     """Prepare the corpus, measure, and start `tmt train` once for its first update.
 
+    Args:
+        stages: told of the work as it goes on.
     Raises:
         TmtError: the corpus cannot be prepared, or is too small; a process failed.
     """
@@ -133,7 +138,8 @@ def bench_training(cfg: Config, size: Size, *, n_updates: int, processes: int) -
     train = cfg.train.model_copy(update={"tokens_per_update": tokens_per_update})
     cfg = cfg.model_copy(update={"train": train})
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        run = Run(Path(folder) / "run")
+        run, stages = Run(Path(folder) / "run"), stages or Stages()
+        stages.begin("preparing the corpus")
         local = obtain_sources(cfg, lambda _: None)
         try:
             prepare(local, fingerprints(local), run, lambda _: None)
@@ -141,7 +147,9 @@ def bench_training(cfg: Config, size: Size, *, n_updates: int, processes: int) -
             raise DataError(
                 f"too little text to measure with; give a larger corpus ({error})"
             ) from (error)
+        stages.begin(f"measuring {n_updates} updates")
         report = in_new_processes(partial(measure, size, cfg, run.directory, n_updates), processes)
+        stages.begin("starting tmt train once, up to its first update")
         return replace(report, first_update_s=cold_start_seconds(cfg, run, processes))
 
 

@@ -11,20 +11,37 @@ from pathlib import Path
 
 from transformer_mt.config.data import Source
 from transformer_mt.config.experiment import Config
-from transformer_mt.corpus.readers.pairs import Pair, Role
-from transformer_mt.corpus.sources.obtain import LocalData, obtain_source, obtain_sources
+from transformer_mt.corpus.readers.lines import expand
+from transformer_mt.corpus.readers.pairs import Pair, Role, source_files
+from transformer_mt.corpus.sources.cache import Cache, default_cache
+from transformer_mt.corpus.sources.obtain import (
+    LocalData,
+    LocalSource,
+    obtain_source,
+    obtain_sources,
+)
 from transformer_mt.encoding.encoded_corpus import open_corpus
 from transformer_mt.encoding.random_sample import RandomSample
 from transformer_mt.encoding.tokenizer import MAX_CHARACTERS
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.pipeline.prepare import fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
+from transformer_mt.profiling.corpus_index import CorpusIndex
+from transformer_mt.rendering.cells import align_columns, clip
+from transformer_mt.rendering.progress import Stages
 from transformer_mt.system.state import Damaged, read_manifest
+from transformer_mt.system.terminal import columns_of
 
 # Of both sides together, enough for the vocabulary and for the lengths of sentences.
 MIN_DRAWN = 6_000_000
 DRAWN_PER_PIECE = 200  # a large vocabulary needs more text to be learned from
 
+_NOT_HERE = "the network is not to be used"  # in the errors of all kinds of named sources
+_LONGEST_NAME, _SHORTEST_NAME = 44, 16  # columns of a source in a table
+_LONGEST_LICENCE = 12
+_N_STEPS = 4  # cleaning, vocabulary, encoding, and the end
+_REPORT_EVERY = 10_000  # pairs that are read between two reports
+_COMPRESSION = 3.5  # bytes of text for one of a compressed file, about
 _MARKER = "stage.json"  # in the directory of a finished stage of preparation
 
 
@@ -36,6 +53,8 @@ class SourceSize:
     src_characters: int
     tgt_characters: int
     weight: float = 1.0  # times seen in an epoch
+    mib: float | None = None  # of its files; None: not known
+    licence: str = ""  # as the archive names it
 
 
 @dataclass(frozen=True)
@@ -52,32 +71,38 @@ class PlanningCorpus:
 PairSample = RandomSample[tuple[int, Pair]]  # with the index of the pair's source
 
 
-def measure_sources(cfg: Config) -> tuple[list[SourceSize], PairSample]:
+def measure_sources(
+    cfg: Config, stages: Stages | None = None, *, offline: bool = True
+) -> tuple[list[SourceSize], PairSample]:
     """Read every source once: its size, and a sample of the training pairs.
 
+    Args:
+        stages: told of the text as it is read.
+        offline: do not ask the index of OPUS how large a missing corpus is.
     Raises:
         ConfigError: every source that cannot be read or is not in the cache, one line each.
     """
-    data = cfg.data
+    data, stages = cfg.data, stages or Stages()
     roles: list[tuple[str, Role, Source]] = [("train", "train", source) for source in data.train]
     roles += [("dev", "dev", source) for source in data.dev]
     roles += [(f"test.{name}", "test", source) for name, source in data.test.items()]
     drawn = max(MIN_DRAWN, DRAWN_PER_PIECE * max(cfg.tokenizer.vocab_sizes))
     sample: PairSample = RandomSample(min(2 * MAX_CHARACTERS, drawn), cfg.seed)
-    sizes, problems = [], []
+    sizes: list[SourceSize] = []
+    problems: list[str] = []
+    missing: list[tuple[str, Source]] = []
     for number, (label, role, source) in enumerate(roles):
-        n_pairs = src_characters = tgt_characters = 0
         try:
-            for src, tgt in obtain_source(cfg, source, role, lambda _: None).read():
-                n_pairs += 1
-                src_characters += len(src)
-                tgt_characters += len(tgt)
-                if role == "train":
-                    sample.add((number, (src, tgt)), len(src) + len(tgt))
+            found = obtain_source(cfg, source, role, lambda _: None)
+            taken = sample if role == "train" else None
+            sizes.append(_measure(label, number, source, found, taken, stages))
         except TmtError as error:
-            problems.append(f"{label}: {error}")
-        characters = (src_characters, tgt_characters)
-        sizes.append(SourceSize(label, str(source), n_pairs, *characters, source.weight or 1.0))
+            if _NOT_HERE in str(error):
+                missing.append((label, source))
+            else:
+                problems.append(f"{label}: {error}")
+    if missing:
+        problems.append(_describe_missing(cfg, missing, offline=offline))
     if problems:
         raise ConfigError("\n".join(problems))
     if not sample.items:
@@ -85,11 +110,90 @@ def measure_sources(cfg: Config) -> tuple[list[SourceSize], PairSample]:
     return sizes, sample
 
 
+def _measure(
+    label: str,
+    number: int,
+    source: Source,
+    found: LocalSource,
+    sample: PairSample | None,
+    stages: Stages,
+) -> SourceSize:
+    files = source_files(found.source, found.languages, found.root)
+    sizes = [path.stat().st_size for path in files if path.is_file()]
+    packed = any(path.suffix in (".gz", ".xz", ".bz2", ".zst") for path in files)
+    expected = sum(sizes) * (_COMPRESSION if packed else 1) or None
+    stages.begin(f"reading {source}", expected)
+    n_pairs = src_characters = tgt_characters = told = 0
+    for src, tgt in found.read():
+        n_pairs += 1
+        src_characters += len(src)
+        tgt_characters += len(tgt)
+        if sample is not None:
+            sample.add((number, (src, tgt)), len(src) + len(tgt))
+        if n_pairs % _REPORT_EVERY == 0:
+            # Bytes per character of this pair, for all: to count them takes as long as reading.
+            n_bytes, both = len(f"{src}{tgt}\n".encode(errors="replace")), len(src) + len(tgt) + 1
+            stages.advance((src_characters + tgt_characters - told) * n_bytes / both)
+            told = src_characters + tgt_characters
+    licences = [download.licence for download in found.downloads if download.licence]
+    return SourceSize(
+        role=label,
+        source=str(source),
+        pairs=n_pairs,
+        src_characters=src_characters,
+        tgt_characters=tgt_characters,
+        weight=source.weight or 1.0,
+        mib=sum(sizes) / 2**20 if sizes else None,
+        licence=", ".join(dict.fromkeys(licences)),
+    )
+
+
+def _describe_missing(cfg: Config, missing: Sequence[tuple[str, Source]], *, offline: bool) -> str:
+    """A line for each corpus that is not on this machine, with its size where that is known."""
+    folder = expand(cfg.data.cache) if cfg.data.cache else default_cache()
+    index = CorpusIndex(cfg.languages, Cache(folder, offline=True), offline=offline)
+    rows = []
+    for label, source in missing:
+        known = index.look_up(source.opus) if source.opus else None
+        pairs = f"{known.pairs:,} pairs" if known and known.pairs else ""
+        size = f"{known.mib:,.1f} MiB" if known and known.mib else ""
+        rows.append([f"  {label}", clip(str(source), 32), pairs, size or "size unknown"])
+    one = len(rows) == 1
+    return "\n".join(
+        [
+            f"{len(rows)} corp{'us is' if one else 'ora are'} not on this machine yet:",
+            align_columns(rows, numbers=(2, 3)),
+            f"get {'it' if one else 'them'} with tmt data download CONFIG, then plan again",
+        ]
+    )
+
+
+def format_sources(sizes: Sequence[SourceSize], width: int = 80) -> str:
+    """A line for each corpus: role, name, pairs, size, licence and weight, where they are known."""
+    rows = []
+    for size in sizes:
+        mib = "" if size.mib is None else f"{size.mib:,.1f} MiB"
+        notes = [f"weight {size.weight:g}"] if size.weight != 1 else []
+        notes += [clip(size.licence, _LONGEST_LICENCE)] if size.licence else []
+        rows.append([f"  {size.role}", "", f"{size.pairs:,} pairs", mib, ", ".join(notes)])
+    taken = max(map(columns_of, align_columns(rows).split("\n")))
+    for row, size in zip(rows, sizes, strict=True):
+        row[1] = clip(size.source, max(_SHORTEST_NAME, min(_LONGEST_NAME, width - taken)))
+    return align_columns(rows, numbers=(2, 3))
+
+
 def planning_corpus(
-    cfg: Config, run: Run, sizes: Sequence[SourceSize], sample: PairSample, folder: Path
+    cfg: Config,
+    run: Run,
+    sizes: Sequence[SourceSize],
+    sample: PairSample,
+    folder: Path,
+    stages: Stages | None = None,
 ) -> PlanningCorpus:
     """The run's own corpus if it is up to date, else the sample, prepared in `folder`.
 
+    Args:
+        stages: told of each stage of the preparation.
     Raises:
         TmtError: what preparing the whole corpus would raise, as far as the sample shows it.
     """
@@ -102,7 +206,14 @@ def planning_corpus(
     drawn = [obtain_source(cfg, source, "train", lambda _: None) for source in sources]
     local = LocalData(cfg, drawn, local.dev, local.test)
     small = Run(folder / "run")
-    prepare(local, fingerprints(local), small, lambda _: None)
+    stages = stages or Stages()
+    stages.begin(f"preparing {len(sample.items):,} pairs: text, vocabulary, ids", _N_STEPS)
+
+    def step(line: str) -> None:
+        if stages and line.startswith("["):  # a stage begins
+            stages.advance()
+
+    prepare(local, fingerprints(local), small, step)
     dev_pairs = len(open_corpus(small.encoded_dir / "dev"))
     if not cfg.data.dev:  # held out of train, at most 1000 pairs
         dev_pairs = max(dev_pairs, min(1000, round(scale * dev_pairs)))

@@ -5,8 +5,10 @@ updates of the real plan, a checkpoint and a validation are carried out. All of 
 folder: nothing is left behind.
 """
 
+import json
 import math
 import tempfile
+import textwrap
 import time
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config.experiment import Config, TrainConfig
-from transformer_mt.config.recipes import Advice, compare, recommend
+from transformer_mt.config.recipes import Advice
 from transformer_mt.encoding.encoded_corpus import open_corpus
 from transformer_mt.encoding.epochs import SubwordSampling, sample_corpus
 from transformer_mt.evaluation.test_sets import read_dev_sets
@@ -25,6 +27,7 @@ from transformer_mt.pipeline.validate import dev_loss
 from transformer_mt.profiling.corpus_sample import (
     PlanningCorpus,
     SourceSize,
+    format_sources,
     measure_sources,
     planning_corpus,
 )
@@ -33,6 +36,8 @@ from transformer_mt.profiling.timed_updates import (
     TrainingSetup,
     in_new_processes,
 )
+from transformer_mt.profiling.workable_advice import workable_advice
+from transformer_mt.rendering.progress import Stages
 from transformer_mt.search.engine import LENGTH_MARGIN
 from transformer_mt.system.device import choose_device
 from transformer_mt.system.processes.distributed import Ranks
@@ -47,6 +52,9 @@ MAX_PLANNED_ROWS = 500_000
 _WARM_UP = 2  # updates that are not counted
 MIN_UPDATES = 3
 N_DECODED = 400  # pairs of dev: about as many as the decoder takes side by side
+_START_S = 10.0  # of new processes, and of the validation and the checkpoint, about
+_WIDTH = 80  # columns of a line that people read
+_LABEL_WIDTH = 17
 
 
 @dataclass(frozen=True)
@@ -89,30 +97,37 @@ class Plan(TrainingSetup):
         return asdict(self)
 
     def render(self) -> str:
+        """Lines of at most 80 columns."""
         where = self.device if self.processes == 1 else f"{self.processes} × {self.device}"
-        lines = [f"{self.name}: {self.parameters / 1e6:.1f} M parameters, {self.precision} on "
-                 f"{where}"]  # fmt: skip
-        for size in self.sources:
-            weight = f", weight {size.weight:g}" if size.weight != 1 else ""
-            lines.append(f"  {size.role:<14} {size.pairs:>10,} pairs  {size.source}{weight}")
-        lines += [
-            f"  one epoch      about {self.pairs_per_epoch:,} pairs, {self.src_tokens_per_epoch:,} "
-            f"source and {self.tgt_tokens_per_epoch:,} target tokens, {self.updates_per_epoch:,} "
-            f"updates ({self.corpus})",
-            f"  one update     {self.micro_batches_per_update:.1f} micro-batches of at most "
-            f"{self.max_tokens} tokens, padding "
-            f"{self.src_padding:.1%} of source and {self.tgt_padding:.1%} of target; peak lr "
-            f"{self.peak_lr:.2e}",
-            f"  measured here  {self.tgt_tokens_per_s:,.0f} target tokens/s, "
+        facts = {
+            "one epoch": f"about {self.pairs_per_epoch:,} pairs ({self.corpus}), "
+            f"{self.src_tokens_per_epoch:,} source and {self.tgt_tokens_per_epoch:,} target "
+            f"tokens, {self.updates_per_epoch:,} updates",
+            "one update": f"{self.micro_batches_per_update:.1f} micro-batches of at most "
+            f"{self.max_tokens} tokens, padding {self.src_padding:.1%} of source and "
+            f"{self.tgt_padding:.1%} of target; peak lr {self.peak_lr:.2e}",
+            "measured here": f"{self.tgt_tokens_per_s:,.0f} target tokens/s, "
             f"{self.peak_memory_mib:,.0f} MiB, {self.validation_seconds:.1f} s a validation",
-            f"  preparation    {_duration(self.preparation_minutes / 60)}",
-            f"  training       at most {self.updates:,} updates, {self.epochs:.1f} epochs: "
+            "preparation": _duration(self.preparation_minutes / 60),
+            "training": f"at most {self.updates:,} updates, {self.epochs:.1f} epochs: "
             f"{_duration(self.training_hours)}, with validations {_duration(self.hours)}",
-        ]
+        }
+        lines = [f"{self.name}: {self.parameters / 1e6:.1f} M parameters, {self.precision} on "
+                 f"{where}", format_sources(self.sources)]  # fmt: skip
+        for label, text in facts.items():
+            lines += _wrapped(text, f"  {label:<{_LABEL_WIDTH - 2}}", " " * _LABEL_WIDTH)
         if self.advice:
             lines.append("  worth a try for a corpus of this size; the score on dev decides:")
-            lines += [f"    {piece.key}={piece.value}: {piece.why}" for piece in self.advice]
+        for piece in self.advice:
+            lines.append(f"    --set {piece.key}={json.dumps(piece.value)}")
+            lines += _wrapped(piece.why, " " * 10, " " * 10)
         return "\n".join(lines)
+
+
+def _wrapped(text: str, first: str, others: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False
+    )
 
 
 def _duration(hours: float) -> str:
@@ -127,6 +142,7 @@ def make_plan(
     processes: int | None = None,
     *,
     budget_s: float = 10.0,
+    stages: Stages | None = None,
 ) -> Plan:
     """Count the sources, prepare or find a corpus, measure some updates, extrapolate.
 
@@ -136,21 +152,25 @@ def make_plan(
         run: whose corpus to use if it is up to date; None: where `tmt train` would put it.
         processes: None: as many as `tmt train` would start.
         budget_s: of updates that are measured, after some to warm up.
+        stages: told of the work as it goes on.
     Raises:
         ConfigError: every source that cannot be read or is not in the cache, one line each.
         TmtError: `tmt train` would stop with it before the first update.
     """
+    offline, stages = cfg.data.offline, stages or Stages()
     cfg = cfg.model_copy(update={"data": cfg.data.model_copy(update={"offline": True})})
-    sizes, sample = measure_sources(cfg)
+    sizes, sample = measure_sources(cfg, stages, offline=offline)
     run = run or Run(Path("runs") / cfg.name)
     with tempfile.TemporaryDirectory() as folder:
-        corpus = planning_corpus(cfg, run, sizes, sample, Path(folder))
+        corpus = planning_corpus(cfg, run, sizes, sample, Path(folder), stages)
         corpus_dir = _first_epoch(corpus, Path(folder) / "epoch")
         affordable = max(1, MAX_PLANNED_ROWS // len(open_corpus(corpus_dir)))
         copies = min(affordable, round(corpus.scale))
         work = partial(dry_run, corpus.cfg, corpus.run.directory, corpus_dir, copies, budget_s)
-        found = in_new_processes(work, processes or count_processes())
-    return _conclude(cfg, sizes, corpus, found, corpus.scale / copies)
+        stages.begin("measuring updates and a validation", _START_S + budget_s)
+        found = in_new_processes(work, processes or count_processes(), stages.advance)
+        stages.begin("looking for settings that suit the corpus")
+        return _conclude(cfg, sizes, corpus, found, corpus.scale / copies)
 
 
 def _first_epoch(corpus: PlanningCorpus, out_dir: Path) -> Path:
@@ -175,7 +195,6 @@ def _conclude(
     updates, total_s = time_of_updates(cfg.train, update_s, validation_s)
     n_pairs, n_tokens = round(scale * found.pairs), round(scale * found.tgt_tokens)
     device = "cpu" if found.setup.device == "cpu" else "cuda"
-    advice = recommend(n_pairs, n_tokens, languages=cfg.languages, device=device)
     return Plan(
         **vars(found.setup),
         name=cfg.name,
@@ -194,7 +213,7 @@ def _conclude(
         training_hours=updates * update_s / 3600,
         hours=total_s / 3600,
         epochs=updates / updates_per_epoch,
-        advice=compare(cfg, advice),
+        advice=workable_advice(cfg, corpus.run, n_pairs, n_tokens, device),
     )
 
 

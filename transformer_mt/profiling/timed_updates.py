@@ -37,6 +37,8 @@ _TOO_LITTLE = (
     "the sizes of the model"
 )
 
+_CALL_EVERY_S = 0.25  # while other processes measure
+
 Value = TypeVar("Value")
 
 
@@ -152,12 +154,18 @@ def worst_batches(plan: EpochPlan, src_lengths: Indices, tgt_lengths: Indices) -
     return sorted({int(size.argmax()) for size in (longest, positions, tgt_tokens)})
 
 
-def in_new_processes(work: Callable[[Ranks], Value], n_processes: int) -> Value:
+def in_new_processes(
+    work: Callable[[Ranks], Value],
+    n_processes: int,
+    waiting: Callable[[float], object] = lambda _: None,
+) -> Value:
     """What `work`, picklable, gives in processes that train together, as rank 0 has it.
 
     They are started with as many threads as `tmt train` would give them, and nothing that this
     process holds counts for their memory.
 
+    Args:
+        waiting: called again and again until they end, with the seconds since the last call.
     Raises:
         TmtError: what `work` raised; one of them ended early; there is not enough memory.
     """
@@ -171,8 +179,8 @@ def in_new_processes(work: Callable[[Ranks], Value], n_processes: int) -> Value:
                 group: Any = start_processes(
                     _as_rank, arguments, n_processes, join=False, start_method="spawn"
                 )
-            while not group.join():
-                pass
+            while not group.join(timeout=_CALL_EVERY_S):
+                waiting(_CALL_EVERY_S)
         except ProcessExitedException as error:
             if error.signal_name == "SIGKILL":  # how a system that is short of memory ends it
                 raise TrainingError(_TOO_LITTLE.format("killed")) from error

@@ -7,6 +7,7 @@ can move the cursor, hide a part of a message or set the title of a window.
 import os
 import re
 import sys
+import unicodedata
 from collections.abc import Callable
 from io import TextIOBase, TextIOWrapper
 from typing import NoReturn, TextIO, cast
@@ -20,6 +21,8 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 _ASCII = ("ascii", "us-ascii", "ansi_x3.4-1968")
+_WIDE = "\u1100-\u115f\u2e80-\uffdc"
+_BREAKABLE = re.compile(f"[^ |{_WIDE}]*(?:[ |]+|[{_WIDE}]|$)")  # a line may end after each
 _STYLE = re.compile("(\x1b\\[[0-9;]*m)")
 
 
@@ -39,8 +42,53 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def say(message: str) -> None:
-    """Tell a person something, on standard error, at once."""
-    print(visible(message), file=sys.stderr, flush=True)
+    """Tell a person something, on standard error, at once; on a terminal no line is too wide."""
+    text = visible(message)
+    if width := terminal_width(sys.stderr):
+        text = folded(text, width)
+    print(text, file=sys.stderr, flush=True)
+
+
+def terminal_width(stream: TextIO) -> int | None:
+    """Columns of the terminal behind a stream, or $COLUMNS; None: there is no terminal."""
+    try:
+        if not stream.isatty():
+            return None
+        columns = os.environ.get("COLUMNS", "")
+        found = int(columns) if columns.isdecimal() else os.get_terminal_size(stream.fileno())[0]
+    except (OSError, ValueError):  # closed, or no file
+        return None
+    return found or 80
+
+
+def folded(text: str, width: int) -> str:
+    """The text with lines of at most `width` columns, and an indent where a line goes on.
+
+    Lines are broken after spaces and bars, and between characters that fill two columns. A longer
+    word, such as a path, stays whole, so that it can be copied.
+    """
+    return "\n".join(
+        line if columns_of(line) <= width else _folded_line(line, width)
+        for line in text.split("\n")
+    )
+
+
+def columns_of(text: str) -> int:
+    """Columns of a terminal that a text fills; a Chinese character fills two."""
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
+
+
+def _folded_line(line: str, width: int) -> str:
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    lines, start = [], indent + "    "
+    current = ""
+    for word in filter(None, _BREAKABLE.findall(line)):
+        if current.strip() and columns_of((current + word).rstrip()) > width:
+            lines.append(current.rstrip())
+            current = start
+        current += word
+    return "\n".join([*lines, current.rstrip()])
 
 
 def show(result: str, *, styled: bool = False) -> None:
