@@ -81,6 +81,7 @@ def test_the_gain_of_a_cooldown_is_not_taken_for_progress() -> None:
 
     records = curve(loss, lambda x: 30.0)
     assert judge_training(config(cooldown_updates=300), records, "max_updates").kind == "settled"
+    assert judge_training(config(cooldown_updates="auto"), records, "max_updates").kind == "settled"
     assert judge_training(config(), records, "max_updates").kind == "still improving"
 
 

@@ -56,7 +56,7 @@ def judge_training(cfg: Config, records: Sequence[_Record], stopped_by: str) -> 
         now = f"(now {train.validate_every})"
         advice = f"Validate more often: train.validate_every {now}"
         return Verdict("unknown", "fewer than two validations draw no curve", advice)
-    warm = [record for record in records if record["update"] <= _start_of_cooldown(train)]
+    warm = [record for record in records if record["update"] <= _start_of_cooldown(train, updates)]
     fall = (_trend(warm, "loss", sign=-1) or loss).gain
     scores = {name: found for name in BARELY if (found := _trend(records, name))}
     gains = {name: (_trend(warm, name) or found).gain for name, found in scores.items()}
@@ -102,7 +102,9 @@ def _train_longer(train: TrainConfig, stopped_by: str) -> str:
     return f"Train longer, --set {setting}: the same command then goes on"
 
 
-def _start_of_cooldown(train: TrainConfig) -> int:
+def _start_of_cooldown(train: TrainConfig, n_done: int) -> int:
+    if train.cooldown_updates == "auto":
+        return n_done - n_done // 3
     return train.max_updates - train.cooldown_updates
 
 
