@@ -221,7 +221,8 @@ def format_status(
     width: int,
 ) -> str:
     """The state of a training in at most `width` columns, the most important things first."""
-    parts = [f"update {update}/{max_updates}"]
+    total = f"/{max_updates}" if left is None or left.limit == "max_updates" else ""
+    parts = [f"update {update}{total}"]
     if left:
         why = " by patience" if left.limit == "patience" else ""
         parts.append(f"{format_minutes(left.minutes)} left{why}")
