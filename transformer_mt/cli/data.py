@@ -98,7 +98,8 @@ def data_find(
     from transformer_mt.text.languages import canonical_code
 
     languages = Languages(src=canonical_code(src), tgt=canonical_code(tgt))
-    found = find_corpora(languages, say)
+    say("asking OPUS …")
+    found = find_corpora(languages)
     if as_json:
         show(json.dumps([vars(corpus) for corpus in found], indent=1))
         return
