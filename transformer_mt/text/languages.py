@@ -122,7 +122,8 @@ def _unknown(given: str, base: str) -> NoReturn:
 
     if len(base) > 4:  # no code is so long
         base = base.capitalize()
-        known = [langcodes.Language.get(code).display_name() for code in (*_NAMES, *_TWO_LETTER)]
+        codes = dict.fromkeys([*_NAMES, *_TWO_LETTER])
+        known = [langcodes.Language.get(code).display_name() for code in codes]
     else:
         alpha3 = [langcodes.Language.get(code).to_alpha3() for code in _TWO_LETTER]
         known = [*alpha3, *_TWO_LETTER]
