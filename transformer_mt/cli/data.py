@@ -45,7 +45,7 @@ def data_check(
         Path, typer.Argument(metavar="SOURCE", help="text line by line, or a table of both sides")
     ],
     tgt_path: Annotated[
-        Path | None, typer.Argument(metavar="[TARGET]", help="the same lines in the other language")
+        Path | None, typer.Argument(metavar="TARGET", help="the same lines in the other language")
     ] = None,
     src: Annotated[
         str | None, typer.Option(help="source language; default: told from names and text")
