@@ -158,8 +158,9 @@ def test_languages_are_told(
 def test_languages_that_cannot_be_told(tmp_path: Path) -> None:
     zh, en = write(tmp_path, "c", ["1"], ["1"])
     (tmp_path / "a.txt").write_text("1\n")
-    for paths in ([tmp_path / "a.txt"] * 2, [tmp_path / "c"]):
-        with pytest.raises(DataError, match="the languages cannot be told; give both, such as"):
-            tell_languages(paths, None, None)
+    with pytest.raises(DataError, match="the languages cannot be told; give both, such as"):
+        tell_languages([tmp_path / "a.txt"] * 2, None, None)
+    with pytest.raises(DataError, match="give the file of the other side, too"):
+        tell_languages([zh], None, None)
     with pytest.raises(DataError, match="both sides are Chinese; give both"):
         tell_languages([zh, en], "zh", "中文")

@@ -271,7 +271,9 @@ def test_swapped_sides_are_told_before_too_few_pairs(tmp_path: Path) -> None:
         run_cleaning(tmp_path, [*swapped, ("你好", "Hello.")])
     first, second, last = str(caught.value).split("\n")
     assert first.startswith("train: looks swapped: the zh side is English and the en side is")
-    assert "We learn. 0 | 我们来学习汉语0; It is hard. 0 | 这个问题很难0; write {files: [" in first
+    assert (
+        "We learn. 0 | 我们来学习汉语0; They left. 1 | 他们开车回来了。1; write {files: [" in first
+    )
     assert second.startswith("180 of 181 pairs are dropped: swapped 180; the rule swapped")
     assert last.startswith("train: 1 usable pairs; to hold out dev and test there must be 100")
 

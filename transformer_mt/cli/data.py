@@ -45,7 +45,7 @@ def data_check(
         Path, typer.Argument(metavar="SOURCE", help="text line by line, or a table of both sides")
     ],
     tgt_path: Annotated[
-        Path | None, typer.Argument(metavar="[TARGET]", help="the same lines in the other language")
+        Path | None, typer.Argument(metavar="TARGET", help="the same lines in the other language")
     ] = None,
     src: Annotated[
         str | None, typer.Option(help="source language; default: told from names and text")
@@ -98,7 +98,8 @@ def data_find(
     from transformer_mt.text.languages import canonical_code
 
     languages = Languages(src=canonical_code(src), tgt=canonical_code(tgt))
-    found = find_corpora(languages, say)
+    say("asking OPUS …")
+    found = find_corpora(languages)
     if as_json:
         show(json.dumps([vars(corpus) for corpus in found], indent=1))
         return

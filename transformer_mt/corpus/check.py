@@ -52,6 +52,11 @@ def tell_languages(paths: Sequence[Path], src: str | None, tgt: str | None) -> L
         codes = [code or (found.pop(0) if found else None) for code in codes]
     if None in codes or codes[0] == codes[1]:
         names = " and ".join(map(str, paths))
+        if len(paths) == 1 and not is_table(paths[0]):
+            raise DataError(
+                f"{names}: give the file of the other side, too; or, if both sides are in it, "
+                "--src and --tgt"
+            )
         both = f"both sides are {language_name(codes[0])}" if codes[0] and codes[1] else ""
         raise DataError(
             f"{names}: {both or 'the languages cannot be told'}; give both, such as --src zh "

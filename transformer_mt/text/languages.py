@@ -122,11 +122,12 @@ def _unknown(given: str, base: str) -> NoReturn:
 
     if len(base) > 4:  # no code is so long
         base = base.capitalize()
-        known = [langcodes.Language.get(code).display_name() for code in (*_NAMES, *_TWO_LETTER)]
+        codes = dict.fromkeys([*_NAMES, *_TWO_LETTER])
+        known = [langcodes.Language.get(code).display_name() for code in codes]
     else:
         alpha3 = [langcodes.Language.get(code).to_alpha3() for code in _TWO_LETTER]
         known = [*alpha3, *_TWO_LETTER]
-    near = difflib.get_close_matches(base, known, n=3, cutoff=0.6 if len(base) > 4 else 0.5)
+    near = difflib.get_close_matches(base, known, n=3, cutoff=0.7 if len(base) > 4 else 0.5)
     hint = f" (did you mean {' or '.join(near)}?)" if near else ""
     raise ConfigError(
         f"unknown language code {given[:60]!r}{hint}; use an ISO 639 code such as zh, zh-Hant, en, "

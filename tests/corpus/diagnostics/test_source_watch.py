@@ -41,7 +41,7 @@ def test_pairs_pass_unchanged_and_good_ones_are_no_problem(n: int) -> None:
 def test_whole_sides_swapped() -> None:
     swapped = [(tgt, src) for src, tgt in good_pairs(50)]
     (problem,) = watched(swapped)
-    samples = "; ".join(f"{src} | {tgt}" for src, tgt in swapped[:2])
+    samples = "; ".join(f"{src} | {tgt}" for src, tgt in swapped[:3:2])
     assert problem == (
         "corpus: looks swapped: the zh side is English and the en side is Chinese, e.g. "
         f"{samples}; write {{files: [b, a]}} under data.train, or give tmt data check --src en "

@@ -156,7 +156,7 @@ def test_near_names_of_opus(server: Server, tmp_path: Path, name: str, near: str
 
 def test_all_corpora_of_two_languages(server: Server) -> None:
     serve_list(server)
-    found = find_corpora(ZH_EN, print)
+    found = find_corpora(ZH_EN)
     assert found[:3] == [
         PublicCorpus("opus:News-Commentary/v16", "train", 300_000, 90_000_000),
         PublicCorpus("opus:wikimedia/v20230407", "train", 40_000, 8_000_000),

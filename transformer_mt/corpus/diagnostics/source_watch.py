@@ -24,7 +24,7 @@ from transformer_mt.text.languages import is_chinese
 from transformer_mt.text.scripts import script_of, traditional_share
 
 _BLOCK = 2000  # lines looked at together
-_N_SAMPLED = 40, 400  # of the lines of a block, and in all
+_N_SAMPLED = 40, 400  # lines of a block, and in all, that tell the languages
 _LEARNED_FROM = 10_000  # lines at the start of a source
 _FEWEST = 400  # lines to learn from
 _FEWEST_FAULTY, _FAULTY_SHARE = 3, 0.001  # lines of one fault that are worth a person's time
@@ -62,7 +62,9 @@ class SourceWatch:
         for side, lines, found in zip(self.sides, texts, units, strict=True):
             side.look(lines, found, self.n_lines)
         self.n_lines += len(block)
-        self._sample += block[: min(_N_SAMPLED[0], _N_SAMPLED[1] - len(self._sample))]
+        if len(self._sample) < _N_SAMPLED[1]:
+            step = -(-len(block) // _N_SAMPLED[0])
+            self._sample += block[::step]
         self._waiting.append(units)
         if self._finders or self.n_lines >= _LEARNED_FROM:
             self._search()

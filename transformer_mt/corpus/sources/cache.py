@@ -53,6 +53,7 @@ class Cache:
     folder: Path
     offline: bool = False  # use what is there, and never the network
     say: Say | None = None  # told of downloads and waits; None: be quiet
+    patient: bool = True  # try again after a failure
 
     def fetch(self, url: str, sha256: str | None = None) -> Download:
         """The file at a URL, from the cache if it is there.
@@ -79,7 +80,27 @@ class Cache:
                 "with tmt data download CONFIG, or copy the cache of a machine that has it"
             )
         with self.alone(directory, f"getting {url}"):
-            return _cached(url, directory) or _download(url, address, directory, sha256, self.say)
+            return _cached(url, directory) or self._download(url, address, directory, sha256)
+
+    def _download(self, url: str, address: str, directory: Path, sha256: str | None) -> Download:
+        part, record_path = directory.with_suffix(".part"), directory.with_suffix(".json")
+        record = transfer(address, part, record_path, self.say, patient=self.patient)
+        digest = digest_of(part)
+        if sha256 and digest != sha256.lower():
+            remove(part)
+            raise DataError(
+                f"{url}: has sha256 {digest}, expected {sha256.lower()}: it is another version, or "
+                "was damaged or replaced on the way; nothing was kept. If you trust it, correct "
+                "sha256"
+            )
+        size = part.stat().st_size
+        path = directory / record.name
+        directory.mkdir(exist_ok=True)
+        # The record first: a process that is killed between these lines leaves a complete part, and
+        # the next process renames it without the network.
+        write_json(record_path, {**record.model_dump(), "size": size, "sha256": digest})
+        os.replace(part, path)
+        return Download(path, url, digest, size)
 
     def content(self, url: str, sha256: str | None = None) -> Download:
         """`fetch`, and of an archive the directory with its content; equal archives share one."""
@@ -118,28 +139,6 @@ def _cached(url: str, directory: Path) -> Download | None:
     if not path.is_file() or path.stat().st_size != record.size:
         return None
     return Download(path, url, record.sha256, record.size)
-
-
-def _download(
-    url: str, address: str, directory: Path, sha256: str | None, say: Say | None
-) -> Download:
-    part, record_path = directory.with_suffix(".part"), directory.with_suffix(".json")
-    record = transfer(address, part, record_path, say)
-    digest = digest_of(part)
-    if sha256 and digest != sha256.lower():
-        remove(part)
-        raise DataError(
-            f"{url}: has sha256 {digest}, expected {sha256.lower()}: it is another version, or was "
-            "damaged or replaced on the way; nothing was kept. If you trust it, correct sha256"
-        )
-    size = part.stat().st_size
-    path = directory / record.name
-    directory.mkdir(exist_ok=True)
-    # The record first: a process that is killed between these lines leaves a complete part, and
-    # the next process renames it without the network.
-    write_json(record_path, {**record.model_dump(), "size": size, "sha256": digest})
-    os.replace(part, path)
-    return Download(path, url, digest, size)
 
 
 def _licence_in(directory: Path) -> str | None:

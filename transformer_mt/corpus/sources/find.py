@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from transformer_mt.config.data import Languages
 from transformer_mt.corpus.sources.opus import list_corpora
 from transformer_mt.corpus.sources.sacrebleu_sets import list_test_sets
-from transformer_mt.system.terminal import Say
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class PublicCorpus:
     size: int | None
 
 
-def find_corpora(languages: Languages, say: Say) -> list[PublicCorpus]:
+def find_corpora(languages: Languages) -> list[PublicCorpus]:
     """The corpora of OPUS, the largest first, and the test sets of sacreBLEU.
 
     Raises:
@@ -31,7 +30,7 @@ def find_corpora(languages: Languages, say: Say) -> list[PublicCorpus]:
     return [
         *(
             PublicCorpus(f"opus:{corpus.name}", "train", corpus.pairs, corpus.size)
-            for corpus in list_corpora(languages, say)
+            for corpus in list_corpora(languages)
         ),
         *(
             PublicCorpus(f"sacrebleu:{name}", "test", None, None)

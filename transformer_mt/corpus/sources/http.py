@@ -94,8 +94,15 @@ def read_record(path: Path) -> Record | None:
         return None
 
 
-def transfer(url: str, part: Path, record_path: Path, say: Say | None) -> Record:
-    """Download the rest of `part`, whose record is written before its first byte."""
+def transfer(
+    url: str, part: Path, record_path: Path, say: Say | None, *, patient: bool = True
+) -> Record:
+    """Download the rest of `part`, whose record is written before its first byte.
+
+    Args:
+        patient: try again after a failure.
+    """
+    waits = _WAITS_S if patient else ()
     furthest = failures = 0
     with _progress(url, part, say) as show:
         while True:
@@ -107,14 +114,14 @@ def transfer(url: str, part: Path, record_path: Path, say: Say | None) -> Record
                 size = _size(part)
                 failures = 1 if size > furthest else failures + 1
                 furthest = max(size, furthest)
-                if failures > len(_WAITS_S):
+                if failures > len(waits):
+                    tried = f"; gave up after {failures} attempts that brought nothing new"
                     raise DataError(
-                        f"{url}: {interruption}; gave up after {failures} attempts that brought "
-                        "nothing new; check the network, and HTTPS_PROXY if there is a proxy, and "
-                        "run the same command again"
+                        f"{url}: {interruption}{tried * patient}; check the network, and "
+                        "HTTPS_PROXY if there is a proxy, and run the same command again"
                         + (f": it goes on from the {size:,} bytes that have arrived" * bool(size))
                     ) from interruption
-                wait_s = max(_WAITS_S[failures - 1], interruption.wait_s)
+                wait_s = max(waits[failures - 1], interruption.wait_s)
                 wait_s = min(wait_s, _LONGEST_WAIT_S)
                 if say:
                     say(f"{url}: {interruption}; trying again in {wait_s:.0f} s")

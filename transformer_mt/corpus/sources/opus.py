@@ -15,7 +15,6 @@ from transformer_mt.corpus.sources.http import Unavailable
 from transformer_mt.corpus.sources.local import Obtained, local_sides
 from transformer_mt.errors import DataError
 from transformer_mt.system.state import Damaged, read_json
-from transformer_mt.system.terminal import Say
 
 # Codes of OPUS for languages where they differ from ours, the usual code first.
 _CODES = {
@@ -37,7 +36,7 @@ class OpusCorpus:
     size: int  # bytes of the archive
 
 
-def list_corpora(languages: Languages, say: Say | None) -> list[OpusCorpus]:
+def list_corpora(languages: Languages) -> list[OpusCorpus]:
     """All corpora of OPUS in two languages, the largest first; the answer is not kept.
 
     Raises:
@@ -47,7 +46,7 @@ def list_corpora(languages: Languages, say: Say | None) -> list[OpusCorpus]:
     for first, second in dict.fromkeys(map(_sorted, _pairs(languages))):
         query = {"source": first, "target": second, "preprocessing": "moses", "version": "latest"}
         with TemporaryDirectory(prefix="tmt-opus-") as folder:
-            answer = Cache(Path(folder), say=say).fetch(f"{_api()}?{urlencode(query)}")
+            answer = Cache(Path(folder), patient=False).fetch(f"{_api()}?{urlencode(query)}")
             found += [_listed(entry) for entry in _entries(answer.path)]
     return sorted(found, key=lambda corpus: (-corpus.pairs, corpus.name))
 
@@ -58,10 +57,10 @@ def _listed(entry: dict[str, Any]) -> OpusCorpus:
     return OpusCorpus(f"{entry['corpus']}/{entry['version']}", pairs, 1000 * kilobytes)
 
 
-def _near_names(name: str, languages: Languages, cache: Cache) -> str:
+def _near_names(name: str, languages: Languages) -> str:
     """The corpora of OPUS whose names are near, as the end of a message; empty if none are."""
     try:
-        listed = [corpus.name for corpus in list_corpora(languages, cache.say)]
+        listed = [corpus.name for corpus in list_corpora(languages)]
     except DataError:
         return ""
     plain = {_plain(known): known for known in reversed(listed)}
@@ -97,7 +96,7 @@ def obtain_opus(source: Source, languages: Languages, cache: Cache) -> Obtained:
         return Obtained(local_sides(source, languages, named), [found])
     what = "not in the cache"
     if not cache.offline:
-        near = _near_names(corpus, languages, cache)
+        near = _near_names(corpus, languages)
         what = f"no such corpus for {languages.pair} in this version{near}; {_ALL_NAMES}"
     raise DataError(f"{source}: {what}. Tried:\n  " + "\n  ".join(problems))
 
@@ -143,7 +142,7 @@ def _latest_version(
             return str(entry["version"]), pair
         answer.path.unlink()  # it may come to have it
     tried = ", ".join(map(_joined, _pairs(languages)))
-    near = _near_names(corpus, languages, cache)
+    near = _near_names(corpus, languages)
     raise DataError(f"{source}: OPUS knows no such corpus for {tried}{near}; {_ALL_NAMES}")
 
 
