@@ -22,6 +22,7 @@ from transformer_mt.corpus.cleaning.score_store import (
     shard_path,
     write_scored,
 )
+from transformer_mt.corpus.diagnostics.shifted_lines import ShiftedRun
 from transformer_mt.corpus.diagnostics.source_watch import SourceWatch
 from transformer_mt.corpus.readers.pairs import Pair
 from transformer_mt.corpus.sources.obtain import LocalData, LocalSource
@@ -88,8 +89,12 @@ def _score_source(local: LocalData, source: LocalSource, folder: Path, say: Say)
     started = time.monotonic()
     for _ in run_shards(jobs(), score_part, workers=count_workers(data.workers)):
         pass
-    scored = ScoredSource(source.name, folder, sizes, watch.problems())
-    content = {"name": source.name, "made_from": folder.name}
+    scored = ScoredSource(source.name, folder, sizes, watch.problems(), watch.shifted)
+    content = {
+        "name": source.name,
+        "made_from": folder.name,
+        "shifted": list(map(vars, scored.shifted)),
+    }
     write_manifest(folder, _DONE, {**content, "sizes": sizes, "problems": scored.problems})
     rate = sum(sizes) / (time.monotonic() - started)
     if len(sizes) > 1:
@@ -109,7 +114,9 @@ def _finished(name: str, folder: Path, say: Say) -> ScoredSource | None:
         remove(folder)
     if problems or not manifest:
         return None
-    return ScoredSource(name, folder, manifest["sizes"], manifest["problems"])
+    runs = manifest.get("shifted", [])  # other manifests have none
+    shifted = [ShiftedRun(**run) for run in runs]
+    return ScoredSource(name, folder, manifest["sizes"], manifest["problems"], shifted)
 
 
 def score_part(part: _Part, path: Path) -> None:

@@ -8,13 +8,14 @@ or threshold.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_mt.corpus.diagnostics.shifted_lines import ShiftedRun
 from transformer_mt.corpus.readers.pairs import Pair
 from transformer_mt.system.arrays import Array, Floats, Ints
 
@@ -121,6 +122,7 @@ class ScoredSource:
     folder: Path  # of its shards, named by the fingerprint of all that they were made from
     sizes: list[int]  # pairs of each shard
     problems: list[str]  # of the source as a whole, for people
+    shifted: list[ShiftedRun] = field(default_factory=list)  # the first of them
 
 
 def shard_path(folder: Path, number: int) -> Path:
