@@ -24,15 +24,16 @@ def corpus_with(folder: Path, *runs: ShiftedRun) -> ScoredCorpus:
 @pytest.mark.parametrize(
     ("run", "expected"),
     [
-        (ShiftedRun(5, 12, 1), [(4, 5, False), (5, 6, True), (6, 7, True),
-                                (11, 12, True), (12, 13, False), (13, 14, False)]),
-        (ShiftedRun(5, 12, -1), [(4, 3, False), (5, 4, False), (6, 5, True),
-                                 (11, 10, True), (12, 11, True), (13, 12, False)]),
-        (ShiftedRun(1, 20, 1), [(1, 2, True), (2, 3, True), (19, 20, True), (20, 21, False)]),
+        (ShiftedRun(5, 12, 1), [(4, 5, "own"), (5, 6, "shifted"), (6, 7, "shifted"),
+                                (11, 12, "shifted"), (12, 13, "none"), (13, 14, "own")]),
+        (ShiftedRun(5, 12, -1), [(4, 3, "own"), (5, 4, "none"), (6, 5, "shifted"),
+                                 (11, 10, "shifted"), (12, 11, "shifted"), (13, 12, "own")]),
+        (ShiftedRun(1, 20, 1), [(1, 2, "shifted"), (2, 3, "shifted"),
+                                (19, 20, "shifted"), (20, 21, "none")]),
     ],
 )  # fmt: skip
 def test_lines_around_both_ends(
-    tmp_path: Path, run: ShiftedRun, expected: list[tuple[int, int, bool]]
+    tmp_path: Path, run: ShiftedRun, expected: list[tuple[int, int, str]]
 ) -> None:
     (found,) = shifted_lines(corpus_with(tmp_path, run))
     assert (found.source, found.first, found.last) == ("s1", run.first, run.last)
@@ -42,7 +43,7 @@ def test_lines_around_both_ends(
     ]
     other = [f"t{line}" if line <= 20 else "" for _, line, _ in expected]
     assert [line.shifted_tgt for line in lines] == other
-    assert [line.inside for line in lines] == [inside for _, _, inside in expected]
+    assert [line.fits for line in lines] == [fits for _, _, fits in expected]
 
 
 def test_a_few_runs_are_enough(tmp_path: Path) -> None:
@@ -51,7 +52,6 @@ def test_a_few_runs_are_enough(tmp_path: Path) -> None:
 
 
 def test_a_missing_line_is_shown_where_it_is_missing(tmp_path: Path) -> None:
-    """The same after another run of the command, from what it keeps."""
     pairs = build_demo().train[:1200]
     zh, en = ([pair[side] for pair in pairs] for side in (0, 1))
     del en[400], zh[900]
@@ -60,6 +60,6 @@ def test_a_missing_line_is_shown_where_it_is_missing(tmp_path: Path) -> None:
     report = check_files(tmp_path / "c.zh", tmp_path / "c.en", Languages(src="zh", tgt="en"))
     (run,) = report.shifted
     assert run.shift == -1 and abs(run.first - 401) <= 5 and abs(run.last - 900) <= 5
-    assert run.begin[-1].inside and not run.end[-1].inside
+    assert (run.begin[-1].fits, run.end[-1].fits) == ("shifted", "own")
     line = run.begin[-1]
     assert (line.src, line.shifted_tgt) in [(src, tgt) for src, tgt in pairs]

@@ -32,7 +32,7 @@ def full_report(text: str = "text", languages: Languages = ZH_EN) -> CorpusRepor
     samples = [Sample(text, text, text, 1.5), Sample(text, text, text)]
     rules = {text: RuleReport(text, text, 3, samples, samples), "r": RuleReport(6, "score", 0)}
     origin = {"name": text, "url": text, "sha256": text, "size": 3, "licence": text}
-    lines = [ShiftedLine(6, text, text, text, False), ShiftedLine(7, text, text, text, True)]
+    lines = [ShiftedLine(6, text, text, text, "own"), ShiftedLine(7, text, text, text, "shifted")]
     return CorpusReport(
         parts={text: PartReport(100, 90, rules), "dev": PartReport(3, 3)},
         held_out={"dev": 7},

@@ -121,7 +121,7 @@ def _lines_around(
     corpus: ScoredCorpus, rows: slice, middle: int, run: ShiftedRun
 ) -> list[ShiftedLine]:
     """A line, its neighbours, and their targets a line apart; `rows`: of the source."""
-    n_lines = rows.stop - rows.start
+    n_lines, inside = rows.stop - rows.start, range(run.first, run.last + 1)
     near = range(max(1, middle - 2), min(n_lines, middle + 2) + 1)
     pairs = corpus.values_at(np.array(near) + rows.start - 1, "src", "tgt")
     texts = {
@@ -133,7 +133,11 @@ def _lines_around(
             line,
             *texts[line],
             shifted_tgt=texts[line + run.shift][1] if line + run.shift in texts else "",
-            inside=run.first <= line <= run.last and run.first <= line + run.shift <= run.last,
+            fits="own"
+            if line not in inside
+            else "shifted"
+            if line + run.shift in inside
+            else "none",
         )
         for line in near
         if abs(line - middle) <= 1

@@ -6,7 +6,7 @@ judged. Programs read `report.json`: the names of the fields stay as they are.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 from rich.cells import cell_len, set_cell_size
@@ -60,7 +60,7 @@ class ShiftedLine:
     src: str
     tgt: str
     shifted_tgt: str
-    inside: bool  # of the run: the target a line apart fits better
+    fits: Literal["own", "shifted", "none"]  # the target that belongs to the source
 
 
 @dataclass(frozen=True)
