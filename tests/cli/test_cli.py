@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from command import tmt_here
 from places import ROOT
+from rich.cells import cell_len
 
 from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.system.state import sha256
@@ -198,11 +199,15 @@ def test_explain_writes_pictures_and_page(trained: Path, tmp_path: Path) -> None
     assert "layer" in wrong.stderr and "Traceback" not in wrong.stderr
 
 
-def test_explain_opens_on_a_head_and_says_why(trained: Path, tmp_path: Path) -> None:
+def test_explain_opens_on_a_head_and_says_why(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     words = ["explain", "这只狗很大。", "--target", "The dog is big."]
     out = tmt_here(*words, "-o", tmp_path / "out", cwd=trained).stdout
     for found in ("◂", "no pronoun to ask about: cross layer", "Weights alone mislead"):
         assert found in out
+    assert max(map(cell_len, out.split("\n"))) <= 80
     page = (tmp_path / "out/attention.html").read_text(encoding="utf-8")
     assert re.search(r'"open":{"kind":"cross","layer":\d+,"head":\d+,"row":\d+}', page)
     out = tmt_here(*words, "--find", "dog", "狗", cwd=trained).stdout
