@@ -6,11 +6,9 @@ A head counts if the largest weight of the row lies on the noun; shown is all we
 """
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
+from transformer_mt.explain.telling_heads import head_weights
 from transformer_mt.pipeline.run_dir import find_model
 from transformer_mt.translation.attention_maps import AttentionMaps, Kind
 from transformer_mt.translation.translator import Translator
@@ -24,24 +22,10 @@ SENTENCES = [  # Chinese, its noun, the English pronoun
 ]
 
 
-def peak_heads(
-    maps: AttentionMaps, row: int, columns: Sequence[int], *, kind: Kind = "encoder"
-) -> list[tuple[int, int, float]]:
-    """Layer and head, from 1, whose largest weight in a row lies on one of the columns, best first.
-
-    The weight beside them is summed over the columns.
-    """
-    rows = maps.weights(kind)[:, :, row]  # (L, H, columns)
-    weights = rows[:, :, list(columns)].sum(axis=-1)  # (L, H)
-    hits = np.argwhere(np.isin(rows.argmax(axis=-1), list(columns)))
-    found = [(int(i) + 1, int(j) + 1, float(weights[i, j])) for i, j in hits]
-    return sorted(found, key=lambda entry: -entry[2])
-
-
 def show(maps: AttentionMaps, kind: Kind, label: str, row: int, noun: str) -> None:
     columns = [i for i, piece in enumerate(maps.src_pieces) if piece in noun]
-    peaks = peak_heads(maps, row, columns, kind=kind)
-    found = "; ".join(f"{layer}, {head}: {weight:.2f}" for layer, head, weight in peaks)
+    peaks = [own for own in head_weights(maps, kind, [row], columns) if own.peaks]
+    found = "; ".join(f"{own.layer}, {own.head}: {own.weight:.2f}" for own in peaks)
     print(f"  {label} → {noun}: {found or 'no head'}")
 
 

@@ -5,6 +5,7 @@ One small model is trained once for the whole file.
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 from command import tmt_here
 from places import ROOT
+from rich.cells import cell_len
 
 from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.system.state import sha256
@@ -207,6 +209,36 @@ def test_explain_writes_pictures_and_page(trained: Path, tmp_path: Path) -> None
     assert "layer 1, head 1" in numbers.stdout
     wrong = tmt_here("explain", "这只狗很大。", "--layer", "9", cwd=trained, code=2)
     assert "layer" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+def test_explain_opens_on_a_head_and_says_why(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ["explain", "这只狗很大。", "--target", "The dog is big."]
+    out = tmt_here(*words, "-o", tmp_path / "out", cwd=trained).stdout
+    for found in ("◂", "no pronoun to ask about: cross layer", "Weights alone mislead"):
+        assert found in out
+    assert max(map(cell_len, out.split("\n"))) <= 80
+    page = (tmp_path / "out/attention.html").read_text(encoding="utf-8")
+    assert re.search(r'"open":{"kind":"cross","layer":\d+,"head":\d+,"row":\d+}', page)
+    out = tmt_here(*words, "--find", "dog", "狗", cwd=trained).stdout
+    assert re.search("dog looks? most at 狗|from dog to 狗", out)
+    plain = tmt_here(*words, "--layer", "1", cwd=trained).stdout
+    assert "layer 1, mean of all heads" in plain and "◂" not in plain
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--find", "猫", "狗"], "'猫' is neither in the text, 这只狗很大。, nor in the"),
+        (["--find", "狗", "dog"], "--find dog 狗 asks where"),
+        (["--find", "dog", "狗", "--head", "1"], "leave out --kind, --layer and --head"),
+    ],
+)
+def test_words_that_explain_cannot_find(trained: Path, words: list[str], found: str) -> None:
+    said = tmt_here("explain", "这只狗很大。", "--target", "A dog.", *words, cwd=trained, code=2)
+    assert found in said.stderr
 
 
 def test_info_average_and_tokenizer(trained: Path, tmp_path: Path) -> None:

@@ -73,6 +73,19 @@ def test_marks_cut_the_texts_into_what_differs(tmp_path: Path, n_systems: int) -
         assert page.data["tests"][0]["sentences"][0]["marks"][0] == [[2, 1, 3], [2, 1, 3]]
 
 
+def test_the_title_says_systems_scores_and_test_set(tmp_path: Path) -> None:
+    texts = ["完全相同", "这只猫。"]
+    page, plain = write(tmp_path, {"a": texts[::-1], "b": texts}, texts)
+    scores = plain["tests"]["完全相同"]["systems"]["b"]["scores"]
+    title = f"Evaluation: a 100.00 · b {scores['bleu']['score']:.2f} BLEU on 完全相同"
+    assert f"<title>{title}</title>" in page.source and f"<h1>{title}</h1>" in page.source
+
+
+def test_sentences_stand_before_the_tables_of_errors(hostile: tuple[ParsedPage, Any]) -> None:
+    text = hostile[0].text
+    assert text.index("Scores") < text.index("largest differences first") < text.index("Errors on")
+
+
 def run_script(code: str) -> Any:
     """What an expression over the functions of the page is worth."""
     node = shutil.which("node")
@@ -103,6 +116,7 @@ CHOSEN = [  # change of the view, sentences in order
     ({"key": 1}, [2, 1, 0]),
     ({"key": 0}, [0, 1, 2]),
     ({"key": "difference"}, [2, 1, 0]),
+    ({"key": "distance"}, [2, 0, 1]),
     ({"key": "length"}, [1, 2, 0]),
     ({"kind": 2}, [1]),
     ({"kind": 2, "whose": 0}, []),

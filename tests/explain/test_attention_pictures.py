@@ -8,10 +8,23 @@ import pytest
 from parsed_page import HOSTILE, ParsedPage
 from toy_maps import make_maps
 
-from transformer_mt.explain.command import UNIT, page_data, write_attention_page
+from transformer_mt.explain import figures as attention_figures
+from transformer_mt.explain.command import UNIT, View, page_data, write_attention_page
 from transformer_mt.explain.figures import write_pngs
+from transformer_mt.explain.telling_heads import Finding
 from transformer_mt.rendering import figures
-from transformer_mt.translation.attention_maps import KINDS
+from transformer_mt.translation.attention_maps import KINDS, AttentionMaps
+
+FINDINGS = [
+    Finding("encoder", 2, 3, 1, "它 → 物", "它 looks most at 物"),
+    Finding("cross", 1, 2, 4, "it → 物", "it (step 5) looks most at 物"),
+]
+
+
+def write_page(maps: AttentionMaps, path: Path, d_model: int | None = None) -> ParsedPage:
+    view = View.of(FINDINGS[0])
+    write_attention_page(maps, path, name="tiny", findings=FINDINGS, view=view, d_model=d_model)
+    return ParsedPage(path)
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +42,7 @@ def test_figures_of_chinese_need_no_font_of_the_system(
     maps = make_maps(tgt_in=["<s>", "▁$x_1$", "\\frac", "▁貓", "ö", "→"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a missing glyph is a warning
-        paths = write_pngs(maps, tmp_path / "new")
+        paths = write_pngs(maps, tmp_path / "new", "cross", 1, 2)
     assert [path.name for path in paths] == ["encoder.png", "decoder.png", "cross.png"]
     for path in paths:
         image = imread(path)
@@ -41,14 +54,13 @@ def test_figures_of_chinese_need_no_font_of_the_system(
 def test_figures_of_other_sizes(tmp_path: Path) -> None:
     small = make_maps(src=["</s>"], tgt_in=["<s>"], n_layers=1, n_heads=1)
     for name, maps in (("small", small), ("many", make_maps(n_heads=16))):
-        assert len(write_pngs(maps, tmp_path / name)) == 3
+        assert len(write_pngs(maps, tmp_path / name, "decoder", "mean", "mean")) == 3
 
 
 def test_the_page_holds_all_weights_to_four_decimals(tmp_path: Path) -> None:
     maps = make_maps()
-    write_attention_page(maps, tmp_path / "page.html", d_model=64)
-    data = ParsedPage(tmp_path / "page.html").data
-    assert data == page_data(maps, 64)
+    data = write_page(maps, tmp_path / "page.html", d_model=64).data
+    assert data == page_data(maps, FINDINGS, View.of(FINDINGS[0]), 64)
     for kind in KINDS:
         weights = np.array(data["kinds"][kind]["weights"]) / data["unit"]
         np.testing.assert_allclose(weights, maps.weights(kind), atol=0.5 / UNIT + 1e-9)
@@ -62,11 +74,35 @@ def test_the_page_holds_all_weights_to_four_decimals(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
+def test_the_page_opens_on_the_finding_and_offers_all(tmp_path: Path) -> None:
+    page = write_page(make_maps(), tmp_path / "page.html")
+    opened = {"kind": "encoder", "layer": 2, "head": 3, "row": 1}
+    assert page.data["open"] == opened
+    assert page.data["findings"] == [opened, {"kind": "cross", "layer": 1, "head": 2, "row": 4}]
+    for words in (*(finding.text for finding in FINDINGS), "Weights alone mislead", "in tiny"):
+        assert words in page.text
+    assert (
+        "<title>Attention in tiny: 这只动物太累了。 → The animal is tired.</title>" in page.source
+    )
+
+
+def test_the_large_map_is_the_one_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captions = []
+    draw = attention_figures._draw_large
+    monkeypatch.setattr(
+        attention_figures, "_draw_large", lambda *own: (captions.append(own[-1]), draw(*own))
+    )
+    write_pngs(make_maps(), tmp_path / "new", "encoder", 1, 3)
+    mean = "layer 2, mean of all heads"
+    assert captions == ["layer 1, head 3", mean, mean]
+
+
 def test_the_page_needs_nothing_else_and_pieces_stay_text(tmp_path: Path) -> None:
-    write_attention_page(make_maps(), tmp_path / "plain.html", d_model=None)
+    plain = write_page(make_maps(), tmp_path / "plain.html")
     maps = make_maps(src=[*HOSTILE, "</s>"])
-    write_attention_page(maps, tmp_path / "hostile.html", d_model=None)
-    plain, hostile = (ParsedPage(tmp_path / f"{name}.html") for name in ("plain", "hostile"))
+    hostile = write_page(maps, tmp_path / "hostile.html")
     assert hostile.data["kinds"]["cross"]["columns"][:-1] == HOSTILE
     assert hostile.shape() == plain.shape() and len(plain.scripts) == 2
     assert plain.needs_nothing_else()

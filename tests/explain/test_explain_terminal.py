@@ -75,6 +75,24 @@ def test_pieces_cannot_move_the_cursor() -> None:
     )
 
 
+def test_one_row_is_marked() -> None:
+    rows = map_lines(render_terminal(make_maps(), "cross", 1, 1, row=3))[-len(TGT) :]
+    assert [row.endswith("◂") for row in rows] == [i == 3 for i in range(len(TGT))]
+
+
+LONG = ["<s>", "▁Straßenverkehrsordnung", "▁Geschwindigkeit", "▁a", "▁b"]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("tgt_in", [TGT, LONG])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_line_is_wider_than_the_terminal(kind: Kind, tgt_in: list[str], width: int) -> None:
+    maps = make_maps(src=[*SRC[:-1] * 3, "</s>"], tgt_in=tgt_in)
+    text = render_terminal(maps, kind, 1, 1, row=1, width=width)
+    text += "\n" + render_top_words(maps, width=width)
+    assert max(map(cell_len, text.split("\n"))) <= width
+
+
 def test_top_words_name_each_step_and_at_most_k_pieces() -> None:
     lines = render_top_words(make_maps(), k=1).split("\n")
     assert len(lines) == 1 + len(TGT)

@@ -1,15 +1,13 @@
-"""One head as numbers, and the heads that find a word."""
+"""One head as numbers."""
 
-import numpy as np
 import pytest
 import torch
-from pronoun_peaks import peak_heads
 
 from transformer_mt.config.experiment import ModelConfig
 from transformer_mt.errors import ConfigError
 from transformer_mt.explain.head_numbers import head_numbers, render_numbers
 from transformer_mt.model.transformer import AttentionWeights, Transformer
-from transformer_mt.translation.attention_maps import KINDS, AttentionMaps, Kind
+from transformer_mt.translation.attention_maps import KINDS, Kind
 
 
 def make_model(norm: str = "post") -> Transformer:
@@ -93,20 +91,3 @@ def test_written_numbers_are_complete() -> None:
     ]
     assert blocks[6].split("\n")[2].split() == ["<s>", "1.000", "0.000", "0.000", "0.000"]
     assert f"{numbers.q[1, 0]:.3f}" in blocks[1].split("\n")[2]
-
-
-def test_heads_whose_row_peaks_on_a_word() -> None:
-    pieces = ["动", "物", "它", "</s>"]
-    encoder = np.full((2, 2, 4, 4), 0.25, np.float32)
-    encoder[0, 0, 2] = [0.1, 0.6, 0.2, 0.1]  # peaks on the second piece of the noun
-    encoder[0, 1, 2] = [0.1, 0.2, 0.6, 0.1]  # peaks on itself
-    encoder[1, 0, 2] = [0.3, 0.3, 0.4, 0.0]  # more on the noun in sum, but the peak is elsewhere
-    encoder[1, 1, 2] = [0.9, 0.0, 0.1, 0.0]
-    step = np.ones((2, 2, 1, 1), np.float32)
-    maps = AttentionMaps(
-        pieces, ["<s>"], ["</s>"], encoder, step, encoder[:, :, 2:3], [[("</s>", 1.0)]], "", ""
-    )
-    expected = [(2, 2, pytest.approx(0.9)), (1, 1, pytest.approx(0.7))]
-    assert peak_heads(maps, 2, [0, 1]) == expected
-    assert peak_heads(maps, 0, [0, 1], kind="cross") == expected
-    assert peak_heads(maps, 2, [3]) == []

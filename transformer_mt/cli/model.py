@@ -89,9 +89,17 @@ def explain(
     ] = None,
     model: ModelPath = None,
     to: Into = None,
-    kind: Annotated[str, typer.Option(help="encoder, decoder or cross")] = "cross",
-    layer: Annotated[str, typer.Option(help="a number from 1, or mean")] = "mean",
-    head: Annotated[str, typer.Option(help="a number from 1, or mean")] = "mean",
+    find: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="WORD WORD", help="the heads in which the first looks most at the second"
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="encoder, decoder or cross; default: the most telling")
+    ] = None,
+    layer: Annotated[str | None, typer.Option(help="a number from 1, or mean")] = None,
+    head: Annotated[str | None, typer.Option(help="a number from 1, or mean")] = None,
     out_dir: Annotated[
         Path | None, typer.Option("-o", "--out", help="write the PNGs and the HTML page here")
     ] = None,
@@ -103,11 +111,18 @@ def explain(
         Path | None, typer.Option(help="a TSV of source, right, wrong: accuracy of the model")
     ] = None,
 ) -> None:
-    """Show the attention of a translation: terminal, PNG, one HTML page; and worked examples."""
+    """Show the attention of a translation: terminal, PNG, one HTML page; and worked examples.
+
+    Without --kind, --layer and --head: the head and row that tell most about a pronoun, and why.
+    """
     from transformer_mt.explain import command as explain_command
     from transformer_mt.explain.worked_examples import example_text
     from transformer_mt.system.output import check_folder_target
 
+    chosen = (kind, layer, head) != (None, None, None)
+    if find is not None and (chosen or numbers):
+        raise TmtError("--find says which layer and head: leave out --kind, --layer and --head, "
+                       "and --numbers")  # fmt: skip
     if example is not None:
         show(example_text(example))
     elif contrast is not None:
@@ -122,7 +137,9 @@ def explain(
         if numbers:
             show(explain_command.numbers_text(translator, text, target, view, to=to))
         else:
-            found = explain_command.attention_text(translator, text, target, view, out_dir, to=to)
+            found = explain_command.attention_text(
+                translator, text, target, view if chosen else None, out_dir, to=to, find=find
+            )
             show(found, styled=True)
             if out_dir is not None:
                 say(f"pictures and page: {out_dir}")

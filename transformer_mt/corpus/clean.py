@@ -75,7 +75,7 @@ def prepare_corpus(local: LocalData, out_dir: Path, *, work_dir: Path, say: Say)
         seconds={"clean": round(time.monotonic() - started, 1)},
     )
     (out_dir / "report.json").write_text(report.to_json(), encoding="utf-8")
-    write_page(report, out_dir / "report.html")
+    write_page(report, out_dir / "report.html", name=local.cfg.name)
     return report
 
 

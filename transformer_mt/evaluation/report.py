@@ -85,7 +85,7 @@ def write_evaluation_page(report: Mapping[str, Any], evaluation: Evaluation, pat
     write_html(
         Path(__file__).with_name("page.html.j2"),
         path,
-        title="Evaluation: " + " · ".join(systems),
+        title=_title(evaluation),
         sets=tests,
         scores=list(score_rows(evaluation.scores)),
         several=len(systems) > 1,
@@ -99,6 +99,14 @@ def write_evaluation_page(report: Mapping[str, Any], evaluation: Evaluation, pat
             "tests": [_script_data(name, found) for name, found in tests.items()],
         },
     )
+
+
+def _title(evaluation: Evaluation) -> str:
+    """`Evaluation: a 33.51 · b 34.51 BLEU on demo`, by the first metric of the first test set."""
+    test = evaluation.tests[0].name
+    first = {name: next(iter(own.values())) for name, own in evaluation.scores[test].items()}
+    scores = " · ".join(f"{name} {score.score:.2f}" for name, score in first.items())
+    return f"Evaluation: {scores} {next(iter(first.values())).name} on {test}"
 
 
 def _worst_sentences(found: Mapping[str, Any]) -> dict[str, list[list[str]]]:

@@ -5,7 +5,8 @@ The page needs no network and no other file; its look is that of the template `p
 
 import shutil
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ from transformer_mt.encoding.tokenizer import BOS_ID
 from transformer_mt.evaluation.contrast import evaluate_contrast, read_contrast
 from transformer_mt.explain.figures import write_pngs
 from transformer_mt.explain.head_numbers import head_numbers, render_numbers
+from transformer_mt.explain.telling_heads import (
+    CAUTION,
+    Finding,
+    pronoun_findings,
+    word_findings,
+)
 from transformer_mt.explain.terminal import map_title, render_terminal, render_top_words
+from transformer_mt.rendering.cells import clip, wrap_cells
 from transformer_mt.rendering.pages import write_html
 from transformer_mt.system.output import writing_files
 from transformer_mt.translation.attention_maps import (
@@ -28,46 +36,84 @@ from transformer_mt.translation.attention_maps import (
     parse_choice,
     parse_kind,
 )
+from transformer_mt.translation.direction import direction_of
 from transformer_mt.translation.translator import Translator
 
+_TITLE_COLUMNS = 120
 # Weights travel as whole numbers of this size for 1.0: four decimals in the fewest characters.
 UNIT = 10_000
 
 
 @dataclass(frozen=True)
 class View:
-    """Which attention to look at; layers and heads count from 1."""
+    """Which attention to look at; layers and heads count from 1, rows from 0."""
 
     kind: Kind
     layer: Choice
     head: Choice
+    row: int | None = None  # one to be marked
 
     @classmethod
-    def parse(cls, kind: str, layer: str, head: str) -> "View":
+    def parse(cls, kind: str | None, layer: str | None, head: str | None) -> "View":
         """Read command-line texts; see `parse_kind` and `parse_choice` for the errors."""
-        return cls(parse_kind(kind), parse_choice(layer, "--layer"), parse_choice(head, "--head"))
+        return cls(
+            parse_kind(kind or "cross"),
+            parse_choice(layer or "mean", "--layer"),
+            parse_choice(head or "mean", "--head"),
+        )
+
+    @classmethod
+    def of(cls, finding: Finding) -> "View":
+        return cls(finding.kind, finding.layer, finding.head, finding.row)
 
 
 def attention_text(
     translator: Translator,
     text: str,
     target: str | None,
-    view: View,
+    view: View | None,
     out_dir: Path | None,
     *,
     to: str | None = None,
+    find: tuple[str, str] | None = None,
 ) -> str:
-    """One map and the best next words; with `out_dir`, also all pictures and the page."""
+    """One map and the best next words; with `out_dir`, also all pictures and the page.
+
+    Args:
+        view: None: the most telling one, with the reason for it.
+        find: two words: the heads in which the first looks most at the second.
+    """
     maps = translator.attention(text, target, to=to)
+    languages = direction_of(text, translator.cfg.languages, to)
+    if find is None:
+        findings = pronoun_findings(maps, languages)
+    else:
+        findings = word_findings(maps, languages, *find)
+    opened = view or View.of(findings[0])
     if out_dir is not None:
         model_cfg = translator.cfg.model
-        d_model = None if model_cfg.modern else model_cfg.d_model
         with writing_files(out_dir) as folder:
-            write_pngs(maps, folder)
-            write_attention_page(maps, folder / "attention.html", d_model=d_model)
-    chosen, width = (view.kind, view.layer, view.head), shutil.get_terminal_size().columns
-    heatmap = render_terminal(maps, *chosen, color=sys.stdout.isatty(), width=width)
-    return f"{maps.source}\n{maps.translation}\n\n{heatmap}\n\n{render_top_words(maps)}"
+            write_pngs(maps, folder, opened.kind, opened.layer, opened.head)
+            write_attention_page(
+                maps,
+                folder / "attention.html",
+                name=translator.cfg.name,
+                findings=findings,
+                view=opened,
+                d_model=None if model_cfg.modern else model_cfg.d_model,
+            )
+    width = shutil.get_terminal_size().columns
+    heatmap = render_terminal(
+        maps, opened.kind, opened.layer, opened.head, row=opened.row, color=sys.stdout.isatty(),
+        width=width,
+    )  # fmt: skip
+    reasons = [] if view else [*(finding.text for finding in findings), CAUTION]
+    parts = [
+        *(wrap_cells("\n".join(lines), width)
+          for lines in ([maps.source, maps.translation], reasons) if lines),
+        heatmap, render_top_words(maps, width=width),
+    ]  # fmt: skip
+    return "\n\n".join(parts)
 
 
 def numbers_text(
@@ -101,25 +147,47 @@ def contrast_text(
     return "\n".join(lines)
 
 
-def write_attention_page(maps: AttentionMaps, path: Path, *, d_model: int | None) -> None:
+def write_attention_page(
+    maps: AttentionMaps,
+    path: Path,
+    *,
+    name: str,
+    findings: Sequence[Finding],
+    view: View,
+    d_model: int | None,
+) -> None:
     """Write the page, whole or not at all.
 
-    The page computes a table of position encodings `d_model` wide; None: the model adds none.
+    Args:
+        name: of the run.
+        findings: rows of heads that the page offers at its top.
+        view: where the page opens.
+        d_model: width of the table of position encodings; None: the model adds none.
     """
-    title = "Attention of one translation"
+    title = clip(f"{name}: {maps.source} → {maps.translation}", _TITLE_COLUMNS)
     write_html(
-        Path(__file__).with_name("page.html.j2"), path, title=title, data=page_data(maps, d_model)
+        Path(__file__).with_name("page.html.j2"),
+        path,
+        title=f"Attention in {title}",
+        name=name,
+        findings=findings,
+        caution=CAUTION,
+        data=page_data(maps, findings, view, d_model),
     )
 
 
-def page_data(maps: AttentionMaps, d_model: int | None) -> dict[str, Any]:
-    """The content of the page as plain values; `d_model` as for the page."""
+def page_data(
+    maps: AttentionMaps, findings: Sequence[Finding], view: View, d_model: int | None
+) -> dict[str, Any]:
+    """The content of the page as plain values; arguments as for the page."""
     steps = zip(maps.tgt_in_pieces, maps.tgt_out_pieces, maps.top_words, strict=True)
     return {
         "source": maps.source,
         "translation": maps.translation,
         "unit": UNIT,
         "d_model": d_model,
+        "open": asdict(view),
+        "findings": [asdict(View.of(finding)) for finding in findings],
         "kinds": {
             kind: {
                 "title": TITLES[kind],

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from transformer_mt.explain.terminal import WORD_START, choice_name
 from transformer_mt.rendering.cells import clip
 from transformer_mt.rendering.figures import INK, MUTED, figure_style, new_figure, save_figure
-from transformer_mt.translation.attention_maps import KINDS, TITLES, AttentionMaps, Kind
+from transformer_mt.translation.attention_maps import KINDS, TITLES, AttentionMaps, Choice, Kind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,27 +32,34 @@ Weights = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 
-def write_pngs(maps: AttentionMaps, out_dir: Path) -> list[Path]:
-    """Write encoder.png, decoder.png and cross.png: the last layer large, all heads and layers."""
+def write_pngs(
+    maps: AttentionMaps, out_dir: Path, kind: Kind, layer: Choice, head: Choice
+) -> list[Path]:
+    """Write encoder.png, decoder.png and cross.png: one map large, all heads and layers.
+
+    Large is the given one of its kind, and of the others the last layer.
+    """
     paths = {kind: out_dir / f"{kind}.png" for kind in KINDS}
-    for kind, path in paths.items():
-        _write_png(maps, path, kind)
+    for own, path in paths.items():
+        large = (layer, head) if own == kind else (len(maps.weights(own)), "mean")
+        _write_png(maps, path, own, *large)
     return list(paths.values())
 
 
-def _write_png(maps: AttentionMaps, path: Path, kind: Kind) -> None:
+def _write_png(maps: AttentionMaps, path: Path, kind: Kind, layer: Choice, head: Choice) -> None:
     n_layers, n_heads = maps.weights(kind).shape[:2]
-    large = maps.pick(kind, n_layers, "mean")
-    heads = {f"head {i}": maps.pick(kind, n_layers, i) for i in range(1, n_heads + 1)}
+    large = maps.pick(kind, layer, head)
+    heads = {f"head {i}": maps.pick(kind, layer, i) for i in range(1, n_heads + 1)}
     layers = {f"layer {i}": maps.pick(kind, i, "mean") for i in range(1, n_layers + 1)}
     sheet = _Sheet.plan(maps, kind, n_heads, n_layers)
     masked = maps.masked(kind)
+    layer_name = choice_name("layer", layer)
     with figure_style():
         figure = new_figure(sheet.width, sheet.height)
         _draw_heading(figure, sheet, maps, kind)
-        caption = f"layer {n_layers}, {choice_name('head', 'mean')}"
+        caption = f"{layer_name}, {choice_name('head', head)}"
         _draw_large(figure, sheet, maps, kind, large, caption)
-        _draw_small(figure, sheet, heads, masked, sheet.heads, f"heads of layer {n_layers}")
+        _draw_small(figure, sheet, heads, masked, sheet.heads, f"heads of {layer_name}")
         _draw_small(figure, sheet, layers, masked, sheet.layers, "layers, mean of all heads")
         save_figure(figure, path)
 

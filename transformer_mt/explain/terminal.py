@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from rich.cells import cell_len
 
-from transformer_mt.rendering.cells import align_columns, clip, fit, printable
+from transformer_mt.rendering.cells import align_columns, clip, fit, printable, wrap_cells
 from transformer_mt.translation.attention_maps import (
     EXPLANATIONS,
     TITLES,
@@ -23,6 +23,7 @@ from transformer_mt.translation.attention_maps import (
 
 SHADES = " ░▒▓█"
 MASKED = "·"
+MARK = " ◂"  # behind the row that is worth a look
 WORD_START = "▁"  # SentencePiece writes it for the space before a word
 MAX_COLUMN_LABEL = 8  # characters; longer labels end in …
 MAX_ROW_LABEL = 18  # terminal columns
@@ -37,6 +38,7 @@ def render_terminal(
     layer: Choice,
     head: Choice,
     *,
+    row: int | None = None,
     color: bool = False,
     width: int = 100,
 ) -> str:
@@ -44,6 +46,7 @@ def render_terminal(
 
     Args:
         layer, head: from 1, or "mean".
+        row: one to be marked, from 0.
         color: 24-bit colours instead of shading characters.
         width: terminal columns; a wider map is drawn in several parts.
     Raises:
@@ -58,10 +61,11 @@ def render_terminal(
     label_width = cell_len(labels[0])
     columns = [printable(piece) for piece in maps.column_pieces(kind)]
     strongest = [
-        f"{clip(columns[int(row.argmax())], MAX_ROW_LABEL)} {row.max():.2f}" for row in weights
+        f"{clip(columns[int(own.argmax())], MAX_ROW_LABEL)} {own.max():.2f}" + MARK * (i == row)
+        for i, own in enumerate(weights)
     ]
     free = width - label_width - 3 - max(map(cell_len, strongest))
-    per_part = max(8, free // 2)
+    per_part = max(4, free // 2)
     lines = [map_title(kind, layer, head), *textwrap.wrap(EXPLANATIONS[kind], width), ""]
     for start in range(0, len(columns), per_part):
         part = slice(start, start + per_part)
@@ -73,7 +77,7 @@ def render_terminal(
             )
             lines.append(f"{label} {drawn}  {strongest[i]}".rstrip())
         lines.append("")
-    lines.append(_legend(top, color) + f"   {MASKED} masked, exactly 0" * bool(masked.any()))
+    lines.append(_legend(top, color, width, f"   {MASKED} masked, exactly 0" * bool(masked.any())))
     return "\n".join(lines)
 
 
@@ -115,27 +119,34 @@ def _cell(share: float, color: bool) -> str:
     return SHADES[min(len(SHADES) - 1, int(share * len(SHADES)))] * 2
 
 
-def _legend(top: float, color: bool) -> str:
+def _legend(top: float, color: bool, width: int, note: str) -> str:
     """The weights of the shades, whose steps are equal shares of the largest weight."""
     if color:
-        return f"{_cell(0, True)} 0   {_cell(1, True)} {top:.2f}"
+        return f"{_cell(0, True)} 0   {_cell(1, True)} {top:.2f}{note}"
     bounds = [top * (i + 1) / len(SHADES) for i in range(len(SHADES) - 1)]
     steps = zip(SHADES[1:], bounds, strict=True)
     text = "   ".join(f"{shade * 2} from {bound:.2f}" for shade, bound in steps)
-    return f"{text}   largest {top:.2f}"
+    return wrap_cells(f"{text}   largest {top:.2f}{note}", width)
 
 
-def render_top_words(maps: AttentionMaps, *, k: int = 5) -> str:
-    """A line per step: the piece it reads, the piece it writes, its `k` most probable pieces."""
+def render_top_words(maps: AttentionMaps, *, k: int = 5, width: int = 100) -> str:
+    """A line per step: the piece it reads, the piece it writes, its `k` most probable pieces.
+
+    Fewer than `k` where they do not fit into `width` terminal columns.
+    """
     steps = zip(maps.tgt_in_pieces, maps.tgt_out_pieces, maps.top_words, strict=True)
-    rows = [
-        (printable(reads), printable(writes), [f"{printable(w)} {p:.2f}" for w, p in best[:k]])
-        for reads, writes, best in steps
-    ]
-    width = max((cell_len(word) for _, _, words in rows for word in words), default=0)
-    lines = [["step", "reads", "writes", "most probable next pieces"]]
-    for i, (reads, writes, words) in enumerate(rows, start=1):
-        lines.append([str(i), reads, writes, "  ".join(fit(word, width) for word in words)])
+    rows = [["reads", "writes"]]
+    words = []
+    for reads, writes, best in steps:
+        rows.append([clip(reads, MAX_ROW_LABEL), clip(writes, MAX_ROW_LABEL)])
+        words.append([f"{clip(word, MAX_ROW_LABEL)} {p:.2f}" for word, p in best[:k]])
+    word_width = max((cell_len(word) for own in words for word in own), default=0)
+    label_widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    n_fitting = (width - len("step") - sum(label_widths) - 4) // (word_width + 2)
+    lines = [["step", *rows[0], "most probable next pieces"]]
+    for i, (row, own) in enumerate(zip(rows[1:], words, strict=True), start=1):
+        shown = own[: max(1, n_fitting)]
+        lines.append([str(i), *row, "  ".join(fit(word, word_width) for word in shown)])
     return align_columns(lines, numbers=(0,))
 
 

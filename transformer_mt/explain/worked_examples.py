@@ -57,14 +57,15 @@ EXAMPLES = {
 }
 
 _SCALING_HEAD = """\
-Why attention divides by √d_k: random queries and keys, components of variance 1
+Why attention divides by √d_k: random queries and keys of variance 1
 
         variance of q·k     mean top weight     mean gradient norm
  d_k    plain     / √d_k    plain     / √d_k    plain     / √d_k"""
 _SCALING_EXPLANATION = """
-A dot product of d_k terms has variance d_k, so longer vectors give larger scores; the
-softmax then puts nearly all weight on one key, and its gradient p_i (δ_ij − p_j) goes to
-0, so that hardly anything is learned. Divided by √d_k, the variance is 1 for every d_k."""
+A dot product of d_k terms has variance d_k, so longer vectors give larger
+scores; the softmax then puts nearly all weight on one key, and its gradient
+p_i (δ_ij − p_j) goes to 0, so that hardly anything is learned. Divided by √d_k,
+the variance is 1 for every d_k."""
 
 
 def compute(example: Example) -> HeadNumbers:
@@ -110,7 +111,7 @@ def example_text(name: str) -> str:
         ("Output = weights V", steps.output, words, ()),
     ]
     parts = [example.title, *(render_matrix(*block) for block in blocks), "Often misprinted"]
-    slips = textwrap.fill(example.slips.format(low=low, high=high), 90)
+    slips = textwrap.fill(example.slips.format(low=low, high=high), 80)
     return "\n\n".join(parts) + "\n" + slips
 
 

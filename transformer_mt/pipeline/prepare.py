@@ -200,7 +200,7 @@ def _report_vocabularies(cfg: Config, run: Run, tokenizers: Tokenizers) -> None:
         vocabulary[name] = vocabulary_report(tokenizers[side], list(lines), dev[side], code)
     report = replace(report, vocabulary=vocabulary)
     write_text(run.report_path.with_suffix(".json"), report.to_json())
-    write_page(report, run.report_path)
+    write_page(report, run.report_path, name=cfg.name)
 
 
 def _encode(

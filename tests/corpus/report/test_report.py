@@ -36,7 +36,7 @@ def test_json_has_the_names_that_programs_read() -> None:
     tree = json.loads(REPORT.to_json())
     assert set(tree) == {
         "fingerprint", "languages", "sources", "parts", "held_out", "profile", "vocabulary",
-        "random_kept", "worst_kept", "problems", "notes", "seconds",
+        "shifted", "random_kept", "worst_kept", "problems", "notes", "seconds",
     }  # fmt: skip
     assert set(tree["parts"]["train"]) == {"read", "kept", "rules"}
     assert list(tree["parts"]["train"]["rules"]) == ["empty", "length_ratio", "duplicate"]

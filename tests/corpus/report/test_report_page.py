@@ -19,6 +19,8 @@ from transformer_mt.corpus.report.report import (
     PartReport,
     RuleReport,
     Sample,
+    ShiftedLine,
+    ShiftedLines,
     SourceReport,
 )
 
@@ -30,6 +32,7 @@ def full_report(text: str = "text", languages: Languages = ZH_EN) -> CorpusRepor
     samples = [Sample(text, text, text, 1.5), Sample(text, text, text)]
     rules = {text: RuleReport(text, text, 3, samples, samples), "r": RuleReport(6, "score", 0)}
     origin = {"name": text, "url": text, "sha256": text, "size": 3, "licence": text}
+    lines = [ShiftedLine(6, text, text, text, "own"), ShiftedLine(7, text, text, text, "shifted")]
     return CorpusReport(
         parts={text: PartReport(100, 90, rules), "dev": PartReport(3, 3)},
         held_out={"dev": 7},
@@ -40,6 +43,7 @@ def full_report(text: str = "text", languages: Languages = ZH_EN) -> CorpusRepor
         sources=[SourceReport(text, 100, 90, 1.0, text, [origin])],
         profile=profile([("我喜欢你", "I like you 2"), ("他来了", "He came.")], ZH_EN),
         vocabulary={text: VocabularyReport(8000, 0.0, 0.01, None, 0.8, 0.9, 0.99)},
+        shifted=[ShiftedLines(text, 7, 1234, 1, lines, lines[::-1])],
         random_kept=samples,
         worst_kept=samples,
         seconds={text: 1.5},
@@ -94,8 +98,29 @@ def test_chinese_text_says_that_it_is_chinese(
 def test_the_numbers_are_there(tmp_path: Path) -> None:
     text = " ".join(written(full_report(), tmp_path).text.split())
     for expected in ("90 of 100", "held out 7 (7.0 %)", "dropped 3 (3.0 %)",
-                     "1 thing to look at", "Data report: Chinese → English"):  # fmt: skip
+                     "1 thing to look at", "text: lines 7 to 1234 fit better one line apart",
+                     "Data of text: 90 of 100 pairs kept, Chinese → English"):  # fmt: skip
         assert expected in text
+
+
+def test_the_title_says_the_run_and_its_result(tmp_path: Path) -> None:
+    for name, report, expected in [
+        ("my", full_report(), "Data of my: 90 of 100 pairs kept, Chinese → English"),
+        (None, CorpusReport({"pairs": PartReport(3, 2)}), "Data report: 2 of 3 pairs kept"),
+    ]:
+        write_page(report, tmp_path / "report.html", name=name)
+        page = (tmp_path / "report.html").read_text(encoding="utf-8")
+        assert f"<title>{expected}</title>" in page and f"<h1>{expected}</h1>" in page
+
+
+def test_the_target_that_fits_is_marked(tmp_path: Path) -> None:
+    page = written(full_report(), tmp_path)
+    labels = [(own["data-label"], own["class"]) for tag, own in page.elements
+              if tag == "td" and "target of" in str(own.get("data-label"))]  # fmt: skip
+    assert labels[:4] == [
+        ("target of this line", "fits"), ("target of the next line", ""),
+        ("target of this line", ""), ("target of the next line", "fits"),
+    ]  # fmt: skip
 
 
 def test_a_report_that_knows_little_is_a_page_too(tmp_path: Path) -> None:

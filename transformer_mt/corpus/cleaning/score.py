@@ -23,6 +23,7 @@ from transformer_mt.corpus.cleaning.score_store import (
     shard_path,
     write_scored,
 )
+from transformer_mt.corpus.diagnostics.shifted_lines import ShiftedRun
 from transformer_mt.corpus.diagnostics.source_watch import SourceWatch
 from transformer_mt.corpus.readers.pairs import Pair
 from transformer_mt.corpus.sources.obtain import LocalData, LocalSource
@@ -89,10 +90,12 @@ def _score_source(local: LocalData, source: LocalSource, folder: Path, say: Say)
     started = time.monotonic()
     for _ in run_shards(jobs(), score_part, workers=count_workers(data.workers)):
         pass
-    problems = watch.problems()
-    found: dict[str, Any] = {"sizes": sizes, "findings": watch.findings, "problems": problems}
-    scored = ScoredSource(source.name, folder, **found)
-    write_manifest(folder, _DONE, {"name": source.name, "made_from": folder.name, **found})
+    found: dict[str, Any] = {
+        "sizes": sizes, "findings": watch.findings, "problems": watch.problems()
+    }  # fmt: skip
+    scored = ScoredSource(source.name, folder, **found, shifted=watch.shifted)
+    content = {"name": source.name, "made_from": folder.name, **found}
+    write_manifest(folder, _DONE, {**content, "shifted": list(map(vars, watch.shifted))})
     rate = sum(sizes) / (time.monotonic() - started)
     if len(sizes) > 1:
         say(f"  {source.name}: {sum(sizes):,} pairs scored, {rate:,.0f} pairs/s")
@@ -112,7 +115,8 @@ def _finished(name: str, folder: Path, say: Say) -> ScoredSource | None:
     if problems or not manifest:
         return None
     found = {key: manifest[key] for key in ("sizes", "findings", "problems")}
-    return ScoredSource(name, folder, **found)
+    shifted = [ShiftedRun(**run) for run in manifest.get("shifted", [])]
+    return ScoredSource(name, folder, **found, shifted=shifted)
 
 
 def score_part(part: _Part, path: Path) -> None:

@@ -8,13 +8,14 @@ or threshold.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_mt.corpus.diagnostics.shifted_lines import ShiftedRun
 from transformer_mt.corpus.readers.pairs import Pair
 from transformer_mt.system.arrays import Array, Floats, Ints
 
@@ -122,6 +123,7 @@ class ScoredSource:
     sizes: list[int]  # pairs of each shard
     findings: list[str]  # about whole sides, for people: they are in other languages than said
     problems: list[str]  # about lines, for people
+    shifted: list[ShiftedRun] = field(default_factory=list)  # the first of them
 
 
 def shard_path(folder: Path, number: int) -> Path:

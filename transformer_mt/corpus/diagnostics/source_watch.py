@@ -48,6 +48,7 @@ class SourceWatch:
         self._sample: list[Pair] = []
         self._waiting: list[tuple[LineUnits, LineUnits]] = []  # blocks to learn from
         self._finders: tuple[ShiftFinder, SwapFinder] | None = None
+        self.shifted: list[ShiftedRun] = []  # those that `problems` has named
 
     def observe(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """Pass the pairs on unchanged, looking at each."""
@@ -99,7 +100,9 @@ class SourceWatch:
             where = f"on the {side.code} side"
             found += self._told(side.other_script, f"{where} are in {other} characters", hint)
             found += self._told(side.foreign, f"{where} look Japanese or Korean")
-        found += self._runs(self._finders[0].finish() if self._finders else [])
+        runs = self._finders[0].finish() if self._finders else []
+        self.shifted = runs[:_N_NAMED]
+        found += self._runs(runs)
         return [f"{self.name}: {problem}" for problem in found]
 
     def _told(self, lines: "FaultyLines", fault: str, hint: str = "") -> list[str]:

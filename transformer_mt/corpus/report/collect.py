@@ -19,6 +19,7 @@ from transformer_mt.corpus.cleaning.decide import (
 )
 from transformer_mt.corpus.cleaning.rules import RULE_MEANING, SCORED_RULES
 from transformer_mt.corpus.cleaning.score_store import ScoredCorpus, Shard
+from transformer_mt.corpus.diagnostics.shifted_lines import ShiftedRun
 from transformer_mt.corpus.readers.pairs import Pair
 from transformer_mt.corpus.report.profile import profile
 from transformer_mt.corpus.report.report import (
@@ -26,6 +27,8 @@ from transformer_mt.corpus.report.report import (
     PartReport,
     RuleReport,
     Sample,
+    ShiftedLine,
+    ShiftedLines,
     SourceReport,
 )
 from transformer_mt.corpus.sources.obtain import LocalData
@@ -44,6 +47,7 @@ _N_NEAREST, _SAMPLE_CHARACTERS = 10, 300
 _SHOWN_WIDTH = 40  # columns of a text in a problem
 _N_PROFILED = 20_000  # pairs that the shares and histograms are taken from
 _N_SHOWN = 20  # random pairs, and the worst that were kept
+_N_RUNS = 5  # of shifted lines
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ def build_report(found: CleaningResult) -> CorpusReport:
         languages=cfg.languages,
         sources=_source_reports(found),
         profile=profile(pairs, cfg.languages) if pairs else None,
+        shifted=shifted_lines(corpus),
         random_kept=_samples(corpus, drawn[:_N_SHOWN]),
         worst_kept=worst_kept,
     )
@@ -117,6 +122,45 @@ def corpus_problems(corpus: ScoredCorpus) -> list[str]:
             f"{source}:{line}; that is a bug of tmt: please report it, with this pair"
         )
     return lines + [problem for source in corpus.sources for problem in source.problems]
+
+
+def shifted_lines(corpus: ScoredCorpus) -> list[ShiftedLines]:
+    """The first runs of lines that fit better one line apart, and the lines at both their ends."""
+    found: list[ShiftedLines] = []
+    for source, rows in zip(corpus.sources, corpus.source_rows, strict=True):
+        for run in source.shifted[: _N_RUNS - len(found)]:
+            begin, end = (
+                _lines_around(corpus, rows, middle, run) for middle in (run.first, run.last)
+            )
+            found.append(ShiftedLines(source.name, run.first, run.last, run.shift, begin, end))
+    return found
+
+
+def _lines_around(
+    corpus: ScoredCorpus, rows: slice, middle: int, run: ShiftedRun
+) -> list[ShiftedLine]:
+    """A line, its neighbours, and their targets a line apart; `rows`: of the source."""
+    n_lines, inside = rows.stop - rows.start, range(run.first, run.last + 1)
+    near = range(max(1, middle - 2), min(n_lines, middle + 2) + 1)
+    pairs = corpus.values_at(np.array(near) + rows.start - 1, "src", "tgt")
+    texts = {
+        line: (_shortened(src), _shortened(tgt))
+        for line, (src, tgt) in zip(near, pairs, strict=True)
+    }
+    return [
+        ShiftedLine(
+            line,
+            *texts[line],
+            shifted_tgt=texts[line + run.shift][1] if line + run.shift in texts else "",
+            fits="own"
+            if line not in inside
+            else "shifted"
+            if line + run.shift in inside
+            else "none",
+        )
+        for line in near
+        if abs(line - middle) <= 1
+    ]
 
 
 def _source_reports(found: CleaningResult) -> list[SourceReport]:

@@ -14,13 +14,21 @@ from transformer_mt.text.languages import language_name
 _HTML_CODES = {"zh": "zh-Hans"}
 
 
-def write_page(report: CorpusReport, path: Path) -> None:
-    """Write the page, whole or not at all."""
-    title, codes = "Data report", ("", "")
+def write_page(report: CorpusReport, path: Path, *, name: str | None = None) -> None:
+    """Write the page, whole or not at all.
+
+    Args:
+        name: of the experiment; None: that of the source, if there is only one.
+    """
+    if name is None and len(report.sources) == 1:
+        name = report.sources[0].name
+    title, codes = f"Data of {name}" if name else "Data report", ("", "")
+    part = next(iter(report.parts.values()))
+    title += f": {part.kept:,} of {part.read:,} pairs kept"
     if report.languages:
         codes = report.languages.src, report.languages.tgt
         arrow = " ↔ " if report.languages.bidirectional else " → "
-        title += ": " + arrow.join(map(language_name, codes))
+        title += ", " + arrow.join(map(language_name, codes))
     write_html(
         Path(__file__).with_name("page.html.j2"),
         path,

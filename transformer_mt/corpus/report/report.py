@@ -6,7 +6,7 @@ judged. Programs read `report.json`: the names of the fields stay as they are.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 from rich.cells import cell_len, set_cell_size
@@ -53,6 +53,29 @@ class SourceReport:
 
 
 @dataclass(frozen=True)
+class ShiftedLine:
+    """A line near an end of a run, with two targets: its own, and the one a line apart."""
+
+    number: int  # from 1
+    src: str
+    tgt: str
+    shifted_tgt: str
+    fits: Literal["own", "shifted", "none"]  # the target that belongs to the source
+
+
+@dataclass(frozen=True)
+class ShiftedLines:
+    """A run of lines in which each source fits the target `shift` lines on, and both its ends."""
+
+    source: str
+    first: int  # from 1, as `last`
+    last: int
+    shift: int  # 1 or -1
+    begin: list[ShiftedLine]
+    end: list[ShiftedLine]
+
+
+@dataclass(frozen=True)
 class PartReport:
     """Counts of one part; `read` = `kept` + everything dropped (+ held out, for train)."""
 
@@ -79,6 +102,7 @@ class CorpusReport:
     sources: list[SourceReport] = field(default_factory=list)
     profile: ProfileReport | None = None  # of what was kept for training
     vocabulary: dict[str, VocabularyReport] = field(default_factory=dict)  # by side, once learned
+    shifted: list[ShiftedLines] = field(default_factory=list)  # the first runs of all sources
     random_kept: list[Sample] = field(default_factory=list)
     worst_kept: list[Sample] = field(default_factory=list)  # nearest to being dropped, worst first
     seconds: dict[str, float] = field(default_factory=dict)  # by stage
