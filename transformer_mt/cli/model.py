@@ -9,6 +9,7 @@ import typer
 
 from transformer_mt.cli.options import (
     AsJson,
+    Device,
     Into,
     ModelPath,
     find_model_path,
@@ -24,6 +25,7 @@ def score(
     tgt_path: Annotated[Path, typer.Option("--tgt", help="target texts, one per line")],
     model: ModelPath = None,
     to: Into = None,
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
 ) -> None:
     """Print the log-probability (nats) of each target given its source, and its tokens."""
@@ -68,6 +70,7 @@ def explain(
     ] = None,
     model: ModelPath = None,
     to: Into = None,
+    device: Device = "auto",
     kind: Annotated[str, typer.Option(help="encoder, decoder or cross")] = "cross",
     layer: Annotated[str, typer.Option(help="a number from 1, or mean")] = "mean",
     head: Annotated[str, typer.Option(help="a number from 1, or mean")] = "mean",

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from transformer_mt.errors import TmtError, TrainingError, describe
 from transformer_mt.system.output import write_text
 from transformer_mt.system.state import read_records
-from transformer_mt.system.terminal import visible
+from transformer_mt.system.terminal import is_quiet, visible
 from transformer_mt.training.trainer import SilentLog
 
 
@@ -44,7 +44,7 @@ class TrainingLog(SilentLog):
             TextColumn("{task.completed}/{task.total}"),
             TimeRemainingColumn(),
             console=self._console,
-            disable=not self._console.is_terminal,
+            disable=not self._console.is_terminal or is_quiet(),
             transient=True,
         )
         self._task = self._progress.add_task("updates", total=max_updates, completed=resume_update)
@@ -72,7 +72,8 @@ class TrainingLog(SilentLog):
         record = {"event": event, "update": update, **finite}
         self.records.append(record)
         self._write_last()
-        self.say(format_record(record))
+        if not is_quiet():
+            self.say(format_record(record))
         if self._tensorboard is not None:
             for name, value in values.items():
                 self._tensorboard.add_scalar(f"{event}/{name}", value, update)
