@@ -29,7 +29,7 @@ def test_every_command_has_an_example_and_every_example_a_command() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_example_is_understood_and_shown(name: str) -> None:
-    command, words = COMMANDS[name], shlex.split(EXAMPLES[name].partition(">")[0])
+    command, words = COMMANDS[name], shlex.split(EXAMPLES[name])
     context = command.make_context(name, words)
     assert context.params and not context.args
     shown = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "200"}).output

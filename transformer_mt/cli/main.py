@@ -31,7 +31,7 @@ TRAIN, USE, JUDGE, HERE = "Train", "Use a model", "Judge a model", "This machine
 EXAMPLES = {
     "train": "tiny --minutes 5 --run-dir runs/try",
     "plan": "my.yaml",
-    "config": "base > my.yaml",
+    "config": "base",
     "average": "runs/tiny averaged --last 5",
     "translate": "-m runs/tiny -i input.zh -o output.en",
     "explain": '-m runs/tiny "这只动物没有穿过街道，因为它太累了。" -o tired',
