@@ -208,6 +208,8 @@ def command_section(name: str, command: Any) -> str:
     context = command.make_context(name, [], resilient_parsing=True)
     usage = " ".join(command.collect_usage_pieces(context)).replace("[OPTIONS]", "[options]")
     parts = [f"## {name}", inspect.cleandoc(command.help), f"```text\n{name} {usage}\n```"]
+    if command.epilog:
+        parts.append(command.epilog.replace("Example: ", "Example: `", 1) + "`")
     shown_parameters = [
         parameter
         for parameter in command.get_params(context)

@@ -13,7 +13,13 @@ import sys
 def main() -> None:
     gc.set_threshold(50_000, 20, 100)  # imports make no garbage; looking for it takes 0.1 s
     sys.path[:] = search_path(sys.path, os.environ.get("PYTHONPATH", ""))
-    from transformer_mt.system.processes.child_python import protect
+    from transformer_mt.errors import TmtError
+
+    try:
+        from transformer_mt.system.processes.child_python import protect
+    except TmtError as error:  # a system that tmt does not run on
+        print(f"tmt: {error}", file=sys.stderr)
+        sys.exit(2)
 
     protect(os.environ)
     from transformer_mt.cli.main import main as run_command

@@ -5,6 +5,7 @@ message alone and exits with status 2, and does the same for errors of the syste
 other exception is a bug and keeps its traceback.
 """
 
+import errno
 import os
 
 
@@ -60,7 +61,9 @@ def describe(error: BaseException) -> str:
                 if name is not None
             ]
             where = "".join(f"{name}: " for name in names)
-            return f"{where}{error.strerror or str(error) or type(error).__name__}"
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            remedy = "; make room, and run the same command again" if full else ""
+            return f"{where}{error.strerror or str(error) or type(error).__name__}{remedy}"
         case MemoryError():
             return f"not enough memory{f': {error}' if str(error) else ''}"
         case RecursionError():

@@ -29,6 +29,8 @@ def fails_with(error: BaseException) -> Callable[..., None]:
 ERRORS = [
     (DataError("what is wrong"), "what is wrong"),
     (OSError(errno.EIO, "Input/output error", "some/file"), "some/file: Input/output error"),
+    (OSError(errno.ENOSPC, "No space left on device"),
+     "No space left on device; make room, and run the same command again"),
     (OSError(errno.EIO, "Input/output error", b"x\xff"), "x\\xff: Input/output error"),
     (MemoryError(), "not enough memory"),
     (MemoryError("Unable to allocate 9 EiB"), "not enough memory: Unable to allocate 9 EiB"),
@@ -94,15 +96,42 @@ def test_a_full_standard_output_is_told() -> None:
     one_line(done, b"No space left on device")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "gbk", "utf-8"])
-def test_standard_output_in_any_encoding(encoding: str) -> None:
-    done = run(
-        "explain", "--example", "two-words", env={**os.environ, "PYTHONIOENCODING": encoding}
+@pytest.mark.parametrize("encoding", ["ascii", "gbk", "cp1252", "utf-8"])
+@pytest.mark.parametrize(
+    "words", [["explain", "--example", "two-words"], ["explain", "--help"], ["config", "tiny"]]
+)
+def test_any_encoding_of_the_standard_streams(encoding: str, words: list[str]) -> None:
+    done = run(*words, env={**os.environ, "PYTHONIOENCODING": encoding})
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout.decode("utf-8" if encoding == "ascii" else encoding)
+    full = run(*words, env={**os.environ, "PYTHONIOENCODING": "utf-8"}).stdout.decode()
+    assert len(shown) >= len(full) * 0.9, "nothing is left out"
+    if words[1] == "--example":
+        assert ("\\u221a" if encoding == "cp1252" else "√") in shown
+
+
+def test_a_message_in_any_encoding() -> None:
+    done = run("plan", "好…→.yaml", env={**os.environ, "PYTHONIOENCODING": "cp1252"})
+    one_line(done, b"\\u597d\x85->.yaml: no such file")
+
+
+def test_a_document_goes_to_standard_output_in_utf_8() -> None:
+    code = (
+        "from transformer_mt.system.terminal import prepare_streams, show_document\n"
+        "prepare_streams(); show_document('好\\r\\nÿ')"
     )
-    if done.returncode:
-        one_line(done, b"the encoding gbk has no character")
-    else:
-        assert "√" in done.stdout.decode("utf-8" if encoding == "ascii" else encoding)
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "gbk"},
+    )
+    assert found.stdout.decode() == "好\r\nÿ"
+
+
+def test_windows_is_told_of_wsl_and_of_nothing_else() -> None:
+    code = "import sys; sys.platform = 'win32'\nfrom transformer_mt.__main__ import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    one_line(done, b"install WSL")
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,10 @@ def cpu(threads: int, flags: set[str], setting: str | None = None) -> dict[str, 
             "os.environ.get": setting}  # fmt: skip
 
 
+def system(name: str, release: str = "6.1") -> dict[str, Any]:
+    return {"platform.system": name, "platform.release": release}
+
+
 def precision(chosen: torch.dtype, fp32: float, bf16: float) -> dict[str, Any]:
     speeds = {torch.float32: fp32, torch.bfloat16: bf16}
     return {"product_gflops": lambda _, dtype, __: speeds[dtype], "choose_precision": chosen}
@@ -73,6 +77,16 @@ FACTS = [  # machine, start of the value, verdict, part of the advice
     ("_precision", precision(BF16, 100, 90), "bf16: 0.9 × as fast as fp32", "ok", ""),  # noise?
     ("_precision", precision(BF16, 100, 50), "bf16: 0.5 × ", "note", "train.precision=fp32"),
     ("_precision", precision(FP32, 100, 500), "fp32: 0.2 × ", "note", "train.precision=bf16"),
+    ("_system", system("Linux"), "Linux (tested on Linux; written for macOS", "ok", ""),
+    (
+        "_system",
+        system("Linux", "5.15.1-microsoft-standard-WSL2"),
+        "Linux within Windows (WSL)",
+        "note",
+        "/mnt/c is slow",
+    ),
+    ("_system", system("Darwin", "23.1"), "macOS (", "note", "not tested here; trains and transl"),
+    ("_system", system("FreeBSD"), "FreeBSD (", "note", "tmt is made for Linux"),
     ("_compiler", compiler({"g++": "/usr/bin/g++"}), "/usr/bin/g++", "ok", ""),
     ("_compiler", compiler({"g++": "/x", "mine": "/opt/mine"}, "mine"), "/opt/mine", "ok", ""),
     ("_compiler", compiler({}), "none", "note", "install g++"),

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from transformer_mt.errors import ConfigError
+from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.system import device as runtime
 from transformer_mt.system.device import (
     choose_precision,
@@ -16,6 +16,7 @@ from transformer_mt.system.device import (
     release_memory,
     seed_all,
     stop_on_signals,
+    use_device,
 )
 from transformer_mt.system.machine import peak_memory_mib
 
@@ -54,6 +55,53 @@ def test_precision_of_cuda_devices(
 def test_unknown_precision() -> None:
     with pytest.raises(ConfigError, match="precision 'half': use auto, fp32, bf16 or fp16"):
         choose_precision("half", CPU)
+
+
+@pytest.mark.parametrize(
+    ("choice", "before", "after"),
+    [
+        ("auto", None, None),
+        ("auto", "3", "3"),
+        ("cpu", "0,1", ""),
+        ("cuda", None, None),
+        ("cuda", "2,3", "2,3"),
+        ("cuda:1", None, "1"),
+        ("cuda:1", "4,GPU-7", "GPU-7"),
+        ("cuda:0", "6", "6"),
+    ],
+)
+def test_only_the_chosen_devices_are_seen(
+    choice: str, before: str | None, after: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if before is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", before)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    use_device(choice)
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == after
+
+
+@pytest.mark.parametrize(
+    ("choice", "before", "available", "message"),
+    [
+        ("gpu", None, True, "--device gpu: expected auto, cpu, cuda, or one GPU such as cuda:1"),
+        ("cuda:x", None, True, "--device cuda:x: expected auto"),
+        ("CPU", None, True, "--device CPU: expected auto, cpu"),
+        ("cuda", None, False, "--device cuda: PyTorch finds no such GPU here; `tmt doctor`"),
+        ("cuda:7", None, False, "--device cuda:7: PyTorch finds no such GPU here"),
+        ("cuda:1", "5", True, "--device cuda:1: CUDA_VISIBLE_DEVICES=5 leaves 1 GPUs"),
+    ],
+)
+def test_a_device_that_is_not_there(
+    choice: str, before: str | None, available: bool, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", before or "")
+    if before is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
+    with pytest.raises(TmtError) as caught:
+        use_device(choice)
+    assert str(caught.value).startswith(message)
 
 
 def test_seed_is_a_function_of_all_parts() -> None:

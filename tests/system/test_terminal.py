@@ -1,6 +1,8 @@
 """Text from elsewhere on a terminal: nothing in it acts, and nothing of a result is lost."""
 
+import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -10,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_mt.system.terminal import columns_of, folded, visible
+from transformer_mt.system.terminal import (
+    Always,
+    columns_of,
+    folded,
+    is_quiet,
+    say,
+    set_quiet,
+    visible,
+)
 
 
 @given(st.text())
@@ -44,9 +54,11 @@ def test_colours_stay_where_they_are_wanted() -> None:
     assert visible(text, styled=True) == "\x1b[31mred\x1b[0m \\x1b]0;title\\x07 \\x1b[2J"
 
 
+HEAD = "import sys\nfrom transformer_mt.system.terminal import prepare_streams, say, show\n"
+
+
 def run(code: str, **options: object) -> "subprocess.CompletedProcess[bytes]":
-    code = f"from transformer_mt.system.terminal import prepare_streams, say, show\n{code}"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, **options)
+    return subprocess.run([sys.executable, "-c", f"{HEAD}{code}"], capture_output=True, **options)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8", "latin-1:backslashreplace"])
@@ -59,6 +71,70 @@ def test_results_come_out_whatever_the_locale(encoding: str) -> None:
         assert done.stdout.startswith("café\n".encode("latin-1"))
     else:
         assert done.stdout == "café\n".encode() + b"\xff\n", "a name that is not UTF-8"
+
+
+TEXT = "a → é 好 😀 ▁…\ud800"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [
+        ("gbk", "a → é 好 \\ud83d\\ude00 ▁…\\ud800"),
+        ("cp1252", "a \\u2192 é \\u597d \\ud83d\\ude00 \\u2581…\\ud800"),
+        ("koi8-r", "a \\u2192 \\u00e9 \\u597d \\ud83d\\ude00 \\u2581\\u2026\\ud800"),
+    ],
+)
+def test_programs_get_numbers_that_json_reads_back(encoding: str, shown: str) -> None:
+    code = f"import json; prepare_streams(); text = {TEXT!r}; show(text)\n"
+    code += "show(json.dumps(text, ensure_ascii=False))"
+    done = run(code, env={**os.environ, "PYTHONIOENCODING": encoding})
+    plain, as_json = done.stdout.decode(encoding).splitlines()
+    assert plain == shown and json.loads(as_json) == TEXT
+    (told,) = done.stderr.decode(encoding).splitlines()
+    assert told.startswith(f"standard output is {encoding}: characters that it lacks are written ")
+    assert told.endswith("PYTHONIOENCODING=utf-8 writes them all")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [("gbk", "a → é 好 \\ud83d\\ude00 ▁…"), ("cp1252", "a -> é \\u597d \\ud83d\\ude00 _…")],
+)
+def test_people_get_plain_spellings(encoding: str, shown: str) -> None:
+    code = f"prepare_streams(); show({TEXT!r}); say({TEXT!r})"
+    outer, inner = pty.openpty()
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    found = subprocess.run(
+        [sys.executable, "-c", f"{HEAD}{code}"],
+        stdout=inner,
+        stderr=subprocess.PIPE,
+        env=environment,
+    )
+    on_terminal = os.read(outer, 1000).decode(encoding)
+    assert on_terminal.strip() == found.stderr.decode(encoding).strip()
+    assert on_terminal.strip() == shown + "\\ud800"
+
+
+@pytest.mark.parametrize(("asked", "encoding"), [(None, "utf-8"), ("gbk", "gbk")])
+def test_a_file_is_utf_8_unless_asked_otherwise(
+    tmp_path: Path, asked: str | None, encoding: str
+) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": asked or ""}
+    code = f"{HEAD}sys.stdout.reconfigure(encoding='gbk'); prepare_streams(); show('好')"
+    with (tmp_path / "out").open("wb") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, env=environment, check=True)
+    assert (tmp_path / "out").read_bytes() == "好\n".encode(encoding)
+
+
+def test_quiet_leaves_what_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    set_quiet(True)
+    try:
+        say("progress")
+        say(Always("a warning"))
+        assert is_quiet()
+    finally:
+        set_quiet(False)
+    say("again")
+    assert capsys.readouterr().err == "a warning\nagain\n"
 
 
 @pytest.mark.parametrize("descriptor", [0, 1, 2])

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from transformer_mt.cli.options import AsJson, find_model_path, one_of, show
+from transformer_mt.cli.options import AsJson, Device, find_model_path, one_of, show
 from transformer_mt.errors import TmtError
 
 bench_app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
@@ -29,6 +29,7 @@ def bench_train(
         int | None,
         typer.Option(min=1, help="that share the work; default: as many as tmt train starts"),
     ] = None,
+    device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Measure training: tokens/s, where the time goes, share of the peak, memory, cold start."""
@@ -65,6 +66,7 @@ def bench_decode(
     sentences: Annotated[int, typer.Option(min=1, help="at most so many")] = 256,
     rounds: Annotated[int, typer.Option(min=1, help="each rate is their median")] = 3,
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16")] = "auto",
+    device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Measure translating: sentences/s one by one and in batches, greedily and with a beam of 5."""

@@ -9,6 +9,7 @@ import typer
 from transformer_mt.cli.options import (
     AsJson,
     ConfigName,
+    Device,
     ModelPath,
     Offline,
     Overrides,
@@ -211,6 +212,7 @@ def data_backtranslate(
     model: ModelPath = None,
     to: To = None,
     beam: Annotated[int, typer.Option(min=1, help="1 is greedy search")] = 1,
+    device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Translate target-language text back into the source language: a corpus with a tag."""
@@ -224,6 +226,7 @@ def data_distill(
     model: ModelPath = None,
     to: To = None,
     beam: Annotated[int, typer.Option(min=1, help="1 is greedy search")] = 4,
+    device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Translate source-language text, for a smaller or faster model to learn from."""
@@ -279,9 +282,9 @@ def tokenizer_train(
     input_path: Annotated[Path, typer.Argument(help="text, one sentence per line")],
     out_path: Annotated[Path, typer.Argument(help="the .model file to write")],
     lang: Annotated[list[str], typer.Option(help="language of the text; repeat for a joint one")],
-    vocab_size: Annotated[int, typer.Option(min=16)] = 8000,
+    vocab_size: Annotated[int, typer.Option(min=16, help="pieces")] = 8000,
     model_type: Annotated[str, typer.Option("--type", help="bpe or unigram")] = "bpe",
-    seed: int = 1,
+    seed: Annotated[int, typer.Option(help="of the lines that are drawn")] = 1,
 ) -> None:
     """Train a SentencePiece model."""
     from transformer_mt.config.experiment import TokenizerConfig

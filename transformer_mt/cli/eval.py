@@ -2,13 +2,14 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 
-from transformer_mt.cli.options import AsJson, Into, find_model_path, say, show
+from transformer_mt.cli.options import OUTPUT, AsJson, Device, Into, find_model_path, say, show
 from transformer_mt.errors import TmtError
 from transformer_mt.system.terminal import terminal_width
 
@@ -16,36 +17,42 @@ if TYPE_CHECKING:
     from transformer_mt.evaluation.systems import Evaluation, System
     from transformer_mt.evaluation.test_sets import EvaluationSet
 
+# The options, in the groups of `--help`.
+_systems_option: Any = partial(Option, rich_help_panel="What is judged")
+_texts: Any = partial(Option, rich_help_panel="Test sets")
+_score: Any = partial(Option, rich_help_panel="Scores")
+_out: Any = partial(Option, rich_help_panel=OUTPUT)
+
 Models = Annotated[
     list[Path] | None,
-    Option("-m", "--model",
+    _systems_option("-m", "--model",
            help="model or run directory; repeat to compare; default: the newest finished run"),
 ]  # fmt: skip
 Hyps = Annotated[
     list[Path] | None,
-    Option("--hyp", help="a file of translations, as one more system; repeat to compare"),
+    _systems_option("--hyp", help="a file of translations, as one more system; repeat to compare"),
 ]
-SrcPath = Annotated[Path | None, Option("--src", help="source texts")]
-RefPath = Annotated[Path | None, Option("--ref", help="their references")]
-TestSet = Annotated[str | None, Option(help="a test set of sacreBLEU by name, such as wmt17")]
-ChrfWords = Annotated[bool, Option("--chrf++", help="chrF with word bigrams")]
-SpBleu = Annotated[bool, Option("--spbleu", help="BLEU over the sub-words of FLORES-200")]
+SrcPath = Annotated[Path | None, _texts("--src", help="source texts")]
+RefPath = Annotated[Path | None, _texts("--ref", help="their references")]
+TestSet = Annotated[str | None, _texts(help="a test set of sacreBLEU by name, such as wmt17")]
+ChrfWords = Annotated[bool, _score("--chrf++", help="chrF with word bigrams")]
+SpBleu = Annotated[bool, _score("--spbleu", help="BLEU over the sub-words of FLORES-200")]
 CometPython = Annotated[
-    Path | None, Option(metavar="PYTHON", help="also COMET, by a Python that has unbabel-comet")
+    Path | None, _score(metavar="PYTHON", help="also COMET, by a Python that has unbabel-comet")
 ]
 ContrastPaths = Annotated[
     list[Path] | None,
-    Option(help="also accuracy on a TSV of source, right, wrong; may be repeated"),
+    _score(help="also accuracy on a TSV of source, right, wrong; may be repeated"),
 ]
 Robustness = Annotated[
-    bool, Option("--robustness", help="also lower-cased, without final marks, single words")
+    bool, _score("--robustness", help="also lower-cased, without final marks, single words")
 ]
-Lang = Annotated[str | None, Option(help="target language, with --hyp and without a model")]
-From = Annotated[str | None, Option("--from", help="source language, where --lang is given")]
-Confidence = Annotated[bool, Option(help="95 % interval from 1000 bootstrap samples")]
-MinBleu = Annotated[float | None, Option(help="exit 1 if BLEU is lower")]
+Lang = Annotated[str | None, _texts(help="target language, with --hyp and without a model")]
+From = Annotated[str | None, _texts("--from", help="source language, where --lang is given")]
+Confidence = Annotated[bool, _score(help="95 % interval from 1000 bootstrap samples")]
+MinBleu = Annotated[float | None, _out(help="exit 1 if BLEU is lower")]
 ReportDir = Annotated[
-    Path | None, Option(metavar="DIR", help="write report.html and report.json: errors, sentences")
+    Path | None, _out(metavar="DIR", help="write report.html and report.json: errors, sentences")
 ]
 
 
@@ -56,10 +63,10 @@ def evaluate(
     src: SrcPath = None,
     ref: RefPath = None,
     testset: TestSet = None,
-    bleu: Annotated[bool, Option("--bleu")] = False,
-    chrf: Annotated[bool, Option("--chrf")] = False,
+    bleu: Annotated[bool, _score("--bleu", help="with chrF the default")] = False,
+    chrf: Annotated[bool, _score("--chrf", help="character n-grams")] = False,
     chrf_words: ChrfWords = False,
-    ter: Annotated[bool, Option("--ter")] = False,
+    ter: Annotated[bool, _score("--ter", help="edits per word: less is better")] = False,
     spbleu: SpBleu = False,
     comet: CometPython = None,
     contrast: ContrastPaths = None,
@@ -67,7 +74,8 @@ def evaluate(
     lang: Lang = None,
     from_language: From = None,
     to: Into = None,
-    beam: Annotated[int | None, Option(min=1)] = None,
+    beam: Annotated[int | None, _systems_option(min=1, help="1 is greedy search")] = None,
+    device: Device = "auto",
     confidence: Confidence = False,
     min_bleu: MinBleu = None,
     report: ReportDir = None,

@@ -5,7 +5,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from transformer_mt.cli.options import ModelPath, find_model_path, one_of, say
+from transformer_mt.cli.options import Device, ModelPath, find_model_path, one_of, say
 from transformer_mt.errors import ConfigError, TmtError
 
 PROOF_TEXTS = 100  # texts that both engines translate
@@ -24,6 +24,7 @@ def export(
         Path | None,
         typer.Option("--src", help="texts for the proof; default: dev of the model's run"),
     ] = None,
+    device: Device = "auto",
 ) -> None:
     """Write a model for CTranslate2, and have both engines translate a sample.
 

@@ -17,14 +17,48 @@ from transformer_mt.cli.data import data_app, tokenizer_app
 from transformer_mt.cli.eval import evaluate
 from transformer_mt.cli.export import export
 from transformer_mt.cli.model import average, explain, info, score
-from transformer_mt.cli.options import AsJson, say, show
+from transformer_mt.cli.options import Always, AsJson, say, show
 from transformer_mt.cli.runs import compare, runs
 from transformer_mt.cli.train import config, init, plan, train
 from transformer_mt.cli.translate import translate
 from transformer_mt.errors import OUTSIDE, LostProcess, describe
 from transformer_mt.system.processes.environment import DEFAULTS
 from transformer_mt.system.processes.launch import LOST, end_with_launcher
-from transformer_mt.system.terminal import prepare_streams
+from transformer_mt.system.terminal import prepare_streams, set_quiet
+
+# Groups of `tmt --help`.
+TRAIN, USE, JUDGE, HERE = "Train", "Use a model", "Judge a model", "This machine"
+# What follows the name of a command in the example of its help.
+EXAMPLES = {
+    "train": "tiny --minutes 5 --run-dir runs/try",
+    "init": "my.zh my.en --minutes 30",
+    "plan": "my.yaml",
+    "config": "base",
+    "average": "runs/tiny averaged --last 5",
+    "translate": "-m runs/tiny -i input.zh -o output.en",
+    "explain": '-m runs/tiny "这只动物没有穿过街道，因为它太累了。" -o tired',
+    "export": "-m runs/tiny --quantization int8 -o tiny.ct2",
+    "eval": "-m runs/a -m runs/b --bleu --confidence --report ab",
+    "score": "-m runs/tiny --src test.zh --tgt test.en",
+    "info": "-m runs/tiny",
+    "runs": "runs --json",
+    "compare": "runs/one runs/two -o curves.png",
+    "doctor": "--json",
+    "data check": "my.zh my.en --src zh --tgt en --page check.html",
+    "data find": "zh en",
+    "data download": "zh-en",
+    "data clean": "my.yaml clean --explain",
+    "data prepare": "my.yaml",
+    "data sample": "my.yaml -n 20",
+    "data backtranslate": "-m runs/en-zh --mono news.zh -o data/back",
+    "data distill": "-m runs/big --mono news.zh -o data/distilled",
+    "data demo": "demo",
+    "tokenizer train": "my.en en.model --lang en --vocab-size 8000",
+    "tokenizer encode": 'en.model "a sentence"',
+    "tokenizer decode": 'en.model "12 7 431"',
+    "bench train": "--size small",
+    "bench decode": "-m runs/tiny --src test.zh",
+}
 
 app = typer.Typer(
     name="tmt",
@@ -33,14 +67,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-commands = (train, init, plan, config, translate, score, explain, info, average, export, runs)
-for command in commands:
-    app.command()(command)
-app.command("eval")(evaluate)
-app.command()(compare)
-app.add_typer(data_app, name="data")
-app.add_typer(tokenizer_app, name="tokenizer")
-app.add_typer(bench_app, name="bench")
+for name, command, group in (
+    ("train", train, TRAIN), ("init", init, TRAIN), ("plan", plan, TRAIN),
+    ("config", config, TRAIN), ("average", average, TRAIN),
+    ("translate", translate, USE), ("explain", explain, USE), ("export", export, USE),
+    ("eval", evaluate, JUDGE), ("score", score, JUDGE), ("info", info, JUDGE),
+    ("runs", runs, JUDGE), ("compare", compare, JUDGE),
+):  # fmt: skip
+    app.command(name, rich_help_panel=group)(command)
+app.add_typer(data_app, name="data", rich_help_panel=TRAIN)
+app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=TRAIN)
+app.add_typer(bench_app, name="bench", rich_help_panel=HERE)
 
 
 def main() -> None:
@@ -59,7 +96,7 @@ def main() -> None:
         if debug:
             raise
         _drop_output()
-        say(f"tmt: {describe(error)}")
+        say(Always(f"tmt: {describe(error)}"))
         sys.exit(LOST if isinstance(error, LostProcess) else 2)
 
 
@@ -78,15 +115,24 @@ def _root(
         bool, typer.Option("--debug", help="show the traceback of an error; anywhere on the line")
     ] = False,
 ) -> None:
+    set_quiet(False)
     if version:
         show(__version__)
         raise typer.Exit
 
 
-@app.command()
+@app.command("doctor", rich_help_panel=HERE)
 def doctor(as_json: AsJson = False) -> None:
     """Say what this machine can do, and what is missing."""
     from transformer_mt.profiling.doctor import examine_machine, render
 
     findings = examine_machine()
     show(json.dumps([vars(fact) for fact in findings], indent=2) if as_json else render(findings))
+
+
+for prefix, commands in (
+    ("", app), ("data ", data_app), ("tokenizer ", tokenizer_app), ("bench ", bench_app)
+):  # fmt: skip
+    for entry in commands.registered_commands:
+        if (whole_name := f"{prefix}{entry.name}") in EXAMPLES:
+            entry.epilog = f"Example: tmt {whole_name} {EXAMPLES[whole_name]}"

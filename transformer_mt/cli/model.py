@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from transformer_mt.cli.options import (
+    Device,
     Into,
     ModelPath,
     find_model_path,
@@ -23,6 +24,7 @@ def score(
     tgt_path: Annotated[Path, typer.Option("--tgt", help="target texts, one per line")],
     model: ModelPath = None,
     to: Into = None,
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
 ) -> None:
     """Print the log-probability (nats) of each target given its source, and its tokens."""
@@ -89,6 +91,7 @@ def explain(
     ] = None,
     model: ModelPath = None,
     to: Into = None,
+    device: Device = "auto",
     find: Annotated[
         tuple[str, str] | None,
         typer.Option(

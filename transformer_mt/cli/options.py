@@ -4,6 +4,7 @@ Results go to standard output, everything else to standard error.
 """
 
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -11,13 +12,39 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from transformer_mt.errors import TmtError
-from transformer_mt.system.terminal import say, show
+from transformer_mt.system.processes.environment import own_meeting_dir
+from transformer_mt.system.terminal import Always, say, set_quiet, show
 
-__all__ = ["say", "show"]
+__all__ = ["Always", "say", "show"]
 
 if TYPE_CHECKING:
     from transformer_mt.config.experiment import Config
     from transformer_mt.translation.translator import Translator
+
+# Groups of `--help`.
+EXPERIMENT, MACHINE, OUTPUT = "The experiment", "This machine", "Output"
+
+
+def _use_device(choice: str) -> str:
+    """For the processes of a training `tmt` has chosen before it started them."""
+    if choice != "auto" and (choice == "cpu" or own_meeting_dir() is None):
+        from transformer_mt.system.device import use_device
+
+        use_device(choice)
+    return choice
+
+
+def _silence(quiet: bool) -> bool:
+    set_quiet(quiet)
+    return quiet
+
+
+def _silence_all(quiet: bool) -> bool:
+    set_quiet(quiet, errors_only=True)
+    if quiet:
+        warnings.simplefilter("ignore")
+    return quiet
+
 
 ConfigName = Annotated[
     str,
@@ -25,7 +52,12 @@ ConfigName = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="A.B=C", help="change one setting; may be given repeatedly"),
+    typer.Option(
+        "--set",
+        metavar="A.B=C",
+        help="change one setting; may be given repeatedly",
+        rich_help_panel=EXPERIMENT,
+    ),
 ]
 ModelPath = Annotated[
     Path | None,
@@ -37,16 +69,59 @@ Into = Annotated[
 ]
 Processes = Annotated[
     int | None,
-    typer.Option(min=1, help="that share the work; default: one per GPU, or per core of a CPU"),
+    typer.Option(
+        min=1,
+        help="that share the work; default: one per GPU, or per core of a CPU",
+        rich_help_panel=MACHINE,
+    ),
 ]
 Reverse = Annotated[
-    bool, typer.Option("--reverse", help="the same experiment in the other direction")
+    bool,
+    typer.Option(
+        "--reverse",
+        help="the same experiment in the other direction",
+        rich_help_panel=EXPERIMENT,
+    ),
 ]
 Offline = Annotated[
-    bool, typer.Option("--offline", help="use what the cache holds, and never the network")
+    bool,
+    typer.Option(
+        "--offline",
+        help="use what the cache holds, and never the network",
+        rich_help_panel=MACHINE,
+    ),
 ]
-RunDir = Annotated[Path | None, typer.Option(help="where everything goes; default: runs/<name>")]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+RunDir = Annotated[
+    Path | None,
+    typer.Option(help="where everything goes; default: runs/<name>", rich_help_panel=OUTPUT),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON", rich_help_panel=OUTPUT)]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="DEVICE",
+        callback=_use_device,
+        help="cpu, cuda, one GPU as cuda:1; auto: GPUs where there are some",
+        rich_help_panel=MACHINE,
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", callback=_silence, help="only warnings and the end", rich_help_panel=OUTPUT
+    ),
+]
+ErrorsOnly = Annotated[
+    bool,
+    typer.Option(
+        "--quiet",
+        "-q",
+        callback=_silence_all,
+        help="nothing but errors on standard error",
+        rich_help_panel=OUTPUT,
+    ),
+]
 
 Name = TypeVar("Name", bound=str)
 

@@ -9,11 +9,14 @@ from typing import Annotated
 import typer
 
 from transformer_mt.cli.options import (
+    Always,
     AsJson,
     ConfigName,
+    Device,
     Offline,
     Overrides,
     Processes,
+    Quiet,
     Reverse,
     RunDir,
     read_config,
@@ -50,7 +53,9 @@ def train(
         bool, typer.Option(help="forget checkpoints, metrics and model first")
     ] = False,
     processes: Processes = None,
+    device: Device = "auto",
     minutes: Minutes = None,
+    quiet: Quiet = False,
 ) -> None:
     """Do everything from raw text to a scored model that is not done yet; again: resume."""
     settings = [*(overrides or ()), *([] if minutes is None else [f"train.max_minutes={minutes}"])]
@@ -75,11 +80,11 @@ def train(
     except TrainingStopped as stopped:
         if not is_first_rank():
             return
-        say(f"{stopped}; the same command goes on")
+        say(Always(f"{stopped}; the same command goes on"))
         raise typer.Exit(STOPPED) from stopped
     if is_first_rank():
         for line in trained.describe():
-            say(line)
+            say(Always(line))
 
 
 def is_own_text(words: list[str]) -> bool:
@@ -129,6 +134,7 @@ def plan(
     reverse: Reverse = False,
     run_dir: RunDir = None,
     processes: Processes = None,
+    device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Show what `train` would do, without doing it: sizes, memory, time, all problems at once."""

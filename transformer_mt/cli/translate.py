@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from transformer_mt.cli.options import (
+    Device,
+    ErrorsOnly,
     Into,
     find_model_path,
     input_lines,
@@ -24,6 +26,7 @@ from transformer_mt.cli.options import (
     write_lines,
 )
 from transformer_mt.errors import DataError, TmtError
+from transformer_mt.system.terminal import show_document
 
 if TYPE_CHECKING:
     from transformer_mt.search.options import Penalty
@@ -65,7 +68,7 @@ def translate(
     retry: Annotated[bool, _option(help=_RETRY)] = True,
     beam: Annotated[int | None, _search(min=1, help="1 is greedy search")] = None,
     penalty: Annotated[str | None, _search(help="gnmt or average")] = None,
-    length_penalty: Annotated[float | None, _search(min=0)] = None,
+    length_penalty: Annotated[float | None, _search(min=0, help="0: none")] = None,
     max_length_ratio: Annotated[float | None, _search(help="tokens per source token")] = None,
     min_length: Annotated[int, _search(min=0, help="tokens")] = 0,
     max_length: Annotated[int | None, _search(min=1, help="tokens")] = None,
@@ -82,6 +85,8 @@ def translate(
     prefix: Annotated[str, _words(help="how translations begin")] = "",
     ban: Annotated[list[str] | None, _words(help="a word not to use; repeatable")] = None,
     glossary: Annotated[Path | None, _words(help="a TSV of source and target terms to use")] = None,
+    device: Device = "auto",
+    quiet: ErrorsOnly = False,
 ) -> None:
     """Translate arguments, a file, or standard input, line by line and in order."""
     from transformer_mt.search.sampling import SamplingOptions
@@ -217,7 +222,7 @@ def _write_document(
     except DataError as error:
         raise DataError(f"{input_path or 'standard input'}: {error}") from error
     if output_path is None:
-        sys.stdout.buffer.write(result.encode())
+        show_document(result)
     else:
         write_text(output_path, result)
 

@@ -7,7 +7,7 @@ of their use, of YAML's spelling, or of pydantic's error format.
 import logging
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -24,7 +24,14 @@ from transformer_mt.config.data import (
 )
 from transformer_mt.config.presets import find_config, preset_paths
 from transformer_mt.config.problems import describe_problems, kind_of
-from transformer_mt.config.yaml_text import dump_yaml, parse_yaml, read_yaml
+from transformer_mt.config.typing_mistakes import find_mistakes, is_guess, mended
+from transformer_mt.config.yaml_errors import tell_mistakes
+from transformer_mt.config.yaml_text import (
+    apply_setting,
+    dump_yaml,
+    parse_yaml,
+    read_config_text,
+)
 from transformer_mt.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -280,44 +287,55 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
     """Read a YAML file and `a.b=c` texts, whose `c` is YAML: `data.dev=[x]` gives a list.
 
     Raises:
-        ConfigError: everything that is wrong with the file and the overrides, one line each.
+        ConfigError: everything that is wrong with the file and the overrides, one line each; slips
+            of the hand with the line of the file as well.
     """
     try:
-        tree = read_yaml(path)
+        text = read_config_text(path)
     except FileNotFoundError as error:
         raise ConfigError(
             f"{path}: no such file; tmt comes with configurations of these names, without an "
             f"ending: {', '.join(preset_paths())}"
         ) from error
+    settings = list(overrides)
+    found = _read_experiment(text, str(path), settings)
+    if isinstance(found, Config):
+        return found
+    problems, is_tree = found
+    if mistakes := find_mistakes(text):  # are they the cause?
+        found = _read_experiment(mended(text, mistakes), str(path), settings)
+        rest, mended_is_tree = ([], True) if isinstance(found, Config) else found
+        if mended_is_tree and (not is_tree or len(rest) < len(problems)):
+            told = tell_mistakes(text, mistakes, str(path))
+            problems = told if is_guess(text) else [*told, *rest]
+    raise ConfigError("\n".join(problems))
+
+
+def _read_experiment(
+    text: str, where: str, overrides: Sequence[str]
+) -> Config | tuple[list[str], bool]:
+    """The configuration; or its problems, and whether the text has keys and values at all."""
+    try:
+        tree = parse_yaml(text, where)
+    except ConfigError as error:
+        return [str(error)], False
     if not isinstance(tree, dict):
-        raise ConfigError(f"{path}: expected keys and values, found {kind_of(tree)}")
-    for override in overrides:
-        _apply_override(tree, override)
-    return build_config(tree, str(path))
+        return [f"{where}: expected keys and values, found {kind_of(tree)}"], False
+    try:
+        keys = [apply_setting(tree, override) for override in overrides]
+        return build_config(tree, where, settings=keys)
+    except ConfigError as error:
+        return str(error).split("\n"), True
 
 
-def build_config(tree: dict[str, Any], where: str) -> Config:
-    """Validate a tree of plain values; see `load_config` for the errors."""
+def build_config(tree: dict[str, Any], where: str, *, settings: Sequence[str] = ()) -> Config:
+    """Validate a tree of plain values; see `load_config` for the errors.
+
+    Args:
+        settings: keys that `--set` has given; messages about them say so in place of `where`.
+    """
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        lines = describe_problems(error, where=where, root=Config)
+        lines = describe_problems(error, where=where, root=Config, settings=settings)
         raise ConfigError("\n".join(lines)) from error
-
-
-_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # of --set
-
-
-def _apply_override(tree: dict[str, Any], override: str) -> None:
-    key, equals, value = override.partition("=")
-    shown = override if len(override) <= 200 else f"{override[:200]}…"
-    if not equals or not _KEY.fullmatch(key):
-        raise ConfigError(f"--set {shown}: expected section.key=value, e.g. train.max_updates=500")
-    *parents, leaf = key.split(".")
-    for parent in parents:
-        if tree.get(parent) is None:
-            tree[parent] = {}
-        tree = tree[parent]
-        if not isinstance(tree, dict):
-            raise ConfigError(f"--set {shown}: {parent} is {kind_of(tree)}, not a section")
-    tree[leaf] = parse_yaml(value, f"--set {shown}")

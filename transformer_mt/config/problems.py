@@ -4,14 +4,17 @@ This file knows the form of pydantic's errors; the settings it knows only throug
 """
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from transformer_mt.config.names_elsewhere import key_here, why_no_key
+
 _MOST_PROBLEMS = 100  # that are told one by one
 _LONGEST_LINE, _LONGEST_VALUE = 1000, 200  # characters
+_NEAR, _VERY_NEAR = 0.65, 0.8  # likeness of names that differ by a slip
 
 _EXPECTED = {
     "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
@@ -25,17 +28,20 @@ _KINDS = {
 }  # fmt: skip
 
 
-def describe_problems(error: ValidationError, *, where: str, root: type[BaseModel]) -> list[str]:
+def describe_problems(
+    error: ValidationError, *, where: str, root: type[BaseModel], settings: Sequence[str] = ()
+) -> list[str]:
     """All problems of an error, one line per key.
 
-    `where` starts every line; the fields of `root`, which was validated, are for "did you mean".
+    `where` starts every line, or `--set` where it has given the key; the fields of `root`, which
+    was validated, are for "did you mean".
     """
     by_key: dict[tuple[Any, ...], list[Any]] = {}  # several: the branches of a union
     for problem in error.errors():
         key = tuple(part for part in problem["loc"] if not _is_no_key(part))
         by_key.setdefault(key, []).append(problem)
     lines = [
-        _cut(_describe(list(key), problems, where=where, root=root), _LONGEST_LINE)
+        _cut(_describe(list(key), problems, _place(key, where, settings), root), _LONGEST_LINE)
         for key, problems in islice(by_key.items(), _MOST_PROBLEMS)
     ]
     more = len(by_key) - len(lines)
@@ -51,11 +57,16 @@ def kind_of(value: Any) -> str:
     return _KINDS.get(type(value), type(value).__name__)
 
 
-def _describe(
-    location: list[Any], problems: list[Any], *, where: str, root: type[BaseModel]
-) -> str:
+def _place(location: Sequence[Any], where: str, settings: Sequence[str]) -> str:
+    """`x.yaml: train.lr: `, or `--set train.lr: `."""
+    key = ".".join(map(str, location))
+    if any(f"{key}.".startswith(f"{setting}.") for setting in settings):
+        return f"--set {key}: "
+    return "".join(f"{part}: " for part in (where, key) if part)
+
+
+def _describe(location: list[Any], problems: list[Any], prefix: str, root: type[BaseModel]) -> str:
     """pydantic's problems with one key → one line: file: key: what was found, what is allowed."""
-    prefix = "".join(f"{part}: " for part in (where, ".".join(map(str, location))) if part)
     kind, value = problems[0]["type"], problems[0]["input"]
     if kind == "extra_forbidden":
         return prefix + "unknown key" + _nearest_key(location, root)
@@ -92,14 +103,49 @@ def _is_no_key(part: Any) -> bool:
 
 
 def _nearest_key(location: list[Any], root: type[BaseModel]) -> str:
-    fields = _fields_at(root, location[:-1])
-    unknown = str(location[-1])
-    near = difflib.get_close_matches(unknown, fields, n=1, cutoff=0.4) or [
-        field for field in fields if field.startswith(unknown) or unknown.startswith(field)
-    ]
-    if near:
-        return f" (did you mean {'.'.join([*map(str, location[:-1]), near[0]])}?)"
+    """Which key may be meant: here, in another section, or by its name in other tools."""
+    fields, unknown = _fields_at(root, location[:-1]), str(location[-1])
+    here = ".".join(map(str, location[:-1]))
+    near = {f"{here}.{name}" if here else name: _likeness(unknown, name) for name in fields}
+    keys = list(_keys(root))
+    if len(keys) == len(root.model_fields) or any(isinstance(part, int) for part in location):
+        keys = []  # there are no other sections; in a list there are other keys
+    same = [key for key in keys if key.rpartition(".")[2] == unknown.lower()]
+    if max(near.values()) >= _VERY_NEAR:
+        same = []
+    elif not same and key_here(unknown) in keys:
+        same = [str(key_here(unknown))]
+    elif not same and keys and (reason := why_no_key(unknown)):
+        return f"; {reason}"
+    others = [key for key in keys if key not in near]
+    near |= {key: _likeness(unknown, key.rpartition(".")[2]) - 0.1 for key in others}
+    best = max(near, key=lambda key: near[key])
+    meant = same or ([best] if near[best] >= _NEAR else [])
+    if not meant:
+        meant = [key for key in near if key.rpartition(".")[2].startswith(unknown)][:1]
+    if meant:
+        return f" (did you mean {' or '.join(meant)}?)"
     return f"; allowed here: {', '.join(fields)}"
+
+
+def _likeness(unknown: str, name: str) -> float:
+    """From 0 to 1; words that both begin or end with do not count.
+
+    So `max_epochs` is not like `max_tokens`.
+    """
+    ours, theirs = unknown.lower().split("_"), name.split("_")
+    for end in (0, -1):
+        while len(ours) > 1 and len(theirs) > 1 and ours[end] == theirs[end]:
+            del ours[end], theirs[end]
+    return difflib.SequenceMatcher(None, "_".join(ours), "_".join(theirs)).ratio()
+
+
+def _keys(section: type[BaseModel], before: str = "") -> Iterator[str]:
+    """The keys of a section and of the sections in it, each by its whole name; no lists."""
+    for name, field in section.model_fields.items():
+        yield before + name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _keys(field.annotation, f"{before}{name}.")
 
 
 def _fields_at(section: type[BaseModel], location: list[Any]) -> list[str]:

@@ -12,6 +12,9 @@ from typing import Any, NoReturn
 
 import yaml
 
+from transformer_mt.config.problems import kind_of
+from transformer_mt.config.typing_mistakes import find_mistakes, is_guess, mended
+from transformer_mt.config.yaml_errors import explain, tell_mistakes
 from transformer_mt.errors import ConfigError
 
 _LARGEST = 1 << 20  # characters of a text
@@ -81,15 +84,15 @@ _Dumper.yaml_implicit_resolvers = {
 }
 
 
-def read_yaml(path: Path) -> Any:
-    """Plain values of a file; FileNotFoundError if absent, a ConfigError if not readable."""
+def read_config_text(path: Path) -> str:
+    """The text of a YAML file; FileNotFoundError if absent, a ConfigError if not readable."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode) and not path.is_dir():
             raise ConfigError(f"{path}: is a pipe or a device; write it to a file, and give that")
         if status.st_size > 4 * _LARGEST:
             raise ConfigError(f"{path}: more than 4 MiB; is it the right file?")
-        return parse_yaml(path.read_text(encoding="utf-8-sig"), str(path))
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -102,9 +105,31 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Plain values of a text; a ConfigError gives line and column."""
+    """Plain values of a text.
+
+    Raises:
+        ConfigError: each slip of the hand, or what YAML does not allow, with its line and a caret.
+    """
     if len(text) > _LARGEST:
         raise ConfigError(f"{where}: more than {_LARGEST >> 20} MiB of YAML; is it the right file?")
+    mistakes = find_mistakes(text)
+    told = tell_mistakes(text, mistakes, where)
+    if any(mistake.certain for mistake in mistakes):
+        raise ConfigError("\n".join(told))
+    try:
+        return _plain_values(text, where)
+    except ConfigError as error:
+        if not mistakes:
+            raise
+        if all(mistake.edits for mistake in mistakes) and not is_guess(text):
+            try:
+                _plain_values(mended(text, mistakes), where)
+            except ConfigError as rest:
+                told.append(str(rest))
+        raise ConfigError("\n".join(told)) from error
+
+
+def _plain_values(text: str, where: str) -> Any:
     try:
         loader = _Loader(text)
         if (node := loader.get_single_node()) is None:
@@ -112,10 +137,7 @@ def parse_yaml(text: str, where: str) -> Any:
         _check(node, [0], depth=0)
         return loader.construct_document(node)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(f"{where}:{place} not valid YAML: {problem[:500]}") from error
+        raise ConfigError(explain(error, text, where)) from error
     except RecursionError as error:
         raise ConfigError(f"{where}: nested more than {_DEEPEST} levels deep") from error
     except ValueError as error:  # an escape beyond the last character
@@ -153,3 +175,23 @@ def flow_yaml(value: Any) -> str:
         value, Dumper=_Dumper, allow_unicode=True, default_flow_style=True, width=math.inf
     )
     return text.removesuffix("\n").removesuffix("\n...")
+
+
+_KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # of --set
+
+
+def apply_setting(tree: dict[str, Any], override: str) -> str:
+    """Change a tree as `--set` says; the key."""
+    key, equals, value = override.partition("=")
+    shown = override if len(override) <= 200 else f"{override[:200]}…"
+    if not equals or not _KEY.fullmatch(key):
+        raise ConfigError(f"--set {shown}: expected section.key=value, e.g. train.max_updates=500")
+    *parents, leaf = key.split(".")
+    for parent in parents:
+        if tree.get(parent) is None:
+            tree[parent] = {}
+        tree = tree[parent]
+        if not isinstance(tree, dict):
+            raise ConfigError(f"--set {shown}: {parent} is {kind_of(tree)}, not a section")
+    tree[leaf] = parse_yaml(value, f"--set {shown}")
+    return key

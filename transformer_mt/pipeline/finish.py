@@ -23,7 +23,7 @@ from transformer_mt.pipeline.verdict import judge_training
 from transformer_mt.system.machine import peak_memory_mib
 from transformer_mt.system.output import refuse_foreign
 from transformer_mt.system.state import fingerprint
-from transformer_mt.system.terminal import Say
+from transformer_mt.system.terminal import Always, Say
 from transformer_mt.text.known_units import KnownUnits
 from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.trainer import Outcome, Trainer
@@ -135,7 +135,7 @@ def _best_weights(store: CheckpointStore, update: int, say: Say) -> tuple[Weight
     try:
         return store.weights(update), f"best on dev, update {update}"
     except CheckpointError as error:
-        say(f"{error}; taking the newest intact checkpoint in its place")
+        say(Always(f"{error}; taking the newest intact checkpoint in its place"))
         weights, (newest,) = store.average(1, say)
         return weights, f"newest, update {newest}"
 

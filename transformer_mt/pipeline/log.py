@@ -19,7 +19,7 @@ from transformer_mt.pipeline.time_left import TimeLeft, TrainingClock
 from transformer_mt.rendering.cells import clip
 from transformer_mt.system.output import write_text
 from transformer_mt.system.state import read_records
-from transformer_mt.system.terminal import folded, visible
+from transformer_mt.system.terminal import folded, is_quiet, visible
 from transformer_mt.training.trainer import SilentLog
 
 PIPED_WIDTH = 120  # columns of a sample sentence where there is no terminal
@@ -59,7 +59,7 @@ class TrainingLog(SilentLog):
         self._shown_at = -math.inf
 
     def __enter__(self) -> "TrainingLog":
-        if self._console.is_terminal:
+        if self._console.is_terminal and not is_quiet():
             self._live.start()
         return self
 
@@ -91,17 +91,22 @@ class TrainingLog(SilentLog):
         record = {"event": event, "update": update, **{k: _finite(v) for k, v in values.items()}}
         self.records.append(record)
         self._write_last()
-        if not self._console.is_terminal:
-            self.say(format_record(record))
-        elif event != "train":
-            self.say(format_record(record, self._console.width))
-        width = self._console.width if self._console.is_terminal else PIPED_WIDTH
-        for line in format_samples(record.get("samples", ()), width):
-            self.say(line)
+        if not is_quiet():
+            self._show(record)
         if self._tensorboard is not None:
             for name, value in values.items():
                 if isinstance(value, int | float):
                     self._tensorboard.add_scalar(f"{event}/{name}", value, update)
+
+    def _show(self, record: Mapping[str, Any]) -> None:
+        """As a line, if the live line does not show it; then the samples of a validation."""
+        terminal, width = self._console.is_terminal, self._console.width
+        if not terminal:
+            self.say(format_record(record))
+        elif record["event"] != "train":
+            self.say(format_record(record, width))
+        for line in format_samples(record.get("samples", ()), width if terminal else PIPED_WIDTH):
+            self.say(line)
 
     def _live_line(self, update: int) -> Table:
         left, minutes = self._clock.left(update, self.records), self._clock.minutes()

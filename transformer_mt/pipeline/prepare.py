@@ -38,7 +38,7 @@ from transformer_mt.system.state import (
     read_manifest,
     write_manifest,
 )
-from transformer_mt.system.terminal import Say
+from transformer_mt.system.terminal import Always, Say
 
 Tokenizers = tuple[Tokenizer, Tokenizer]  # of the source and the target
 _MUCH_TEXT = 20_000_000  # bytes; learning a vocabulary of more takes a gigabyte
@@ -71,7 +71,7 @@ def prepare(
     with _alone(run.clean_dir.parent, say):
         if clean_stage(local, prints, run.clean_dir, run.work_dir, say, check=check):
             for line in read_report(run.clean_dir).summary():
-                say(f"  {line}")
+                say((Always if line.startswith("problem") else str)(f"  {line}"))
         learn = partial(_train_tokenizers, cfg, run, say)
         _stage(run.tokenizer_dir, prints.tokenizer, say, "tokenizer", learn, check=check)
         tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
@@ -154,7 +154,7 @@ def _stage(
         say(f"[{name}] up to date: {directory}")
         return False
     for problem in problems:
-        say(f"[{name}] {problem}")
+        say(Always(f"[{name}] {problem}"))
     say(f"[{name}] making {directory}")
     with writing_folder(directory, _MARKER, ours=True) as temporary:
         make(temporary)

@@ -34,7 +34,14 @@ def examine_machine() -> list[MachineFact]:
     """Look at the machine; under a second."""
     software = f"{platform.python_version()}, torch {torch.__version__}, {platform.platform()}"
     device = choose_device()
-    facts = [MachineFact("Python", software), _cpu(), _memory(), *_cuda(), _precision(device)]
+    facts = [
+        MachineFact("Python", software),
+        _system(),
+        _cpu(),
+        _memory(),
+        *_cuda(),
+        _precision(device),
+    ]
     return [*facts, _compiler(), *_packages(), _disk(Path.cwd())]
 
 
@@ -54,6 +61,21 @@ def _judge(name: str, value: str, *, note: str = "", problem: str = "") -> Machi
     """Fine, unless there is something to note, or a problem."""
     verdict: Verdict = "problem" if problem else "note" if note else "ok"
     return MachineFact(name, value, verdict, problem or note)
+
+
+def _system() -> MachineFact:
+    """Whether tmt is tested on systems of this kind."""
+    names = {"Linux": "Linux", "Darwin": "macOS"}
+    name = names.get(platform.system(), platform.system() or "unknown")
+    if "microsoft" in platform.release().lower():
+        name = "Linux within Windows (WSL)"
+    tested = "tested on Linux; written for macOS, too, on the CPU; Windows: within WSL"
+    note = {
+        "Linux": "",
+        "macOS": "not tested here; trains and translates on the CPU, without Apple's GPU",
+        "Linux within Windows (WSL)": "keep runs in WSL's own files: /mnt/c is slow",
+    }.get(name, "not tested here: tmt is made for Linux")
+    return _judge("system", f"{name} ({tested})", note=note)
 
 
 def _cpu() -> MachineFact:

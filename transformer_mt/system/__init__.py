@@ -1,1 +1,11 @@
 """The machine under tmt: files, locks, the terminal. It knows nothing of translation."""
+
+import sys
+
+from transformer_mt.errors import TmtError
+
+if sys.platform == "win32":
+    raise TmtError(
+        "Windows has no fork and no locks as tmt needs them: install WSL, the Linux within Windows "
+        "(in PowerShell: wsl --install), and run tmt there"
+    )

@@ -2,7 +2,9 @@
 
 import ctypes
 import hashlib
+import os
 import platform
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +12,43 @@ from types import FrameType
 
 import torch
 
-from transformer_mt.errors import ConfigError
+from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.system.machine import cpu_flags
 
 _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def use_device(choice: str) -> None:
+    """Let this process, and those that it starts, see only the chosen devices.
+
+    Must be called before CUDA is used.
+
+    Args:
+        choice: `auto`, `cpu`, `cuda` for all GPUs, or `cuda:1` for one, counted as torch does.
+    Raises:
+        TmtError: no device is called so, or this machine has none such.
+    """
+    if choice == "auto":
+        return
+    if choice == "cpu":
+        os.environ[_VISIBLE] = ""
+        return
+    if not (found := re.fullmatch(r"cuda(?::([0-9]{1,4}))?", choice)):
+        raise TmtError(f"--device {choice}: expected auto, cpu, cuda, or one GPU such as cuda:1")
+    if found[1] is not None:
+        number, visible = int(found[1]), os.environ.get(_VISIBLE)
+        others = None if visible is None else [name for name in visible.split(",") if name.strip()]
+        if others is not None and number >= len(others):
+            raise TmtError(f"--device {choice}: {_VISIBLE}={visible} leaves {len(others)} GPUs")
+        os.environ[_VISIBLE] = str(number) if others is None else others[number].strip()
+    if not torch.cuda.is_available():
+        raise TmtError(
+            f"--device {choice}: PyTorch finds no such GPU here; `tmt doctor` shows what there is, "
+            "--device cpu does without"
+        )
 
 
 def choose_device() -> torch.device:

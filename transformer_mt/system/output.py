@@ -30,6 +30,7 @@ from transformer_mt.system.staging import (
     remove_left_over,
     staging,
     sync_folder,
+    target_of,
 )
 from transformer_mt.system.state import Damaged, files_below, read_json, read_manifest, sha256
 
@@ -297,6 +298,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def _describe_failure(path: Path, error: Exception, number: int | None) -> str:
+    path = target_of(path)
     if number in (errno.ENOSPC, errno.EDQUOT):
         existing = next(place for place in (path, *path.absolute().parents) if place.exists())
         free = shutil.disk_usage(existing).free / 2**20

@@ -60,6 +60,14 @@ def is_staged(path: Path) -> bool:
     return any(map(_NAME.fullmatch, path.parts))
 
 
+def target_of(path: Path) -> Path:
+    """The place that a path in a staging folder is made for; any other path as it is."""
+    parts = list(path.parts)
+    while staged := [n for n, part in enumerate(parts) if _NAME.fullmatch(part)]:
+        del parts[staged[0] : staged[0] + 2]
+    return Path(*parts)
+
+
 def remove_left_over(parent: Path) -> None:
     """Remove the staging folders directly below `parent` that killed processes have left."""
     for folder in parent.glob(".tmt-*.tmp"):

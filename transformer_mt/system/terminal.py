@@ -1,14 +1,20 @@
 """The three standard streams, and how text from elsewhere is shown on them.
 
 Control characters of a file name, a server's words or a translation become visible, so that no text
-can move the cursor, hide a part of a message or set the title of a window.
+can move the cursor, hide a part of a message or set the title of a window. A character that the
+encoding of a stream lacks becomes visible as well: for people in a plain spelling, `->` for an
+arrow; for programs as `\\uXXXX`, which JSON reads back.
 """
 
+import codecs
+import logging
 import os
 import re
+import stat
 import sys
 import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from io import TextIOBase, TextIOWrapper
 from typing import NoReturn, TextIO, cast
 
@@ -20,10 +26,42 @@ Say = Callable[[str], None]  # tells a person one line, such as `say`
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+_UTF_8 = ("utf-8", "utf8")
 _ASCII = ("ascii", "us-ascii", "ansi_x3.4-1968")
 _WIDE = "\u1100-\u115f\u2e80-\uffdc"
 _BREAKABLE = re.compile(f"[^ |{_WIDE}]*(?:[ |]+|[{_WIDE}]|$)")  # a line may end after each
 _STYLE = re.compile("(\x1b\\[[0-9;]*m)")
+_SPELLED = {
+    "→": "->", "←": "<-", "↔": "<->", "…": "...", "·": "-", "•": "*", "–": "-", "—": "--", "−": "-",
+    "×": "x", "±": "+-", "≥": ">=", "≤": "<=", "√": "sqrt", "∞": "inf", "“": '"', "”": '"',
+    "α": "alpha", "δ": "delta",
+    "‘": "'", "’": "'", "▁": "_", "█": "#", "▓": "=", "▒": "-", "░": ".", "│": "|", "─": "-",
+}  # fmt: skip
+
+
+class Always(str):
+    """A message for `say` that `--quiet` does not drop: a warning, or how a command has ended."""
+
+
+class _Silence:
+    """Whether `say` drops messages."""
+
+    on = False
+
+
+def set_quiet(quiet: bool, *, errors_only: bool = False) -> None:
+    """From now on `say` drops, or tells, messages that are not marked `Always`.
+
+    Args:
+        errors_only: warnings of the log are dropped as well.
+    """
+    _Silence.on = quiet
+    logging.disable(logging.WARNING if quiet and errors_only else logging.NOTSET)
+
+
+def is_quiet() -> bool:
+    """For everything that shows progress in another way than by `say`."""
+    return _Silence.on
 
 
 def visible(text: str, *, styled: bool = False) -> str:
@@ -43,6 +81,8 @@ def _escaped(match: re.Match[str]) -> str:
 
 def say(message: str) -> None:
     """Tell a person something, on standard error, at once; on a terminal no line is too wide."""
+    if _Silence.on and not isinstance(message, Always):
+        return
     text = visible(message)
     if width := terminal_width(sys.stderr):
         text = folded(text, width)
@@ -96,12 +136,21 @@ def show(result: str, *, styled: bool = False) -> None:
     print(visible(result, styled=styled) if sys.stdout.isatty() else result, flush=True)
 
 
+def show_document(text: str) -> None:
+    """Print a whole file: its bytes in UTF-8 to a file or a program, its lines to a person."""
+    if sys.stdout.isatty():
+        show(text.removesuffix("\n"))
+    else:
+        sys.stdout.buffer.write(text.encode())
+
+
 def prepare_streams() -> None:
     """Make the standard streams safe to use, whatever the caller has left of them.
 
     A closed descriptor is taken by the next file that is opened, which would then receive what is
     printed: closed ones are put on the null device. Standard output that was closed raises where
     something is printed to it, so that no result is lost in silence. An ASCII stream becomes UTF-8.
+    Characters that another encoding lacks are shown in its own, as the head of this file says.
     """
     for number in (0, 1, 2):
         try:
@@ -117,11 +166,64 @@ def prepare_streams() -> None:
         sys.stdout = cast(TextIO, _ClosedOutput())
     if sys.stderr is None:  # `print` would take standard output for it
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    codecs.register_error("tmt-people", _spelled)
+    codecs.register_error("tmt-programs", _Numbered(sys.stdout.encoding))
     if isinstance(sys.stdout, TextIOWrapper):
-        if sys.stdout.encoding.lower() in _ASCII:
-            sys.stdout.reconfigure(encoding="utf-8")
-        if sys.stdout.errors == "strict":  # names of files that are not UTF-8 come out as they are
-            sys.stdout.reconfigure(errors="surrogateescape")
+        _prepare_output(sys.stdout)
+    if isinstance(sys.stderr, TextIOWrapper) and sys.stderr.encoding.lower() not in _UTF_8:
+        sys.stderr.reconfigure(errors="tmt-people")
+
+
+def _prepare_output(stream: TextIOWrapper) -> None:
+    """No character of a result can fail; a file is UTF-8, unless the user has asked for another."""
+    is_file = False
+    with suppress(OSError):  # a stream without a descriptor
+        is_file = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    asked = os.environ.get("PYTHONIOENCODING")
+    if stream.encoding.lower() in _ASCII or (is_file and not asked):
+        stream.reconfigure(encoding="utf-8")
+    if stream.errors == "strict":
+        if stream.encoding.lower() in _UTF_8:
+            # Names of files that are not UTF-8 come out as they are.
+            stream.reconfigure(errors="surrogateescape")
+        elif stream.isatty():
+            stream.reconfigure(errors="tmt-people")
+        else:
+            stream.reconfigure(errors="tmt-programs")
+
+
+def _spelled(error: UnicodeError) -> tuple[str | bytes, int]:
+    """For people: the first character that the encoding lacks, in a plain spelling."""
+    assert isinstance(error, UnicodeEncodeError)
+    char = error.object[error.start]
+    plain = _SPELLED.get(char) or unicodedata.normalize("NFKC", char)
+    return plain if plain.isascii() else _numbered(char), error.start + 1
+
+
+class _Numbered:
+    """For programs: the characters by their numbers; the first one is told."""
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding, self._told = encoding, False
+
+    def __call__(self, error: UnicodeError) -> tuple[str | bytes, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        numbered = _numbered(error.object[error.start])
+        if isinstance(numbered, str) and not self._told:
+            self._told = True
+            say(
+                f"standard output is {self._encoding}: characters that it lacks are written by "
+                f"their numbers, such as {numbered}; PYTHONIOENCODING=utf-8 writes them all"
+            )
+        return numbered, error.start + 1
+
+
+def _numbered(char: str) -> str | bytes:
+    """`\\u597d`, as JSON writes it, beyond 16 bits as two; a byte of a name as it is."""
+    if 0xDC80 <= ord(char) <= 0xDCFF:
+        return bytes([ord(char) - 0xDC00])
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
 
 
 class _ClosedOutput(TextIOBase):
