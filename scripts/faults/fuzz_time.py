@@ -22,7 +22,8 @@ from transformer_mt.corpus.readers.sgm import read_sgm_pair
 from transformer_mt.corpus.readers.tables import read_jsonl, read_tsv
 from transformer_mt.corpus.readers.tmx_xliff import read_markup
 from transformer_mt.errors import TmtError
-from transformer_mt.translation.documents.translate import FORMS, Form, read_document
+from transformer_mt.translation.documents.forms import FORMS, Form
+from transformer_mt.translation.documents.translate import read_document
 from transformer_mt.translation.glossary import Glossary
 
 RATIO = 2.5
