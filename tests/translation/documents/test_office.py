@@ -4,6 +4,7 @@ Documents are generated as XML; those that python-docx writes are read by it aga
 """
 
 import re
+import time
 import zipfile
 from collections import Counter
 from io import BytesIO
@@ -322,3 +323,28 @@ def test_slides_and_open_documents(form: str, vocabulary: Vocabulary) -> None:
     assert [segment.text for segment in block.segments] == ["a b"]
     written = block.write(iter(["B a"]), word_by_word)
     assert written == one(CHARACTERS[form]("B", "<w:b/>") + CHARACTERS[form](" a", ""), form)
+
+
+HOSTILE = [
+    T("a "), T("a", "<w:b/>") + T("b"), FIELD % ("REF", T("a")), FIELD % ("HYPERLINK", T("a")),
+    run("", '<w:fldChar w:fldCharType="begin"/>') + T("a"),
+    run("", '<w:fldChar w:fldCharType="end"/>') + T("a"), '<w:bookmarkStart w:id="1"/>' + T("a"),
+    '<w:bookmarkEnd w:id="1"/>' + T("a"), run("", "<w:t>a</w:t><w:tab/>"), "<w:ins/>",
+    "<w:ins>" + T("a ") + "</w:ins>", run("", BOX.format(T("a"))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", HOSTILE, ids=range(len(HOSTILE)))
+def test_time_is_linear(unit: str) -> None:
+    """Quadratic time takes tens of seconds for each."""
+    page = one(unit * 4000)
+    before = time.process_time()
+    block = read_office_xml(page.encode(), WORD)
+    etree.fromstring(block.write((f"{s.text} x" for s in block.segments), None).encode())
+    assert time.process_time() - before < 5
+
+
+def test_elements_within_elements() -> None:
+    deep = archive(**{"content.xml": "<a>" * 100_000 + "</a>" * 100_000})
+    with pytest.raises((RecursionError, DataError)):
+        read_package(deep, "odt")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from transformer_mt.translation.documents.marks import Token
 
 _RANGES = ("bookmark", "comment")  # begin and end with elements of their own
+_DEEPEST = 20  # ranges within ranges that are marks
 _RANGE = re.compile(
     rf"<(?:\w+:)?((?:{'|'.join(_RANGES)})\w*?)(-?[Ss]tart|-?[Ee]nd)\b[^>]*?\b(?:id|name)=(\S+?)[\s/>]"
 )
@@ -71,7 +72,8 @@ def with_fields(pieces: Sequence[Piece]) -> list[Piece]:
         if piece.field == "begin":
             stack.append([piece])
         elif piece.field == "end" and len(stack) > 1:
-            stack[-2:] = [[*stack[-2], *_field([*stack[-1], piece])]]
+            found = _field([*stack.pop(), piece])
+            stack[-1] += found
         else:
             stack[-1].append(piece)
     return [_divided(piece) for level in stack for piece in level]
@@ -107,20 +109,27 @@ def with_ranges(pieces: list[Piece]) -> list[Piece]:
     """
     kept: set[int] = set()
     stack: list[int] = []
+    n_begun_before = 0  # ranges that end here
     for i, (token, *_) in enumerate(pieces):
-        if token.kind == "open":
+        is_range = token.name.startswith(_RANGES)
+        if token.kind == "open" and is_range and len(stack) >= _DEEPEST:
+            kept.add(i)
+        elif token.kind == "open":
             stack.append(i)
         elif token.kind == "close":
-            partners = [j for j in stack if pieces[j].token.name == token.name]
-            if not token.name.startswith(_RANGES):
-                while stack and stack[-1] != partners[-1]:
+            partner = next((j for j in reversed(stack) if pieces[j].token.name == token.name), None)
+            if not is_range:
+                while stack and stack[-1] != partner:
                     kept.add(stack.pop())
                 stack.pop()
-            elif partners and stack[-1] == partners[-1]:
+            elif partner is None:
+                n_begun_before += 1
+                kept |= {i} if stack or n_begun_before > _DEEPEST else set()
+            elif stack[-1] == partner:
                 stack.pop()
-            elif partners or stack:
-                kept |= {i, *partners}
-                stack = [j for j in stack if j not in kept]
+            else:
+                kept |= {i, partner}
+                stack.remove(partner)
     return [
         Piece(piece.token._replace(kind="kept", name="")) if i in kept else piece
         for i, piece in enumerate(pieces)

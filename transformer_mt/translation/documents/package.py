@@ -53,24 +53,26 @@ class Package:
 def read_package(content: bytes, form: PackageForm) -> Package:
     """Raises: DataError: the archive, or XML in it, is damaged, encrypted or of another form."""
     names, vocabulary = _TEXT[form]
-    files: list[tuple[zipfile.ZipInfo, bytes | Block]] = []
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             size = sum(info.file_size for info in archive.infolist())
             if size > _MOST_BYTES:
                 raise DataError(f"more than {_MOST_BYTES >> 20} MiB unpacked; divide the document")
-            for info in archive.infolist():
-                found = archive.read(info)
-                is_text = names.fullmatch(info.filename) is not None
-                files.append((info, _block(info.filename, found, vocabulary) if is_text else found))
+            found = [(info, archive.read(info)) for info in archive.infolist()]
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataError(
             f"not read as .{form}, a ZIP archive: {error}; open it in an office program, without "
             f"a password, and save it as .{form} again"
         ) from error
-    if not any(isinstance(block, Block) for _, block in files):
+    is_text = [names.fullmatch(info.filename) is not None for info, _ in found]
+    if not any(is_text):
         raise DataError(f"is an archive, but has no text of a .{form} in it; which format is it?")
-    return Package(files)
+    return Package(
+        [
+            (info, _block(info.filename, data, vocabulary) if with_text else data)
+            for (info, data), with_text in zip(found, is_text, strict=True)
+        ]
+    )
 
 
 def _block(name: str, content: bytes, vocabulary: Vocabulary) -> Block:
