@@ -132,7 +132,7 @@ def translate(
         bar=not text and (output_path is not None or not sys.stdout.isatty()),
     ) as job:
         if lines is None:
-            files.write_document(job, AttentionAligner(translator, to=to))
+            files.write_document(job, job.showing(AttentionAligner(translator, to=to)))
         else:
             write = as_json if json else alternatives if n_best > 1 else best
             write_lines(job.outputs(lines, n_lines, write), output_path)

@@ -19,6 +19,7 @@ import typer
 from transformer_mt.cli.options import say
 
 if TYPE_CHECKING:
+    from transformer_mt.translation.documents.marks import Align
     from transformer_mt.translation.partial_output import PartialOutput
     from transformer_mt.translation.result import Translation
 
@@ -49,7 +50,8 @@ class TranslationJob:
         self._has_bar = bar and sys.stderr.isatty()
         self._stack = ExitStack()
         self._kept: PartialOutput | None = None
-        self._n_texts = self._n_flagged = 0
+        self._n_texts = self._n_flagged = self._n_placed = 0
+        self._say_placed: Callable[[str], None] = lambda text: None
         self._faults: Counter[str] = Counter()
 
     def __enter__(self) -> "TranslationJob":
@@ -96,6 +98,16 @@ class TranslationJob:
         if self._kept is not None:
             yield from (output for output, _ in self._kept.texts())
 
+    def showing(self, align: "Align") -> "Align":
+        """The same alignment, which tells how many texts have got their marks."""
+
+        def shown(text: str, translation: str) -> Sequence[int] | None:
+            self._n_placed += 1
+            self._say_placed(f"marks in {self._n_placed:,}")
+            return align(text, translation)
+
+        return shown
+
     def _progress(self, n_texts: int | None, n_kept: int) -> Callable[[int], None]:
         """Show a bar with the time left; the function that moves it on."""
         if not self._has_bar:
@@ -111,10 +123,15 @@ class TranslationJob:
 
         columns: tuple[ProgressColumn, ...]
         if n_texts is None:
-            columns = (TextColumn("{task.completed:,.0f} translated"),)
+            columns = (TextColumn("{task.completed:,.0f} translated {task.description}"),)
         else:
             count = TextColumn("{task.completed:,.0f} of {task.total:,.0f} translated, time left")
-            columns = (BarColumn(bar_width=20), count, TimeRemainingColumn())
+            columns = (
+                BarColumn(bar_width=15),
+                count,
+                TimeRemainingColumn(),
+                TextColumn("{task.description}"),
+            )
         bar = Progress(
             *columns,
             console=Console(stderr=True),
@@ -126,6 +143,7 @@ class TranslationJob:
         self._stack.enter_context(bar)
         task = bar.add_task("", total=n_texts, completed=n_kept)
         bar.refresh()
+        self._say_placed = lambda text: bar.update(task, description=text, refresh=True)
         return lambda n: bar.update(task, advance=n, refresh=True)
 
     def _checked(self, texts: list[str]) -> list["Translation"]:
