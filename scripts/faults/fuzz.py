@@ -51,7 +51,8 @@ def targets(folder: Path) -> dict[str, Target]:
     from transformer_mt.corpus.sources.archives import unpack_archive
     from transformer_mt.corpus.sources.http import read_record
     from transformer_mt.system.output import remove
-    from transformer_mt.translation.documents.translate import Form, read_document
+    from transformer_mt.translation.documents.forms import Form
+    from transformer_mt.translation.documents.translate import read_document
     from transformer_mt.translation.glossary import Glossary
 
     zh_en = Languages(src="zh", tgt="en")

@@ -23,7 +23,8 @@ from transformer_mt.corpus.readers.spreadsheets import read_table
 from transformer_mt.corpus.readers.tables import read_jsonl
 from transformer_mt.corpus.readers.tmx_xliff import read_markup
 from transformer_mt.errors import TmtError
-from transformer_mt.translation.documents.translate import FORMS, Form, read_document
+from transformer_mt.translation.documents.forms import FORMS, Form
+from transformer_mt.translation.documents.translate import read_document
 from transformer_mt.translation.glossary import Glossary
 
 RATIO = 2.5

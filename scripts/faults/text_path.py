@@ -35,8 +35,9 @@ from transformer_mt.text.sentences import join_translations, split_sentences, sp
 from transformer_mt.text.units import text_units
 from transformer_mt.text.words import mark_differences, split_pieces
 from transformer_mt.translation.direction import direction_of
+from transformer_mt.translation.documents.forms import Form
 from transformer_mt.translation.documents.spans import has_words, protected_spans
-from transformer_mt.translation.documents.translate import Form, translate_document
+from transformer_mt.translation.documents.translate import translate_document
 from transformer_mt.translation.glossary import Glossary, Term
 from transformer_mt.translation.lexical_constraints import ConstraintEncoder
 from transformer_mt.translation.output_checks import faults

@@ -6,7 +6,9 @@ The model has random weights: what it says does not matter here.
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import docx
 import pytest
 import torch
 from click.testing import Result
@@ -17,6 +19,7 @@ from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.model_dir import build_model, save_model_dir, weights_of
+from transformer_mt.translation.translator import Translator
 
 Run = Callable[..., Result]
 
@@ -46,10 +49,12 @@ def run(model_dir: Path) -> Run:
 
 MARKDOWN = "# 猫\n\n- 狗看见猫。\n- `code` 书\n\n```\n猫\n```\n"
 HTML = '<p class="猫">狗看见猫。</p><pre>猫</pre>\n<!-- 猫 -->\n'
+VTT = "WEBVTT\n\nNOTE 猫\n\nc\n00:01.000 --> 00:02.000 line:0\n<v 狗>狗看见猫。\n"
 SRT = "1\n00:00:01,000 --> 00:00:02,000\n狗看见猫。\n\n2\n00:00:03,000 --> 00:00:04,000\n书\n"
 KEPT = {
     "a.md": (MARKDOWN, ["# ", "\n- ", "`code`", "```\n猫\n```"]),
     "a.html": (HTML, ['<p class="猫">', "</p><pre>猫</pre>\n<!-- 猫 -->\n"]),
+    "a.vtt": (VTT, ["WEBVTT\n\nNOTE 猫\n\nc\n00:01.000 --> 00:02.000 line:0\n<v 狗>"]),
     "a.srt": (SRT, ["1\n00:00:01,000 --> 00:00:02,000\n", "2\n00:00:03,000"]),
 }
 
@@ -66,6 +71,112 @@ def test_documents_keep_their_structure(run: Run, tmp_path: Path, name: str) -> 
     assert written != content
     for part in kept:
         assert part in written
+
+
+def test_a_word_file(run: Run, tmp_path: Path) -> None:
+    document = docx.Document()
+    document.add_paragraph("狗看见猫。")
+    document.add_paragraph("42")
+    document.save(str(tmp_path / "a.docx"))
+    done = run("-i", tmp_path / "a.docx", "-o", tmp_path / "b.docx")
+    assert done.exit_code == 0, done.output
+    texts = [paragraph.text for paragraph in docx.Document(str(tmp_path / "b.docx")).paragraphs]
+    assert texts[0] != "狗看见猫。" and texts[1] == "42"
+
+
+def test_lines_of_an_unknown_form_are_translated_with_a_warning(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.tex").write_text("狗看见猫。\n", "utf-8")
+    warned, plain = run("-i", tmp_path / "a.tex"), run("狗看见猫。")
+    assert warned.stdout == plain.stdout
+    assert "tmt does not know .tex files" in warned.stderr
+    assert "know" not in run("-i", tmp_path / "a.tex", "--format", "text").stderr
+
+
+def test_the_input_is_not_replaced_by_accident(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.zh"
+    path.write_text("狗看见猫。\n", "utf-8")
+    (tmp_path / "link").symlink_to("a.zh")
+    for output in (path, tmp_path / "link", tmp_path / "." / "a.zh"):
+        error = run("-i", path, "-o", output).exception
+        assert "is the input itself, and its text would be lost" in str(error)
+    assert path.read_text("utf-8") == "狗看见猫。\n"
+    assert run("-i", path, "-o", path, "--force").exit_code == 0
+    assert path.read_text("utf-8") == run("狗看见猫。").stdout
+
+
+def test_alternatives_as_lines(run: Run) -> None:
+    lines = run("--n-best", "3", "--beam", "3", "狗看见猫。", "").stdout.splitlines()
+    columns = [line.split("\t") for line in lines]
+    assert [rank for rank, _, _ in columns] == ["1", "2", "3", "1"]
+    assert columns[0][2] == run("--beam", "3", "狗看见猫。").stdout.strip()
+    scores = [float(score) for _, score, _ in columns[:3]]
+    assert scores == sorted(scores, reverse=True)
+
+
+TEXTS = [f"{subject}看见{thing}。" for subject in "狗猫书" for thing in "狗猫书"]
+
+
+def long_file(path: Path) -> None:
+    """A file with `TEXTS`."""
+    if path.suffix == ".docx":
+        document = docx.Document()
+        for text in TEXTS:
+            document.add_paragraph(text)
+        document.save(str(path))
+    else:
+        time = "\n00:00:01,000 --> 00:00:02,000\n" * (path.suffix == ".srt")
+        path.write_text("".join(f"{time}{text}\n" for text in TEXTS), "utf-8")
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, stop_at: int = -1) -> list[int]:
+    """Numbers of texts that are translated at a time; Ctrl-C comes at one of the calls."""
+    sizes: list[int] = []
+    translate = Translator.translate
+
+    def call(self: Translator, texts: list[str], **options: Any) -> Any:
+        if len(sizes) == stop_at:
+            raise KeyboardInterrupt
+        sizes.append(len(texts))
+        return translate(self, texts, **options)
+
+    monkeypatch.setattr(Translator, "translate", call)
+    monkeypatch.setattr("transformer_mt.cli.translate.TEXTS_AT_ONCE", 2)
+    monkeypatch.setattr("sys.argv", ["tmt", "translate", "-i", "my file"])
+    return sizes
+
+
+@pytest.mark.parametrize("name", ["a.zh", "a.srt", "a.docx"])
+def test_a_stopped_translation_goes_on(
+    name: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, whole, out = tmp_path / name, tmp_path / f"whole-{name}", tmp_path / f"out-{name}"
+    long_file(path)
+    short = ("--max-length", "2")
+    count_calls(monkeypatch)
+    assert run("-i", path, "-o", whole, *short).exit_code == 0
+    with monkeypatch.context() as patch:
+        count_calls(patch, stop_at=3)
+        done = run("-i", path, "-o", out, *short)
+    assert done.exit_code == 130 and not out.exists()
+    assert f"6 translations are kept in {out}.partial" in done.stderr
+    assert "give the same command: tmt translate -i 'my file'" in done.stderr
+    error = str(run("-i", path, "-o", out).exception)
+    assert "keeps 6 translations" in error and "another options" in error
+    sizes = count_calls(monkeypatch)
+    done = run("-i", path, "-o", out, *short)
+    assert done.exit_code == 0 and sizes == [2, 1], "no text is translated twice"
+    assert "going on after 6 of 9 translations" in done.stderr
+    assert "9 of 9 translations have faults" in done.stderr, "those of before are counted"
+    assert out.read_bytes() == whole.read_bytes()
+    assert not (tmp_path / f"out-{name}.partial").exists()
+
+
+def test_what_cannot_be_read_again_is_not_kept(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count_calls(monkeypatch, stop_at=3)
+    done = run("-o", tmp_path / "out", stdin="".join(f"{text}\n" for text in TEXTS))
+    assert done.exit_code != 0 and not list(tmp_path.iterdir())
 
 
 def test_the_format_of_standard_input_is_named(run: Run) -> None:
@@ -109,7 +220,12 @@ def test_faults_are_told_on_standard_error(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "pdf", "x"], "--format pdf: expected text, markdown, html, srt or jsonl"),
+        (
+            ["--format", "pdf", "x"],
+            "--format pdf: expected text, markdown, html, srt, vtt, jsonl, docx, pptx or odt",
+        ),
+        (["--format", "docx"], "give its files, -i IN.docx -o OUT.docx"),
+        (["-i", "nowhere.txt"], "nowhere.txt: no such file"),
         (["--format", "html", "x"], "--format html is for files and standard input"),
         (["--penalty", "none", "x"], "--penalty none: expected gnmt or average"),
         (["--n-best", "9", "x"], "n-best 9 needs a beam of at least 9"),
@@ -128,9 +244,17 @@ def test_bad_options(run: Run, arguments: list[str], message: str) -> None:
         ("a.html", b"<p>caf\xe9</p>", "not UTF-8 text (byte 7)"),
         ("a.jsonl", b"{broken\n", "a.jsonl: line 1"),
         ("a.srt", b"", "--json goes with lines of text"),
+        ("a.md", b"", "--n-best goes with lines of text, not with markdown"),
+        ("a.zh", b"%PDF-1.4", "is a PDF"),
+        ("a.md", b"PK\x03\x04", "a ZIP archive; of these tmt reads .docx"),
+        ("a.docx", b"no archive", "a.docx: not read as .docx, a ZIP archive"),
     ],
 )
 def test_bad_documents(run: Run, tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
-    options = ["--json"] if name == "a.srt" else []
+    options = {
+        "a.srt": ["--json"],
+        "a.md": [] if content else ["--n-best", "2"],
+        "a.docx": ["-o", str(tmp_path / "b.docx")],
+    }.get(name, [])
     assert message in str(run("-i", tmp_path / name, *options).exception)

@@ -138,6 +138,46 @@ def test_thousands_of_terms_take_no_longer_than_few(tmp_path: Path) -> None:
     assert time.process_time() - started < 10
 
 
+@pytest.mark.parametrize(
+    ("content", "expected", "why"),
+    [
+        ("猫,cat\n节点,node\n", "cat|node", "commas"),
+        (
+            "猫;cat\n节点;node, or so\n",
+            "cat|node, or so",
+            "semicolons, as in European Excel",
+        ),
+        ('\ufeffzh,en\r\n"猫","a ""big"" cat"\r\n节点,"x, y"\r\n', 'a "big" cat|x, y', "quotes"),
+        ("Source,Target\n# a note\n\n猫,cat\n节点\n", "cat|节点", "a header, notes, no target"),
+        ("猫\tcat\n节点\tnode\n", "cat|node", "tabs"),
+        ("猫,cat,,\n节点,node,,\n", "cat|node", "empty columns"),
+    ],
+)
+def test_csv(content: str, expected: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "terms.CSV"
+    path.write_text(content, "utf-8", newline="")
+    assert Glossary.read(path).required("猫和节点") == expected.split("|"), why
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b'a,b\n"c,d\n', "line 2: not CSV: unexpected end of data; save it as CSV again"),
+        ("a.csv", b"a,b,c\n", "line 1: 3 columns; give source term, a comma (quotes around"),
+        ("a.csv", b"PK\x03\x04", "is a spreadsheet; save it as CSV (UTF-8)"),
+        ("a.xlsx", b"PK\x03\x04", "is a spreadsheet; save it as CSV (UTF-8)"),
+        ("a.tsv", b"# a\na,b\nc,d\n", "no line has a tab, but all have ','; a file with commas is"),
+        ("a.txt", b"a;b\n", "no line has a tab, but all have ';'"),
+    ],
+)
+def test_tables_that_are_refused(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DataError) as error:
+        Glossary.read(path)
+    assert str(error.value).startswith(f"{path}: {message}")
+
+
 def test_terms_that_are_no_terms(tmp_path: Path) -> None:
     path = tmp_path / "glossary.tsv"
     path.write_text("a\tb\n" + "x" * 5000 + "\ty\n" + "a\tb\tc\n" * 1000, encoding="utf-8")

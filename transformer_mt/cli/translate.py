@@ -3,15 +3,13 @@
 Translations go to standard output or a file, everything else to standard error.
 """
 
-import json
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import astuple, dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -25,28 +23,37 @@ from transformer_mt.cli.options import (
     say,
     write_lines,
 )
+from transformer_mt.cli.translation_job import (
+    TEXTS_AT_ONCE,
+    TranslationJob,
+    alternatives,
+    as_json,
+    best,
+    fingerprints,
+)
 from transformer_mt.errors import DataError, TmtError
-from transformer_mt.system.terminal import show_document
 
 if TYPE_CHECKING:
     from transformer_mt.search.options import Penalty
+    from transformer_mt.translation.documents.forms import Form, PackageForm
     from transformer_mt.translation.documents.marks import Align
-    from transformer_mt.translation.documents.translate import Form
-    from transformer_mt.translation.result import Translation
+    from transformer_mt.translation.partial_output import PartialOutput
     from transformer_mt.translation.translator import Translator
 
 MOST_BYTES = 256 << 20  # of a document, which is held in memory as a whole
-SHOWN_FAULTS = 5  # flagged translations that are named; the others are counted
-LINES_AT_ONCE = 1000
 
 # The options, in the groups of `--help`.
 _option: Any = typer.Option
 _search: Any = partial(typer.Option, rich_help_panel="How to search")
 _choice: Any = partial(typer.Option, rich_help_panel="Instead of the best")
 _words: Any = partial(typer.Option, rich_help_panel="Words")
-_INPUT = "a file, one text per line; .md, .html, .srt and .jsonl keep their structure"
+_INPUT = (
+    "a file, one text per line; .md, .html, .docx, .pptx, .odt, .srt, .vtt and .jsonl keep their "
+    "structure"
+)
 _MODELS = "model or run directory; default: the newest finished run; several vote"
-_FORMAT = "text, markdown, html, srt or jsonl; default: by file name"
+_FORMAT = "text, markdown, html, srt, vtt, jsonl, docx, pptx or odt; default: by file name"
+_FORCE = "replace the input by its translation, or begin a stopped translation anew"
 _ENGINE = (
     "native; ctranslate2, with what tmt export wrote; auto: the latter where it finds the same"
 )
@@ -59,11 +66,12 @@ def translate(
     output_path: Annotated[
         Path | None, _option("-o", "--output", help="default: standard output")
     ] = None,
+    force: Annotated[bool, _option("--force", help=_FORCE)] = False,
     models: Annotated[list[Path] | None, _option("-m", "--model", help=_MODELS)] = None,
     to: Into = None,
     form: Annotated[str | None, _option("--format", help=_FORMAT)] = None,
     field: Annotated[str, _option(help="with jsonl: the key of the text")] = "text",
-    as_json: Annotated[bool, _option("--json", help="one JSON object per text")] = False,
+    json: Annotated[bool, _option("--json", help="one JSON object per text")] = False,
     engine: Annotated[str, _option(help=_ENGINE)] = "auto",
     retry: Annotated[bool, _option(help=_RETRY)] = True,
     beam: Annotated[int | None, _search(min=1, help="1 is greedy search")] = None,
@@ -74,7 +82,7 @@ def translate(
     max_length: Annotated[int | None, _search(min=1, help="tokens")] = None,
     no_repeat_ngram: Annotated[int, _search(min=0, help="no n tokens in a row twice")] = 0,
     repetition_penalty: Annotated[float, _search(min=1, help="on tokens written before")] = 1.0,
-    n_best: Annotated[int, _choice(min=1, help="alternatives per text, with --json")] = 1,
+    n_best: Annotated[int, _choice(min=1, help="alternatives per text, a line for each")] = 1,
     diverse: Annotated[bool, _choice("--diverse", help="alternatives begin differently")] = False,
     sample: Annotated[bool, _choice("--sample", help="draw tokens at random")] = False,
     temperature: Annotated[float, _choice(min=0.01, help="of --sample")] = 1.0,
@@ -84,38 +92,54 @@ def translate(
     mbr: Annotated[int, _choice(min=0, help="draw so many, take the one most like the others")] = 0,
     prefix: Annotated[str, _words(help="how translations begin")] = "",
     ban: Annotated[list[str] | None, _words(help="a word not to use; repeatable")] = None,
-    glossary: Annotated[Path | None, _words(help="a TSV of source and target terms to use")] = None,
+    glossary: Annotated[Path | None, _words(help="a TSV or CSV of source and target terms")] = None,
     device: Device = "auto",
     quiet: ErrorsOnly = False,
 ) -> None:
     """Translate arguments, a file, or standard input, line by line and in order."""
     from transformer_mt.search.sampling import SamplingOptions
+    from transformer_mt.system.state import sha256
     from transformer_mt.translation.alignment import AttentionAligner
     from transformer_mt.translation.glossary import Glossary
     from transformer_mt.translation.lexical_constraints import LexicalConstraints
 
-    terms = None if glossary is None else Glossary.read(glossary)
-    request: dict[str, Any] = dict(
-        to=to, constraints=LexicalConstraints(prefix, ban or (), terms), retry=retry,
-        beam=beam, penalty=_penalty(penalty, engine), length_penalty=length_penalty,
-        max_length_ratio=max_length_ratio, min_length=min_length, max_length=max_length,
-        no_repeat_ngram=no_repeat_ngram, repetition_penalty=repetition_penalty, n_best=n_best,
-        diverse=diverse, mbr=mbr,
-        sampling=SamplingOptions(temperature, top_k, top_p, seed) if sample else None,
+    plain: dict[str, Any] = dict(
+        to=to, retry=retry, beam=beam, penalty=_penalty(penalty, engine),
+        length_penalty=length_penalty, max_length_ratio=max_length_ratio, min_length=min_length,
+        max_length=max_length, no_repeat_ngram=no_repeat_ngram,
+        repetition_penalty=repetition_penalty, n_best=n_best, diverse=diverse, mbr=mbr,
     )  # fmt: skip
-    document_form = _form(form, input_path, text, as_json)
-    lines = input_lines(text, input_path) if document_form == "text" else None
-    translator = _load(models, engine)
-    checked = CheckedTranslator(partial(translator.translate, **request))
-    if lines is not None:
-        interactive = not text and not input_path and sys.stdin.isatty()
-        size = 1 if interactive else LINES_AT_ONCE
-        batches = iter(lambda: list(islice(lines, size)), [])
-        write_lines(checked.lines(batches, as_json), output_path)
-    else:
-        align = AttentionAligner(translator, to=to)
-        _write_document(input_path, output_path, document_form, field, checked.texts, align)
-    checked.tell_of_faults()
+    drawing = SamplingOptions(temperature, top_k, top_p, seed) if sample else None
+    terms = None if glossary is None else Glossary.read(glossary)
+    words = LexicalConstraints(prefix, ban or (), terms)
+    name = _form(form, input_path, text, "--json" if json else "--n-best" if n_best > 1 else "")
+    files = _Files(input_path, output_path, name, field)
+    files.check(force)
+    lines = input_lines(text, input_path) if name == "text" else None
+    n_lines = files.n_lines() if lines is not None else None
+    paths = [find_model_path(model) for model in models or (None,)]
+    translator = _load(paths, engine)
+    if input_path is not None and form is None:
+        _warn_of_unknown(input_path, translator)
+
+    def keep(at_once: int) -> "PartialOutput":
+        options = [
+            plain, name, field, json, prefix, ban, at_once, drawing and astuple(drawing),
+            glossary and sha256(glossary), type(translator.engine).__name__,
+        ]  # fmt: skip
+        return files.keep(paths, options, at_once, fresh=force)
+
+    with TranslationJob(
+        partial(translator.translate, constraints=words, sampling=drawing, **plain),
+        at_once=1 if _is_typed(text, input_path) else TEXTS_AT_ONCE,
+        keep=keep if files.can_keep() else None,
+        bar=not text and (output_path is not None or not sys.stdout.isatty()),
+    ) as job:
+        if lines is None:
+            files.write_document(job, job.showing(AttentionAligner(translator, to=to)))
+        else:
+            write = as_json if json else alternatives if n_best > 1 else best
+            write_lines(job.outputs(lines, n_lines, write), output_path)
 
 
 def _penalty(name: str | None, engine: str) -> "Penalty | None":
@@ -128,14 +152,13 @@ def _penalty(name: str | None, engine: str) -> "Penalty | None":
     return None if name is None else one_of("--penalty", name, kinds)
 
 
-def _load(models: Sequence[Path] | None, engine: str) -> "Translator":
+def _load(paths: Sequence[Path], engine: str) -> "Translator":
     """One model, or several that vote, with the engine that was asked for."""
     from transformer_mt.export.ctranslate2_engine import exported_engine, faster_engine
     from transformer_mt.system.device import keep_memory
     from transformer_mt.translation.translator import Translator
 
     one_of("--engine", engine, ("auto", "native", "ctranslate2"))
-    paths = [find_model_path(model) for model in models or (None,)]
     keep_memory()
     translator = Translator.load(*paths)
     if engine == "ctranslate2" and len(paths) > 1:
@@ -146,97 +169,137 @@ def _load(models: Sequence[Path] | None, engine: str) -> "Translator":
     return translator.with_engine(load(translator, paths[0]))
 
 
-class CheckedTranslator:
-    """Translates, and tells of translations with faults."""
+def _warn_of_unknown(path: Path, translator: "Translator") -> None:
+    from transformer_mt.translation.documents.forms import is_known, unknown_form
 
-    def __init__(self, translate: "Callable[[list[str]], list[Translation]]") -> None:
-        self._translate = translate
-        self._n_texts = self._n_flagged = self._n_strange = 0
-        self._faults: Counter[str] = Counter()
+    languages = translator.cfg.languages
+    if not is_known(path, (languages.src, languages.tgt)):
+        say(unknown_form(path))
 
-    def lines(self, batches: Iterator[list[str]], as_json: bool) -> Iterator[str]:
-        """A line for each text."""
-        for batch in batches:
-            for found in self._checked(batch):
-                yield json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.text
 
-    def texts(self, texts: list[str]) -> list[str]:
-        return [found.text for found in self._checked(texts)]
-
-    def _checked(self, texts: list[str]) -> list["Translation"]:
-        translations = self._translate(texts)
-        self._n_texts += len(translations)
-        for translation in translations:
-            if translation.faults:
-                self._n_flagged += 1
-                self._faults.update(translation.faults)
-                if self._n_flagged <= SHOWN_FAULTS:
-                    say(f"{', '.join(translation.faults)}: {translation.source[:60]}")
-            if translation.input.notes:
-                self._n_strange += 1
-                if self._n_strange <= SHOWN_FAULTS:
-                    say(f"strange text: {'; '.join(translation.input.notes)}: "
-                        f"{translation.source[:60]}")  # fmt: skip
-        return translations
-
-    def tell_of_faults(self) -> None:
-        """The sums, if more were found than were named."""
-        if self._n_strange > SHOWN_FAULTS:
-            say(f"{self._n_strange} of {self._n_texts} texts are strange to this model")
-        if self._n_flagged > SHOWN_FAULTS:
-            counts = ", ".join(f"{fault} {n}" for fault, n in self._faults.most_common())
-            say(f"{self._n_flagged} of {self._n_texts} translations have faults: {counts}")
+def _is_typed(texts: Sequence[str] | None, path: Path | None) -> bool:
+    return not texts and not path and sys.stdin.isatty()
 
 
 def _form(
-    name: str | None, path: Path | None, texts: Sequence[str] | None, as_json: bool
-) -> "Form":
-    """The form of the input, by its option or by the name of the file."""
-    from transformer_mt.translation.documents.translate import FORMS, Form, form_of
+    name: str | None, path: Path | None, texts: Sequence[str] | None, for_lines: str
+) -> "Form | PackageForm":
+    """The form of the input, by its option or by the name of the file.
 
-    form: Form = "text" if path is None else form_of(path)
+    Args:
+        for_lines: an option that only lines of text can have.
+    """
+    from transformer_mt.translation.documents.forms import FORMS, PACKAGE_FORMS, form_of
+
+    form: Form | PackageForm = "text" if path is None else form_of(path)
     if name is not None:
-        form = one_of("--format", name, FORMS)
+        form = one_of("--format", name, (*FORMS, *PACKAGE_FORMS))
     if form != "text" and texts:
         raise TmtError(f"--format {form} is for files and standard input")
-    if form != "text" and as_json:
-        raise TmtError(f"--json goes with lines of text, not with {form}")
+    if form != "text" and for_lines:
+        raise TmtError(f"{for_lines} goes with lines of text, not with {form}")
     return form
 
 
-def _write_document(
-    input_path: Path | None,
-    output_path: Path | None,
-    form: "Form",
-    field: str,
-    translated: Callable[[list[str]], list[str]],
-    align: "Align",
-) -> None:
-    """Translate a file, or standard input, as a whole."""
-    from transformer_mt.system.output import write_text
-    from transformer_mt.translation.documents.translate import translate_document
+@dataclass(frozen=True)
+class _Files:
+    """Where the text comes from, and where its translation goes."""
 
-    text = _read_document(input_path)
-    try:
-        result = translate_document(text, form, translated, field=field, align=align)
-    except DataError as error:
-        raise DataError(f"{input_path or 'standard input'}: {error}") from error
-    if output_path is None:
-        show_document(result)
-    else:
-        write_text(output_path, result)
+    input_path: Path | None
+    output_path: Path | None
+    form: "Form | PackageForm"
+    field: str  # with jsonl
 
+    def check(self, force: bool) -> None:
+        """Raises: TmtError: files that cannot be read or written, before the work is done."""
+        from transformer_mt.corpus.readers.lines import missing
+        from transformer_mt.system.output import check_file_target
+        from transformer_mt.translation.documents.forms import PACKAGE_FORMS, refuse_binary
 
-def _read_document(path: Path | None) -> str:
-    """A whole file or standard input, line ends as they are."""
-    where = "standard input" if path is None else str(path)
-    try:
-        with nullcontext(sys.stdin.buffer) if path is None else path.open("rb") as file:
+        if self.output_path is not None:
+            check_file_target(self.output_path)
+        if self.form in PACKAGE_FORMS and not (self.input_path and self.output_path):
+            raise TmtError(
+                f"a {self.form} is not text to type or to print: give its files, "
+                f"-i IN.{self.form} -o OUT.{self.form}"
+            )
+        if self.input_path is None:
+            return
+        if not self.input_path.exists():
+            raise DataError(missing(self.input_path))
+        if self.form not in PACKAGE_FORMS and self.input_path.is_file():
+            refuse_binary(self.input_path)
+        with suppress(OSError):  # the output is not there
+            same = self.output_path is not None and self.input_path.samefile(self.output_path)
+            if same and self.input_path.is_file() and not force:
+                raise TmtError(
+                    f"{self.output_path}: is the input itself, and its text would be lost; name "
+                    "another output, or add --force to replace it"
+                )
+
+    def can_keep(self) -> bool:
+        """Whether a stopped translation can go on: the input can be read again."""
+        if self.input_path is None or self.output_path is None or not self.input_path.is_file():
+            return False
+        return self.output_path.is_file() or not self.output_path.exists()
+
+    def keep(
+        self, models: Sequence[Path], options: Any, at_once: int, *, fresh: bool
+    ) -> "PartialOutput":
+        from transformer_mt.translation.partial_output import PartialOutput
+
+        assert self.input_path is not None and self.output_path is not None
+        made_from = fingerprints(self.input_path, models, options)
+        return PartialOutput(self.output_path, made_from, at_once=at_once, fresh=fresh)
+
+    def n_lines(self) -> int | None:
+        """None: not known before they are read."""
+        from transformer_mt.corpus.readers.lines import split_lines
+
+        if self.input_path is None or not self.input_path.is_file():
+            return None
+        return sum(1 for _ in split_lines(self.input_path))
+
+    def write_document(self, job: TranslationJob, align: "Align") -> None:
+        """Translate a file, or standard input, as a whole."""
+        from transformer_mt.system.output import writing
+        from transformer_mt.translation.documents.forms import PACKAGE_FORMS
+        from transformer_mt.translation.documents.translate import (
+            translate_document,
+            translate_package,
+        )
+
+        def translated(texts: list[str]) -> list[str]:
+            return list(job.outputs(texts, len(texts), best))
+
+        where = self.input_path or "standard input"
+        content = self._content()
+        try:
+            if self.form in PACKAGE_FORMS:
+                result = translate_package(content, self.form, translated, align=align)
+            else:
+                form, text = cast("Form", self.form), content.decode()
+                result = translate_document(
+                    text, form, translated, field=self.field, align=align
+                ).encode()
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error
+        except UnicodeDecodeError as error:
+            raise TmtError(f"{where}: not UTF-8 text (byte {error.start + 1})") from error
+        if self.output_path is None:
+            show_document(result.decode())
+        else:
+            with writing(self.output_path) as temporary:
+                temporary.write_bytes(result)
+
+    def _content(self) -> bytes:
+        """The whole input, line ends as they are."""
+        from transformer_mt.corpus.readers.lines import open_bytes
+
+        path = self.input_path
+        with nullcontext(sys.stdin.buffer) if path is None else open_bytes(path) as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
+            where = path or "standard input"
             raise TmtError(f"{where}: more than {MOST_BYTES >> 20} MiB; divide the document")
-        return content.decode()
-    except OSError as error:
-        raise TmtError(f"{where}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise TmtError(f"{where}: not UTF-8 text (byte {error.start + 1})") from error
+        return content

@@ -3,13 +3,15 @@
 Nothing is inflected: a target term is required as it is written in the file.
 """
 
+import csv
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from transformer_mt.corpus.readers.pairs import split_lines
+from transformer_mt.corpus.readers.lines import open_bytes, split_lines
+from transformer_mt.corpus.readers.tables import language_of
 from transformer_mt.errors import DataError
 from transformer_mt.text.scripts import HAN
 from transformer_mt.translation.documents.spans import protected_spans
@@ -18,6 +20,11 @@ from transformer_mt.translation.documents.spans import protected_spans
 _IN_SPACED_WORD = re.compile(f"[^\\W\u0e00-\u109f\u1780-\u17ff\u3041-\u30ff\u31f0-\u31ff{HAN}]")
 
 
+# What a first line of a CSV names its columns, beside codes of languages.
+_HEADER = frozenset(
+    "source target src tgt term translation source_term target_term english chinese "
+    "中文 英文 原文 译文 源语言 目标语言 术语 翻译".split()
+)
 _MOST_PROBLEMS = 100  # that are told one by one
 _LONGEST_TERM = 1000  # characters
 
@@ -51,22 +58,24 @@ class Glossary:
 
     @classmethod
     def read(cls, path: Path) -> "Glossary":
-        """Read lines of `source term<TAB>target term`; without the latter, a term stays as it is.
+        """Read source term and target term of each line; without the latter, a term stays as it is.
 
-        Empty lines and lines that start with `#` are left out; `DataError` tells of all bad lines.
+        They are apart by a tab; in a file that ends with `.csv`, by commas or semicolons, with
+        quotes, and a first line that says which column is which is left out. So are empty lines and
+        lines that start with `#`; `DataError` tells of all bad lines.
         """
+        is_csv = path.suffix.lower() == ".csv"
+        mark = "a comma (quotes around a term that has one)" if is_csv else "tab"
         terms, problems = [], []
-        for number, line in enumerate(split_lines(path), start=1):
-            if not line.strip() or line.startswith("#"):
-                continue
-            columns = [" ".join(column.split()) for column in line.split("\t")]
+        for number, cells in _read_csv(path) if is_csv else _read_tsv(path):
+            columns = [" ".join(cell.split()) for cell in cells]
             if not columns[0]:
                 problems.append(f"line {number}: the source term is empty; delete the line")
             elif problem := _too_long(columns, number):
                 problems.append(problem)
             elif len(columns) > 2 and any(columns[2:]):
                 problems.append(
-                    f"line {number}: {len(columns)} columns; give source term, tab, target term"
+                    f"line {number}: {len(columns)} columns; give source term, {mark}, target term"
                 )
             else:
                 terms.append(Term(columns[0], "".join(columns[1:2]) or None, number))
@@ -124,6 +133,54 @@ class Glossary:
             if term and not (end < len(text) and _same_word(text[end - 1], text[end])):
                 return end, term
         return None
+
+
+def _read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Line numbers and columns."""
+    _refuse_workbook(path)
+    lines = [
+        (number, line)
+        for number, line in enumerate(split_lines(path), start=1)
+        if line.strip() and not line.startswith("#")
+    ]
+    for comma in ",;":
+        if lines and all(comma in line and "\t" not in line for _, line in lines):
+            raise DataError(
+                f"{path}: no line has a tab, but all have {comma!r}; a file with commas is read as "
+                "CSV if its name ends with .csv; a term that stays as it is may end with a tab"
+            )
+    return ((number, line.split("\t")) for number, line in lines)
+
+
+def _read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Numbers of rows' last lines, and columns."""
+    _refuse_workbook(path)
+    lines = list(split_lines(path))
+    counts = {mark: sum(mark in line for line in lines) for mark in ",;\t"}
+    delimiter = max(counts, key=lambda mark: counts[mark])
+    rows = csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=True)
+    try:
+        for row in rows:
+            is_header = rows.line_num == 1 and all(map(_names_column, row))
+            if "".join(row).strip() and not row[0].startswith("#") and not is_header:
+                yield rows.line_num, row
+    except csv.Error as error:
+        raise DataError(
+            f"{path}: line {rows.line_num}: not CSV: {error}; save it as CSV again, or give a TSV"
+        ) from error
+
+
+def _names_column(cell: str) -> bool:
+    name = cell.strip().lower()
+    return name in _HEADER or (len(name) in (2, 5) and language_of(name) is not None)
+
+
+def _refuse_workbook(path: Path) -> None:
+    if not path.is_file():  # a pipe is read once
+        return
+    with open_bytes(path) as stream:
+        if stream.read(4) in (b"PK\x03\x04", b"\xd0\xcf\x11\xe0"):
+            raise DataError(f"{path}: is a spreadsheet; save it as CSV (UTF-8)")
 
 
 def _all_of(problems: list[str], name: str) -> str:

@@ -9,16 +9,19 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from transformer_mt.translation.documents.html import read_html
-from transformer_mt.translation.documents.inline import wrap
-from transformer_mt.translation.documents.spans import has_words
-from transformer_mt.translation.documents.translate import (
+from transformer_mt.errors import DataError
+from transformer_mt.translation.documents.forms import (
     FORMS,
     Form,
     form_of,
-    read_document,
-    translate_document,
+    is_known,
+    refuse_binary,
+    unknown_form,
 )
+from transformer_mt.translation.documents.html import read_html
+from transformer_mt.translation.documents.inline import wrap
+from transformer_mt.translation.documents.spans import has_words
+from transformer_mt.translation.documents.translate import read_document, translate_document
 
 WORDS = (
     "It rains. We|are here.|Käse|你好，|我的朋友。|«oui»|مرحبا بك|שלום|😀👍🏽|e\u0301|no_1|3.14|"
@@ -42,6 +45,11 @@ MARKUP: dict[Form, str] = {  # apart by semicolons
     "srt": (
         "1\n00:00:01,000 --> 00:00:02,000\n;\n\n2\n00:00:03,5 --> 00:00:04,0 X1:1\n;-->;- ;– ;<i>;"
         "</i>;{\\an8};<font color=red>;\n7\n;WEBVTT\n"
+    ),
+    "vtt": (
+        "WEBVTT\n\n0:0 --> 0:1\n;0:0 --> 0:1\n;\n0:2 --> 0:3\n;0:4 --> 0:5 line:0\n;\n\na name\n"
+        "00:03.000 --> 00:04.000\n;NOTE a\n;\n\nSTYLE\n::cue{}\n\n;-->;- ;<i>;</i>;"
+        "<c.x.y>;</c>;<v Ann>;</v>;<00:03.500>;<00:03.200>;<lang en>;<;&lt;;&rlm;"
     ),
 }
 
@@ -110,6 +118,10 @@ PAGES: dict[Form, str] = {
     ),
     "html": "<title>One</title><p>Two <b>three</b> four<br>five\n  six</p>seven",
     "srt": "1\n0:0:1 --> 0:0:2\nOne one\ntwo\n\n2\n0:0:3 --> 0:0:4\n<i>Three</i>\n\n",
+    "vtt": (
+        "WEBVTT - a b\n\nNOTE c\nd\n\ne\n00:01.000 --> 00:02.000 line:0\nOne one\ntwo\n\n"
+        "00:03.000 --> 00:04.000\n<v Ann>Three</v>\n"
+    ),
     "jsonl": '{"text": "One"}\n{"n": 1, "text": "Two\\nthree"}\n',
 }
 
@@ -118,8 +130,10 @@ PAGES: dict[Form, str] = {
 @pytest.mark.parametrize("nasty", NASTY)
 def test_a_translation_is_read_as_what_it_says(form: Form, nasty: str) -> None:
     """Whatever the model says is text in the document, and no markup."""
-    if form == "srt" and (nasty[0] == "-" or ("<" in nasty and ">" in nasty)):
-        nasty = "a --> b"  # SubRip has no way to write tags or dashes as text
+    if form in ("srt", "vtt") and nasty[0] == "-":
+        nasty = "a --> b"  # subtitles have no way to write a dash that is no speaker's
+    if form == "srt" and "<" in nasty and ">" in nasty:
+        nasty = "a --> b"  # SubRip has no way to write tags as text
     document = read_document(PAGES[form], form)
     translations = [f"{nasty} and so on" if i % 2 else nasty for i in range(len(document.segments))]
     translations = [text if has_words(text) else f"{text} a" for text in translations]
@@ -151,6 +165,7 @@ HOSTILE: dict[Form, list[str]] = {  # what comes first, and what is repeated
         *"<a x=\";<;<a;<a x=';<a x='>';='x';<!--;</;<?;&;&#;&nbsp".split(";"),
         *"<pre>;<svg>;<script>;<b>;\n;<b>a</b> ;a <code>b</code> <i>".split(";"),
     ],
+    "vtt": "0:0 --> 0:1\n;a;<;<i>;</i>;<v a>;<00:01.000>;- ;- \n;&;&lt;-->;\n;a\nb ; ".split(";"),
     "srt": "0:0 --> 0:1\n;a;<;<i>;{\\;{\\an8};- ;- \n;-->;1\n;a\nb ; ".split(";"),
 }
 
@@ -167,10 +182,47 @@ def test_time_is_linear(form: Form) -> None:
 
 
 def test_forms_by_name() -> None:
-    names = ["a.md", "a.MARKDOWN", "a/b.html", "a.htm", "a.en.srt", "a.jsonl", "a.txt", "md"]
-    assert " ".join(form_of(Path(name)) for name in names) == (
-        "markdown markdown html html srt jsonl text text"
+    names = "a.md a.MARKDOWN a/b.html a.htm a.en.srt a.jsonl a.txt md a.vtt A.DOCX a.srt.gz a.b.odt"
+    assert " ".join(form_of(Path(name)) for name in names.split()) == (
+        "markdown markdown html html srt jsonl text text vtt docx srt odt"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        *((name, True) for name in "a a.txt.gz a.zh A.EN test.own.src a.pptx".split()),
+        *((name, False) for name in "a.tex a.fr a.json a.csv.gz".split()),
+    ],
+)
+def test_names_that_say_nothing(name: str, known: bool) -> None:
+    assert is_known(Path(name), ("zh", "en")) is known
+    if not known:
+        assert ".docx" in unknown_form(Path(name)) and "--format" in unknown_form(Path(name))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"%PDF-1.7\n", "a PDF, which has no sentences, only places of letters; make text of it:"),
+        (b"PK\x03\x04\x14\0", "a ZIP archive; of these tmt reads .docx, .pptx and .odt"),
+        (b"\xd0\xcf\x11\xe0\xa1", "a file of an old Office; save it as .docx or .pptx"),
+        (b"{\\rtf1 a}", "RTF; save it as .docx"),
+        ("a".encode("utf-16"), "UTF-16; convert it: iconv -f UTF-16 -t UTF-8 a.txt > NEW"),
+        (b"\x7fELF\2\1\1\0\0\0\0", "is binary, not text (a NUL at byte 8)"),
+        ("字 a\0 text".encode(), None),
+        (b"", None),
+    ],
+)
+def test_files_that_are_no_text(content: bytes, message: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(content)
+    if message is None:
+        refuse_binary(path)
+        return
+    with pytest.raises(DataError) as error:
+        refuse_binary(path)
+    assert message in str(error.value)
 
 
 def test_translating_a_document() -> None:

@@ -6,22 +6,27 @@ import random
 import pytest
 
 from transformer_mt.errors import DataError
+from transformer_mt.translation.documents.forms import Form
 from transformer_mt.translation.documents.inline import Document
 from transformer_mt.translation.documents.jsonl import read_json_lines
-from transformer_mt.translation.documents.translate import Form, read_document
+from transformer_mt.translation.documents.translate import read_document
 
-TIME = "1\n00:00:01,000 --> 00:00:02,500\n"
+BEFORE = {
+    "srt": "1\n00:00:01,000 --> 00:00:02,500\n",
+    "vtt": "WEBVTT\n\nname\n00:01.000 --> 00:02.500 align:start\n",
+}
+TIME = BEFORE["srt"]
 
 
 def read(form: Form, text: str) -> Document:
-    return read_document(TIME + text if form == "srt" else text, form)
+    return read_document(BEFORE.get(form, "") + text, form)
 
 
 def rebuilt(form: Form, text: str, *translations: str) -> str:
     """A page with some translations, or else with all of its text in capitals."""
     document = read(form, text)
     found = translations or [segment.upper() for segment in document.segments]
-    return document.rebuild(found).removeprefix(TIME if form == "srt" else "")
+    return document.rebuild(found).removeprefix(BEFORE.get(form, ""))
 
 
 HTML = [
@@ -106,12 +111,26 @@ SRT = [
     ("One\n2\n00:01:00.0 --> 00:01:01.0\nTwo", "One|Two", "no blank line between cues"),
 ]
 
+VTT = [
+    ("One\ntwo", "One two", "the lines of a cue are one text"),
+    ("<v Ann>One</v>\n<v.loud Bob>Two", "One|Two", "voices"),
+    ("<i>One</i> <c.red>two <b>three</b></c>", "One two three", "tags within a line"),
+    ("One <00:01.500>two <00:02.000>three", "One two three", "times of words"),
+    ("One &amp; two&nbsp;&lt;3", "One & two\xa0<3", "entities"),
+    ("- One?\n- Two.", "One?|Two.", "a dash is another speaker"),
+    ("One\n\nNOTE two\nthree\n\nSTYLE\n::cue { a: b }\n\nfour", "One", "blocks without times stay"),
+    ("One\n\n7\n00:03.000 --> 00:04.000\nTwo\n\nthree", "One|Two", "so do names of cues"),
+    ("1984\n\n", "", "nothing to translate in it"),
+    ("One\n00:03.000 --> 00:04.000\nTwo", "One|Two", "no blank line between cues"),
+]
+
 
 @pytest.mark.parametrize(
     ("form", "text", "segments", "why"),
     [("html", *row) for row in HTML]
     + [("markdown", *row) for row in MARKDOWN]
-    + [("srt", *row) for row in SRT],
+    + [("srt", *row) for row in SRT]
+    + [("vtt", *row) for row in VTT],
 )
 def test_what_is_translated(form: Form, text: str, segments: str, why: str) -> None:
     document = read(form, text)
@@ -155,6 +174,10 @@ def test_what_stands_before_the_first_time_of_subtitles_stays() -> None:
         ("srt", "a", ["0 --> 1"], "0 -> 1"),
         ("srt", "a", ["b --> c"], "b --> c"),
         ("srt", "a <i>b</i>\n{\\i1}c", ["c b a"], "{\\i1}c\n<i>b</i> a"),
+        ("vtt", "<i>a\r\nb</i>\r", ["one two three four"], "<i>one two\r\nthree four</i>\r"),
+        ("vtt", "a", ["b --> <c> & d"], "b --&gt; &lt;c&gt; &amp; d"),
+        ("vtt", "<v Ann>a b", ["one"], "<v Ann>one"),
+        ("vtt", "a <00:01.500>b <00:02.000>c", ["c b a"], "<00:01.500>c <00:02.000>b a"),
         ("jsonl", '{ "b":1.0,"text" :"a" }\r\n', [], '{ "b":1.0,"text" :"A" }\r\n'),
         ("jsonl", '{"a": {"text": "b"}, "text": "c"}', [], '{"a": {"text": "b"}, "text": "C"}'),
         ("jsonl", '{"a": "\\"text\\": 1", "text": "c"}', [], '{"a": "\\"text\\": 1", "text": "C"}'),

@@ -137,15 +137,15 @@ def run_parts(tokens: Sequence[Token], syntax: Syntax) -> list[str | Segment]:
         if breaks or not has_words(words):
             parts.append(_raw(members))
             continue
-        nested = _nested(members)
-        changes = ((token.kind == "open") - (token.kind == "close") for token in nested)
+        in_order = nested(members)
+        changes = ((token.kind == "open") - (token.kind == "close") for token in in_order)
         if max(accumulate(changes)) > _DEEPEST:
             plain = ("text", "joint")
             divided = [t if t.kind in plain else t._replace(kind="break") for t in members]
             parts += run_parts(divided, syntax)
         else:
-            before, inside, after = _without_edges(nested)
-            segment = _segment(inside, syntax)
+            before, inside, after = _without_edges(in_order)
+            segment = segment_of(inside, syntax)
             parts += [before, segment if has_words(segment.text) else segment.raw, after]
     return [part for part in parts if part != ""]
 
@@ -154,7 +154,7 @@ def _raw(tokens: Sequence[Token]) -> str:
     return "".join(token.raw for token in tokens)
 
 
-def _nested(tokens: Sequence[Token]) -> list[Token]:
+def nested(tokens: Sequence[Token]) -> list[Token]:
     """Tokens whose markup is nested properly.
 
     A mark whose partner can stand before or after the run gets an empty one at that end of it;
@@ -223,7 +223,7 @@ class _Open(NamedTuple):
     inner: list[Mark]
 
 
-def _segment(tokens: Sequence[Token], syntax: Syntax) -> Segment:
+def segment_of(tokens: Sequence[Token], syntax: Syntax) -> Segment:
     """Read tokens whose markup is nested properly."""
     text, at_joint = "", False
     joints: list[str] = []
@@ -262,7 +262,8 @@ def _mark(text: str, opened: _Open, closing: Token) -> Mark:
     stripped = characters.strip()
     start += len(characters) - len(characters.lstrip()) if stripped else 0
     end = start + len(stripped)
-    if len(inner) == 1 and inner[0].closing is None and opening.raw != closing.raw:
+    whole = opening.raw and closing.raw and opening.raw != closing.raw
+    if whole and len(inner) == 1 and inner[0].closing is None:
         only = inner[0].opening
         if inner[0][:2] == (start, end) and only.raw != only.name:  # as in [`code`](u)
             return Mark(start, end, only._replace(raw=opening.raw + only.raw + closing.raw))

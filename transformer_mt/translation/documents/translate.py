@@ -2,29 +2,17 @@
 
 from collections.abc import Callable
 from itertools import chain
-from pathlib import Path
-from typing import Literal, get_args
 
+from transformer_mt.translation.documents.forms import Form, PackageForm
 from transformer_mt.translation.documents.html import read_html
 from transformer_mt.translation.documents.inline import Document, Syntax, text_parts
 from transformer_mt.translation.documents.jsonl import read_json_lines
 from transformer_mt.translation.documents.markdown import read_markdown
 from transformer_mt.translation.documents.marks import Align
-from transformer_mt.translation.documents.srt import read_srt
+from transformer_mt.translation.documents.package import read_package
+from transformer_mt.translation.documents.subtitles import read_srt, read_vtt
 
-Form = Literal["text", "markdown", "html", "srt", "jsonl"]
-FORMS: tuple[Form, ...] = get_args(Form)
-
-_FORM_OF_SUFFIX: dict[str, Form] = {
-    ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".srt": "srt",
-    ".jsonl": "jsonl",
-}  # fmt: skip
 _BYTE_ORDER_MARK = "\ufeff"
-
-
-def form_of(path: Path) -> Form:
-    """The form that a file's suffix stands for; `text` for any other."""
-    return _FORM_OF_SUFFIX.get(path.suffix.lower(), "text")
 
 
 def read_document(text: str, form: Form, *, field: str = "text") -> Document:
@@ -37,6 +25,7 @@ def read_document(text: str, form: Form, *, field: str = "text") -> Document:
         "markdown": read_markdown,
         "html": read_html,
         "srt": read_srt,
+        "vtt": read_vtt,
         "jsonl": lambda content: read_json_lines(content, field),
     }
     content = text.removeprefix(_BYTE_ORDER_MARK)
@@ -64,3 +53,16 @@ def translate_document(
     document = read_document(text, form, field=field)
     segments = document.segments
     return document.rebuild(translate(segments) if segments else [], align)
+
+
+def translate_package(
+    content: bytes,
+    form: PackageForm,
+    translate: Callable[[list[str]], list[str]],
+    *,
+    align: Align | None = None,
+) -> bytes:
+    """`translate_document` for a ZIP archive with XML in it; see `read_package`."""
+    package = read_package(content, form)
+    segments = package.segments
+    return package.rebuild(translate(segments) if segments else [], align)
