@@ -155,7 +155,7 @@ def test_names_of_any_kind(words: list[bytes]) -> None:
 def test_a_document_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli_translate, "MOST_BYTES", 1000)
     with pytest.raises(TmtError, match=r"/dev/zero: more than .* MiB; divide the document"):
-        cli_translate._read_document(Path("/dev/zero"))
+        cli_translate._Files(Path("/dev/zero"), None, "markdown", "text")._content()
 
 
 def test_a_threshold_that_is_no_number_is_refused() -> None:

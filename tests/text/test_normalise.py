@@ -115,7 +115,7 @@ def test_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opencc", None)  # importing it fails, as if not installed
     Normaliser("zh", None)
     Normaliser("en", "simplified")
-    with pytest.raises(ConfigError, match=r"simplified .* pip install 'transformer-mt\[zh\]'"):
+    with pytest.raises(ConfigError, match=r"simplified .* pip install opencc"):
         Normaliser("zh", "simplified")
 
 

@@ -32,6 +32,7 @@ from transformer_mt.cli.translation_job import (
     fingerprints,
 )
 from transformer_mt.errors import DataError, TmtError
+from transformer_mt.system.terminal import show_document
 
 if TYPE_CHECKING:
     from transformer_mt.search.options import Penalty

@@ -7,7 +7,7 @@ import pytest
 from scored_corpus import scored_corpus
 
 from transformer_mt.config.data import Languages
-from transformer_mt.corpus.check import check_files
+from transformer_mt.corpus.check import check_source, source_of_files
 from transformer_mt.corpus.cleaning.score_store import ScoredCorpus
 from transformer_mt.corpus.diagnostics.shifted_lines import ShiftedRun
 from transformer_mt.corpus.readers.demo import build_demo
@@ -57,7 +57,9 @@ def test_a_missing_line_is_shown_where_it_is_missing(tmp_path: Path) -> None:
     del en[400], zh[900]
     for name, lines in (("c.zh", zh), ("c.en", en)):
         (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    report = check_files(tmp_path / "c.zh", tmp_path / "c.en", Languages(src="zh", tgt="en"))
+    report = check_source(
+        source_of_files([tmp_path / "c.zh", tmp_path / "c.en"]), Languages(src="zh", tgt="en")
+    )
     (run,) = report.shifted
     assert run.shift == -1 and abs(run.first - 401) <= 5 and abs(run.last - 900) <= 5
     assert (run.begin[-1].fits, run.end[-1].fits) == ("shifted", "own")
