@@ -84,6 +84,12 @@ def info(
         say("what differs between runs: tmt compare RUN RUN")
 
 
+Find = Annotated[
+    tuple[str, str] | None,
+    typer.Option(metavar="WORD WORD", help="the heads in which the first looks most at the second"),
+]
+
+
 def explain(
     text: Annotated[str | None, typer.Argument(help="one sentence")] = None,
     target: Annotated[
@@ -92,12 +98,7 @@ def explain(
     model: ModelPath = None,
     to: Into = None,
     device: Device = "auto",
-    find: Annotated[
-        tuple[str, str] | None,
-        typer.Option(
-            metavar="WORD WORD", help="the heads in which the first looks most at the second"
-        ),
-    ] = None,
+    find: Find = None,
     kind: Annotated[
         str | None, typer.Option(help="encoder, decoder or cross; default: the most telling")
     ] = None,

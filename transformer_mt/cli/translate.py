@@ -26,6 +26,7 @@ from transformer_mt.cli.options import (
 from transformer_mt.cli.translation_job import (
     TEXTS_AT_ONCE,
     TranslationJob,
+    Write,
     alternatives,
     as_json,
     best,
@@ -36,8 +37,10 @@ from transformer_mt.system.terminal import show_document
 
 if TYPE_CHECKING:
     from transformer_mt.search.options import Penalty
+    from transformer_mt.search.sampling import SamplingOptions
     from transformer_mt.translation.documents.forms import Form, PackageForm
     from transformer_mt.translation.documents.marks import Align
+    from transformer_mt.translation.lexical_constraints import LexicalConstraints
     from transformer_mt.translation.partial_output import PartialOutput
     from transformer_mt.translation.translator import Translator
 
@@ -99,48 +102,81 @@ def translate(
 ) -> None:
     """Translate arguments, a file, or standard input, line by line and in order."""
     from transformer_mt.search.sampling import SamplingOptions
-    from transformer_mt.system.state import sha256
-    from transformer_mt.translation.alignment import AttentionAligner
-    from transformer_mt.translation.glossary import Glossary
-    from transformer_mt.translation.lexical_constraints import LexicalConstraints
 
-    plain: dict[str, Any] = dict(
+    search: dict[str, Any] = dict(
         to=to, retry=retry, beam=beam, penalty=_penalty(penalty, engine),
         length_penalty=length_penalty, max_length_ratio=max_length_ratio, min_length=min_length,
         max_length=max_length, no_repeat_ngram=no_repeat_ngram,
         repetition_penalty=repetition_penalty, n_best=n_best, diverse=diverse, mbr=mbr,
     )  # fmt: skip
     drawing = SamplingOptions(temperature, top_k, top_p, seed) if sample else None
-    terms = None if glossary is None else Glossary.read(glossary)
-    words = LexicalConstraints(prefix, ban or (), terms)
     name = _form(form, input_path, text, "--json" if json else "--n-best" if n_best > 1 else "")
     files = _Files(input_path, output_path, name, field)
-    files.check(force)
-    lines = input_lines(text, input_path) if name == "text" else None
-    n_lines = files.n_lines() if lines is not None else None
-    paths = [find_model_path(model) for model in models or (None,)]
-    translator = _load(paths, engine)
-    if input_path is not None and form is None:
-        _warn_of_unknown(input_path, translator)
+    call = _Call(text, files, models, search, drawing, (prefix, ban, glossary), json, force)
+    call.run(engine, is_form_given=form is not None)
 
-    def keep(at_once: int) -> "PartialOutput":
-        options = [
-            plain, name, field, json, prefix, ban, at_once, drawing and astuple(drawing),
-            glossary and sha256(glossary), type(translator.engine).__name__,
+
+@dataclass(frozen=True)
+class _Call:
+    """What a command line asks for, apart from the engine."""
+
+    texts: list[str] | None
+    files: "_Files"
+    models: list[Path] | None
+    search: dict[str, Any]
+    drawing: "SamplingOptions | None"
+    words: tuple[str, list[str] | None, Path | None]  # prefix, banned ones, glossary
+    json: bool
+    force: bool
+
+    def run(self, engine: str, *, is_form_given: bool) -> None:
+        files, input_path = self.files, self.files.input_path
+        files.check(self.force)
+        constraints = self._constraints()
+        lines = input_lines(self.texts, input_path) if files.form == "text" else None
+        n_lines = files.n_lines() if lines is not None else None
+        paths = [find_model_path(model) for model in self.models or (None,)]
+        translator = _load(paths, engine)
+        if input_path is not None and not is_form_given:
+            _warn_of_unknown(input_path, translator)
+        options = [*self._kept_options(), type(translator.engine).__name__]
+        found = partial(
+            translator.translate, constraints=constraints, sampling=self.drawing, **self.search
+        )
+        with TranslationJob(
+            found,
+            at_once=1 if _is_typed(self.texts, input_path) else TEXTS_AT_ONCE,
+            keep=partial(files.keep, paths, options, self.force) if files.can_keep() else None,
+            bar=not self.texts and (files.output_path is not None or not sys.stdout.isatty()),
+        ) as job:
+            if lines is None:
+                from transformer_mt.translation.alignment import AttentionAligner
+
+                aligner = AttentionAligner(translator, to=self.search["to"])
+                files.write_document(job, job.showing(aligner))
+            else:
+                write_lines(job.outputs(lines, n_lines, self._write()), files.output_path)
+
+    def _constraints(self) -> "LexicalConstraints":
+        from transformer_mt.translation.glossary import Glossary
+        from transformer_mt.translation.lexical_constraints import LexicalConstraints
+
+        prefix, banned, glossary = self.words
+        terms = None if glossary is None else Glossary.read(glossary)
+        return LexicalConstraints(prefix, banned or (), terms)
+
+    def _kept_options(self) -> list[Any]:
+        """All that the translations of a stopped call depend on, besides input and model."""
+        from transformer_mt.system.state import sha256
+
+        prefix, banned, glossary = self.words
+        return [
+            self.search, self.files.form, self.files.field, self.json, prefix, banned,
+            self.drawing and astuple(self.drawing), glossary and sha256(glossary),
         ]  # fmt: skip
-        return files.keep(paths, options, at_once, fresh=force)
 
-    with TranslationJob(
-        partial(translator.translate, constraints=words, sampling=drawing, **plain),
-        at_once=1 if _is_typed(text, input_path) else TEXTS_AT_ONCE,
-        keep=keep if files.can_keep() else None,
-        bar=not text and (output_path is not None or not sys.stdout.isatty()),
-    ) as job:
-        if lines is None:
-            files.write_document(job, job.showing(AttentionAligner(translator, to=to)))
-        else:
-            write = as_json if json else alternatives if n_best > 1 else best
-            write_lines(job.outputs(lines, n_lines, write), output_path)
+    def _write(self) -> "Write":
+        return as_json if self.json else alternatives if self.search["n_best"] > 1 else best
 
 
 def _penalty(name: str | None, engine: str) -> "Penalty | None":
@@ -245,12 +281,12 @@ class _Files:
         return self.output_path.is_file() or not self.output_path.exists()
 
     def keep(
-        self, models: Sequence[Path], options: Any, at_once: int, *, fresh: bool
+        self, models: Sequence[Path], options: Any, fresh: bool, at_once: int
     ) -> "PartialOutput":
         from transformer_mt.translation.partial_output import PartialOutput
 
         assert self.input_path is not None and self.output_path is not None
-        made_from = fingerprints(self.input_path, models, options)
+        made_from = fingerprints(self.input_path, models, [*options, at_once])
         return PartialOutput(self.output_path, made_from, at_once=at_once, fresh=fresh)
 
     def n_lines(self) -> int | None:
