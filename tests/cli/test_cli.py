@@ -29,8 +29,8 @@ data: {root: ., train: [my], dev: [dev], test: {demo: dev}}
 tokenizer: {vocab_size: 1000}
 model: {d_model: 96, heads: 4, ffn: 192, encoder_layers: 2, decoder_layers: 2, dropout: 0.0,
         norm: pre}
-train: {max_tokens: 2048, tokens_per_update: 2000, max_updates: 120, lr: 1e-2, warmup_updates: 40,
-        validate_every: 40, log_every: 8, keep_last: 2, average: 2}
+train: {max_tokens: 2048, tokens_per_update: 2000, max_updates: 90, lr: 1e-2, warmup_updates: 30,
+        validate_every: 30, log_every: 6, keep_last: 2, average: 2}
 decode: {beam: 2}
 """
 
@@ -244,9 +244,9 @@ def test_words_that_explain_cannot_find(trained: Path, words: list[str], found: 
 def test_info_average_and_tokenizer(trained: Path, tmp_path: Path) -> None:
     content = json.loads(tmt_here("info", "--json", cwd=trained).stdout)
     assert content["languages"] == "Chinese → English"
-    assert content["trained"]["updates"] == 120
+    assert content["trained"]["updates"] == 90
     result = tmt_here("average", "runs/smoke", tmp_path / "mean", "--last", "2", cwd=trained)
-    assert "after updates 80, 120" in result.stderr
+    assert "after updates 60, 90" in result.stderr
     assert tmt_here(
         "translate", "-m", tmp_path / "mean", "这只狗很大。", cwd=trained
     ).stdout.strip()
@@ -308,7 +308,7 @@ def test_sigterm_saves_and_the_same_command_ends_as_if_nothing_happened(
     assert "everything is saved; the same command goes on" in said
     assert len(list(checkpoints.glob("0*"))) == 1
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
-    _wait_for(lambda: (checkpoints / "00000040").is_dir(), process)
+    _wait_for(lambda: (checkpoints / "00000030").is_dir(), process)
     time.sleep(0.5)
     process.kill()
     process.wait()
