@@ -8,6 +8,8 @@ other exception is a bug and keeps its traceback.
 import errno
 import os
 
+STOPPED = 130  # exit status of a command that was stopped, as shells have it for Ctrl-C
+
 
 class TmtError(Exception):
     """Something outside the program is wrong: input, configuration, files, the machine."""

@@ -23,11 +23,10 @@ from transformer_mt.cli.options import (
     say,
     show,
 )
-from transformer_mt.errors import ConfigError, TrainingStopped
+from transformer_mt.errors import STOPPED, ConfigError, TrainingStopped
 from transformer_mt.system.processes.environment import is_rank
 from transformer_mt.system.processes.launch import count_processes, launch
 
-TABLES = (".csv", ".tsv", ".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 OwnFiles = Annotated[
     list[str], typer.Argument(metavar="FILES", help="two text files, or one table: CSV, TSV, XLSX")
 ]
@@ -70,7 +69,7 @@ def train(
     if n_processes > 1:
         raise typer.Exit(launch(n_processes, words))
     from transformer_mt.pipeline.run_dir import Run
-    from transformer_mt.pipeline.start import STOPPED, is_first_rank, train_here
+    from transformer_mt.pipeline.start import is_first_rank, train_here
 
     gc.freeze()  # imported modules are never garbage; each look through them takes 0.2 s
     gc.set_threshold(700, 10, 10)  # Python's own, which frees memory soon
@@ -89,7 +88,9 @@ def train(
 
 def is_own_text(words: list[str]) -> bool:
     """Whether arguments are text to train on: two files, or a table."""
-    return len(words) == 2 or Path(words[0]).suffix.lower() in TABLES
+    from transformer_mt.corpus.readers.spreadsheets import is_table
+
+    return len(words) == 2 or is_table(Path(words[0]))
 
 
 def _only(config: list[str]) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from transformer_mt.cli.options import say
+from transformer_mt.errors import STOPPED
 
 if TYPE_CHECKING:
     from transformer_mt.translation.documents.marks import Align
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from transformer_mt.translation.result import Translation
 
 SHOWN_FAULTS = 5  # flagged translations that are named; the others are counted
-STOPPED = 130  # exit status, as shells have it for Ctrl-C
 TEXTS_AT_ONCE = 500  # what a stop loses; fewer cost time, since batches are less alike in length
 
 Write = Callable[["Translation"], str]  # a translation as it is written

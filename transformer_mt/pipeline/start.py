@@ -10,7 +10,7 @@ from typing import Any
 
 from transformer_mt.config.experiment import Config, load_experiment
 from transformer_mt.config.presets import find_config
-from transformer_mt.errors import TmtError, TrainingError, TrainingStopped
+from transformer_mt.errors import STOPPED, TmtError, TrainingError, TrainingStopped
 from transformer_mt.model_dir import read_metadata
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.train import train_experiment
@@ -18,8 +18,6 @@ from transformer_mt.system.processes.distributed import joined_ranks
 from transformer_mt.system.processes.environment import is_rank, own_place
 from transformer_mt.system.processes.launch import count_processes, launch
 from transformer_mt.system.terminal import Say, say
-
-STOPPED = 130  # exit status of `tmt train` after a signal, as shells have it for Ctrl-C
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,10 @@ from transformer_mt.training.trainer import Outcome, SilentLog, Trainer
 from transformer_mt.translation.direction import both_directions
 
 
+def _say_nothing(_message: str) -> None:
+    """The voice of every process but the first."""
+
+
 def train_experiment(
     cfg: Config, run: Run, *, fresh: bool, say: Say, ranks: Ranks = ALONE
 ) -> dict[str, Any]:
@@ -52,7 +56,7 @@ def train_experiment(
     """
     keep_memory()
     if not ranks.is_main:
-        say = lambda _message: None  # noqa: E731
+        say = _say_nothing
     with run.held() if ranks.is_main else nullcontext():
         if fresh and ranks.is_main:
             CheckpointStore(run.checkpoints_dir, {}).clear()

@@ -6,7 +6,6 @@ each setting. Nothing is trained or written.
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -20,10 +19,11 @@ from transformer_mt.config.yaml_text import flow_yaml
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.corpus.readers.pairs import read_pairs
 from transformer_mt.corpus.readers.spreadsheets import layout_of, read_columns
-from transformer_mt.errors import ConfigError, DataError, TmtError
+from transformer_mt.corpus.readers.tables import language_of
+from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.system.device import choose_device
 from transformer_mt.text.identify import identify
-from transformer_mt.text.languages import canonical_code, is_unspaced, language_name
+from transformer_mt.text.languages import is_unspaced, language_name
 
 _LOOKED_AT = 500  # lines of each side, for its language
 _MEASURED = 3  # updates
@@ -66,7 +66,7 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
     elif len(paths) == 2:
         first, second = (list(islice(split_lines(path), _LOOKED_AT)) for path in paths)
         samples = first, second
-        told = _code_of_ending(paths[0]), _code_of_ending(paths[1])
+        told = [language_of(path.suffix.removeprefix(".")) for path in paths]
         source = {"files": list(map(str, paths))}
         note = " and ".join(map(str, paths))
     else:
@@ -78,12 +78,6 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
     names = " → ".join(map(language_name, codes))
     note = f"{note}: {names}, {pairs:,} pairs"
     return OwnText(name, source, languages, pairs, tokens, characters, note)
-
-
-def _code_of_ending(path: Path) -> str | None:
-    with suppress(TmtError):
-        return canonical_code(path.suffix.removeprefix("."))
-    return None
 
 
 def _languages(
