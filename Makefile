@@ -34,5 +34,6 @@ clean:
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@echo "Installing tmt into .venv; PyTorch is the largest part"
+	$(BIN)/pip install --constraint constraints.txt --editable '.[dev]'
 	touch $@

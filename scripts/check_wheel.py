@@ -7,6 +7,7 @@ the Python that runs this.
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,9 @@ EXPECTED = (
     "py.typed",
     "rendering/fonts/tmt-cjk.otf",
     "rendering/fonts/OFL.txt",
+    "messages/zh/LC_MESSAGES/tmt.mo",
 )
+MINUTES = "10}"  # of the training in docs/python.md; here it takes a part of one
 PYTHON_API = """
 import transformer_mt as tmt
 from pathlib import Path
@@ -30,6 +33,14 @@ assert load_experiment("tiny").name == "tiny"
 """
 
 
+def page_code() -> str:
+    """The code of docs/python.md, with a short training."""
+    page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    assert MINUTES in code
+    return code.replace(MINUTES, "0.3}")
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         wheels, site, empty = (Path(folder, name) for name in ("wheels", "site", "empty"))
@@ -39,26 +50,27 @@ def main() -> None:
         (wheel,) = wheels.glob("*.whl")
         subprocess.run([*pip, "install", wheel, "--no-deps", "--target", site], check=True)
         package = site / "transformer_mt"
-        templates = [path.relative_to(ROOT) for path in ROOT.glob("transformer_mt/**/*.html")]
+        templates = [path.relative_to(ROOT) for path in ROOT.glob("transformer_mt/**/*.j2")]
         missing = [name for name in EXPECTED if not (package / name).is_file()]
         missing += [str(name) for name in templates if not (site / name).is_file()]
         assert not missing, f"not in the wheel: {missing}"
         environment = {**os.environ, "PYTHONPATH": str(site)}
-        program = package / "__main__.py"
-        commands: list[list[str | Path]] = [
+        program = str(package / "__main__.py")
+        commands: list[list[str]] = [
             [program, "--version"],
             [program, "config"],
             [program, "config", "base"],
             [program, "doctor"],
             [program, "data", "demo", "demo"],
             ["-c", PYTHON_API.replace("SITE", repr(str(site)))],
+            ["-c", page_code()],
         ]
         for words in commands:
             command = [sys.executable, *words]
             subprocess.run(
                 command, cwd=empty, env=environment, check=True, stdout=subprocess.DEVNULL
             )
-            print("ok:", *words[:4] if words[0] == program else ["import transformer_mt"])
+            print("ok:", *words[:4] if words[0] == program else [words[1].strip().split("\n")[0]])
         print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
 
 
