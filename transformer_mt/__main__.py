@@ -22,6 +22,9 @@ def main() -> None:
         sys.exit(2)
 
     protect(os.environ)
+    from transformer_mt.messages.catalogue import translate_libraries
+
+    translate_libraries()
     from transformer_mt.cli.main import main as run_command
 
     run_command()

@@ -7,9 +7,11 @@ commands, so that `tmt --help` answers at once.
 import json
 import os
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from transformer_mt import __version__
 from transformer_mt.cli.bench import bench_app
@@ -22,6 +24,7 @@ from transformer_mt.cli.runs import compare, runs
 from transformer_mt.cli.train import config, init, plan, train
 from transformer_mt.cli.translate import translate
 from transformer_mt.errors import OUTSIDE, LostProcess, describe
+from transformer_mt.messages.catalogue import LANGUAGE, tr, translation_of
 from transformer_mt.system.processes.environment import DEFAULTS
 from transformer_mt.system.processes.launch import LOST, end_with_launcher
 from transformer_mt.system.terminal import prepare_streams, set_quiet
@@ -88,7 +91,7 @@ def main() -> None:
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        app(arguments)
+        in_users_language(get_command(app))(arguments)
     except BrokenPipeError:  # the reader of our output has gone, e.g. `| head`
         _drop_output()
         sys.exit(1)
@@ -98,6 +101,42 @@ def main() -> None:
         _drop_output()
         say(Always(f"tmt: {describe(error)}"))
         sys.exit(LOST if isinstance(error, LostProcess) else 2)
+
+
+def in_users_language(command: Any) -> Any:
+    """A command whose help is translated."""
+    if LANGUAGE != "en":
+        _fold_help()
+        for holder, name in help_texts(command):
+            setattr(holder, name, translation_of(getattr(holder, name)))
+    return command
+
+
+def help_texts(command: Any, parent: Any = None) -> Iterator[tuple[Any, str]]:
+    """Where help stands: attributes of a command, its parameters, and the commands below it."""
+    context = typer.Context(command, parent=parent, **command.context_settings)
+    for holder in (command, *command.params, command.get_help_option(context)):
+        for name in ("help", "rich_help_panel"):
+            if isinstance(getattr(holder, name, None), str):
+                yield holder, name
+    for child in getattr(command, "commands", {}).values():
+        yield from help_texts(child, context)
+
+
+def _fold_help() -> None:
+    """Let a long text without spaces go on below: tables of help would cut it."""
+    import rich.columns
+    import rich.table
+    import typer.rich_utils
+
+    class Table(rich.table.Table):
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            super().add_row(*cells, **options)
+            for column in self.columns:
+                column.overflow = "fold"
+
+    for module in (rich.columns, typer.rich_utils):
+        module.Table = Table  # type: ignore[attr-defined]
 
 
 def _drop_output() -> None:
@@ -135,4 +174,4 @@ for prefix, commands in (
 ):  # fmt: skip
     for entry in commands.registered_commands:
         if (whole_name := f"{prefix}{entry.name}") in EXAMPLES:
-            entry.epilog = f"Example: tmt {whole_name} {EXAMPLES[whole_name]}"
+            entry.epilog = tr("Example: {}", f"tmt {whole_name} {EXAMPLES[whole_name]}")

@@ -1,0 +1,1 @@
+"""What tmt says to people, in their language."""
