@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from transformer_mt.errors import ModelDirError
 from transformer_mt.translation.confidence import FEWEST, ConfidenceCurve
+from transformer_mt.translation.translator import Translator
 
 NUMBERS = st.tuples(st.floats(-10, 0), st.floats(0, 1))
 
@@ -66,3 +67,23 @@ def test_it_is_the_same_read_again() -> None:
 def test_other_values_are_refused(found: object) -> None:
     with pytest.raises(ModelDirError, match="confidence"):
         ConfidenceCurve.from_json(found)
+
+
+def test_a_translation_has_the_mean_that_scoring_finds(
+    translator: Translator, texts: list[str]
+) -> None:
+    curve = ConfidenceCurve([-3.0, 0.0], [0.2, 0.9])
+    sure = Translator(
+        translator.model,
+        (translator.src_tokenizer, translator.tgt_tokenizer),
+        translator.cfg,
+        confidence=curve,
+    )
+    found = sure.translate(texts[:5], beam=1)
+    scored = sure.score_pairs(texts[:5], [one.text for one in found])
+    for one, score in zip(found, scored, strict=True):
+        assert one.confidence == curve.expected_chrf(one.log_prob)
+        if one.complete and len(sure.tgt_tokenizer.encode([one.text])[0]) + 1 == score.n_tokens:
+            assert one.log_prob == pytest.approx(score.log_prob / score.n_tokens, abs=2e-4)
+    assert translator.translate(texts[:1])[0].confidence is None
+    assert sure.translate([""])[0].confidence is None

@@ -253,6 +253,8 @@ def test_a_translation_as_json(translator: Translator) -> None:
         "faults",
         "retried",
         "input",
+        "log_prob",
+        "confidence",
     }
     assert set(content) == fields
     assert content["alternatives"][0] == {"text": translation.text, "score": translation.score}

@@ -13,12 +13,12 @@ import torch
 from transformer_mt.config.experiment import Config, load_config
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import CheckpointError, ModelDirError, TmtError
-from transformer_mt.evaluation.test_sets import read_test_sets
+from transformer_mt.evaluation.test_sets import read_dev_sets, read_test_sets
 from transformer_mt.model_dir import load_weights, read_metadata, save_model_dir
 from transformer_mt.pipeline.log import read_metrics
 from transformer_mt.pipeline.prepare import Prepared
 from transformer_mt.pipeline.run_dir import Run
-from transformer_mt.pipeline.validate import score_test
+from transformer_mt.pipeline.validate import confidence_curve, score_test
 from transformer_mt.pipeline.verdict import judge_training
 from transformer_mt.system.machine import peak_memory_mib
 from transformer_mt.system.output import refuse_foreign
@@ -53,6 +53,7 @@ def finish(
         test.name: score_test(translator, run, test, ranks)
         for test in read_test_sets(run.clean_dir, cfg.languages)
     }
+    curve = confidence_curve(translator, read_dev_sets(run.clean_dir, cfg.languages), ranks)
     say(f"[verdict] {judge_training(cfg, read_metrics(run.metrics_path), outcome.stopped_by)}")
     metadata = {
         "name": cfg.name,
@@ -74,6 +75,7 @@ def finish(
             "train_pairs": len(prepared.train) // len(both_directions(cfg.languages)),
         },
         "decode": cfg.decode.model_dump(),
+        "confidence": curve and curve.to_json(),
         "scores": {
             name: {metric: score.to_json() for metric, score in by_metric.items()}
             for name, by_metric in scores.items()

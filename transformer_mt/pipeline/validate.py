@@ -21,11 +21,13 @@ from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.system.output import write_text
 from transformer_mt.system.processes.distributed import ALONE, Ranks
 from transformer_mt.training.batches import collate, deal, plan_epoch
+from transformer_mt.translation.confidence import ConfidenceCurve
 from transformer_mt.translation.translator import Translator
 
 DEV_TOKENS = 2048  # of a batch of dev, padding counted
 DEV_ROWS = 256  # tokens whose logits are held at a time
 DEV_METRICS = ("bleu", "chrf")
+CONFIDENCE_SENTENCES = 500  # of dev, in each direction
 N_SAMPLES = 3  # sentences of dev that are shown with their translations
 
 
@@ -98,6 +100,24 @@ def score_test(
     if ranks.is_main:
         write_text(run.translations_dir / f"{test.name}.txt", "".join(f"{hyp}\n" for hyp in hyps))
     return scores
+
+
+def confidence_curve(
+    translator: Translator, dev_sets: Sequence[EvaluationSet], ranks: Ranks = ALONE
+) -> ConfidenceCurve | None:
+    """What the log-probabilities of a model are worth, by its translations of dev."""
+    log_probs, chrf = [], []
+    for dev in dev_sets:
+        srcs, refs = dev.srcs[:CONFIDENCE_SENTENCES], dev.refs[:CONFIDENCE_SENTENCES]
+        found = ranks.join_shares(
+            [
+                (one.log_prob, one.text)
+                for one in translator.translate(ranks.share(srcs), to=dev.tgt)
+            ]
+        )
+        log_probs += [log_prob for log_prob, _ in found]
+        chrf += Scorer(dev.tgt).sentence_chrf([text for _, text in found], refs)
+    return ConfidenceCurve.fit(log_probs, [score / 100 for score in chrf])
 
 
 def _score(

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from transformer_mt.text.normalise import well_formed
+from transformer_mt.translation.confidence import ConfidenceCurve
 from transformer_mt.translation.input_checks import USUAL, InputCheck
 from transformer_mt.translation.output_checks import is_loop
 from transformer_mt.translation.segment_search import SegmentTranslation, joined_text
@@ -29,13 +30,19 @@ class Translation:
     faults: tuple[str, ...] = ()
     retried: bool = False  # a second search, made because of faults, was better
     input: InputCheck = USUAL
+    log_prob: float = 0.0  # mean over the tokens, EOS included, in nats
+    confidence: float | None = None  # the chrF to expect, from 0 to 1; see `ConfidenceCurve`
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def joined_translation(
-    source: str, tgt: str, segments: Sequence[SegmentTranslation], check: InputCheck = USUAL
+    source: str,
+    tgt: str,
+    segments: Sequence[SegmentTranslation],
+    check: InputCheck = USUAL,
+    curve: ConfidenceCurve | None = None,
 ) -> Translation:
     """The translations of the segments of a text as one; none: of an empty text."""
     source = well_formed(source)
@@ -51,6 +58,8 @@ def joined_translation(
         (only,) = segments
         scores = [hypothesis.score for hypothesis in only.hypotheses]
         alternatives = list(map(Alternative, only.texts, scores))
+    n_tokens = sum(len(hypothesis.ids) + 1 for hypothesis in best)
+    log_prob = sum(hypothesis.log_prob for hypothesis in best) / n_tokens
     return Translation(
         source,
         text,
@@ -61,4 +70,6 @@ def joined_translation(
         tuple(faults),
         any(segment.retried for segment in segments),
         check,
+        round(log_prob, 4),
+        curve.expected_chrf(log_prob) if curve else None,
     )

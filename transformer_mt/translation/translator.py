@@ -30,6 +30,7 @@ from transformer_mt.system.device import choose_device, choose_precision
 from transformer_mt.text.known_units import KnownUnits
 from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.attention_maps import AttentionMaps
+from transformer_mt.translation.confidence import ConfidenceCurve
 from transformer_mt.translation.direction import direction_of
 from transformer_mt.translation.lexical_constraints import (
     NO_CONSTRAINTS,
@@ -68,14 +69,17 @@ class Translator:
         others: Sequence[Transformer] = (),
         engine: SearchEngine | None = None,
         known: KnownUnits | None = None,
+        confidence: ConfidenceCurve | None = None,
     ) -> None:
         """
         Args:
             others: models with the same vocabularies, whose probabilities count as much.
             engine: searches for hypotheses; None: tmt's own.
             known: words that training has seen, for notes on texts of others.
+            confidence: what a log-probability of this one model is worth.
         """
         self.model, self.known = model, known
+        self.confidence = None if others else confidence
         self.src_tokenizer, self.tgt_tokenizer = tokenizers
         self.engine = engine or Engine([model, *others], self.tgt_tokenizer.silent_ids)
         self.cfg = cfg
@@ -100,12 +104,26 @@ class Translator:
         device = choose_device()
         dtype = choose_precision(precision, device)
         model, *more = [loaded.model.to(device, dtype) for loaded in (first, *rest)]
-        return cls(model, first.tokenizers, first.config, others=more, known=first.known)
+        return cls(
+            model,
+            first.tokenizers,
+            first.config,
+            others=more,
+            known=first.known,
+            confidence=ConfidenceCurve.from_json(first.metadata.get("confidence")),
+        )
 
     def with_engine(self, engine: SearchEngine) -> "Translator":
         """The same texts and rules, searched by another engine."""
         tokenizers = self.src_tokenizer, self.tgt_tokenizer
-        return Translator(self.model, tokenizers, self.cfg, engine=engine, known=self.known)
+        return Translator(
+            self.model,
+            tokenizers,
+            self.cfg,
+            engine=engine,
+            known=self.known,
+            confidence=self.confidence,
+        )
 
     @property
     def device(self) -> torch.device:
@@ -139,7 +157,7 @@ class Translator:
         sources = [[translation.segment for translation in segments] for segments in found]
         checks = self._segmenter.check(texts, directions, sources)
         return [
-            joined_translation(text, direction.tgt, segments, check)
+            joined_translation(text, direction.tgt, segments, check, self.confidence)
             for text, direction, segments, check in zip(
                 texts, directions, found, checks, strict=True
             )
