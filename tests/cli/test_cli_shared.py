@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from transformer_mt.cli import train as cli_train
 from transformer_mt.cli.main import main
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.tokenizer import Tokenizer
@@ -134,6 +135,25 @@ def test_a_quiet_training_says_how_it_ended(tmt: Callable[..., Ended], tmp_path:
     assert not any(line.startswith(("update", "[train]", "[encode]")) for line in lines)
     status, _, said = tmt(*words[:-1])
     assert status == 0 and "[encode] up to date" in said, "the next command is not quiet"
+
+
+def test_own_text_in_several_processes(
+    tmt: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["train", "ROOT/own.zh", "ROOT/own.en", "--run-dir", tmp_path / "run"]
+    torchrun = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    with monkeypatch.context() as patch:
+        for name, value in torchrun.items():
+            patch.setenv(name, value)
+        status, _, said = tmt(*words)
+    assert status == 2 and "own.en > my.yaml, and then torchrun" in said
+    assert not (tmp_path / "run").exists()
+    started: list[tuple[int, list[str]]] = []
+    monkeypatch.setattr(cli_train, "launch", lambda *given: started.append(given) or 0)
+    tmt(*words, "--processes", "2", "--set", "seed=2", "-q", "--debug", "--fresh")
+    run, made = f"--run-dir={tmp_path}/run", f"{tmp_path}/run/start.yaml"
+    given = ["train", "--set=seed=2", run, "--fresh", "--quiet", "--debug", "--", made]
+    assert started == [(2, given)] and Path(made).is_file()
 
 
 def test_a_device_that_is_not_known(tmt: Callable[..., Ended]) -> None:

@@ -43,7 +43,7 @@ def test_a_table_with_and_without_a_header(tmp_path: Path) -> None:
     ("names", "message"),
     [
         (["my.en", "my.zh"], "the sides look swapped: what is called en is Chinese"),
-        (["a.txt", "b.txt"], "the languages are not clear .found en and en.*Chinese, English"),
+        (["a.txt", "b.txt"], "both sides are English; name them: .*Chinese, English"),
     ],
 )
 def test_languages_that_are_wrong_or_not_clear(

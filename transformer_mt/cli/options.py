@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from transformer_mt.errors import TmtError
-from transformer_mt.system.processes.environment import own_meeting_dir
 from transformer_mt.system.terminal import Always, say, set_quiet, show
 
 __all__ = ["Always", "say", "show"]
@@ -26,8 +25,7 @@ EXPERIMENT, MACHINE, OUTPUT = "The experiment", "This machine", "Output"
 
 
 def _use_device(choice: str) -> str:
-    """For the processes of a training `tmt` has chosen before it started them."""
-    if choice != "auto" and (choice == "cpu" or own_meeting_dir() is None):
+    if choice != "auto":
         from transformer_mt.system.device import use_device
 
         use_device(choice)
