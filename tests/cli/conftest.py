@@ -7,6 +7,7 @@ from subprocess import CompletedProcess
 import pytest
 import torch
 from command import tmt_here
+from pairs_of_text import write_sides
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.tokenizer import Tokenizer
@@ -34,14 +35,14 @@ def place(
     tokenizer_dir: Path,
     toy_pairs: list[tuple[str, str]],
 ) -> Path:
-    """A folder with `run`, whose weights are random, and text of one's own with its `own.yaml`."""
+    """A folder with the run `toy`, whose weights are random, and with text and `own.yaml`."""
     root = tmp_path_factory.mktemp("place")
-    run = Run(root / "run")
+    run = Run(root / "toy")
     run.claim()
     run.config_path.write_text(toy_config.to_yaml(), encoding="utf-8")
-    torch.manual_seed(2)
+    torch.manual_seed(1)
     weights = weights_of(build_model(toy_config, tokenizers))
-    metadata = {"name": "toy", "finished": "", "decode": {}, "scores": {}}
+    metadata = {"finished": "", "trained": {}, "data": {}, "decode": {}, "scores": {}}
     save_model_dir(run.model_dir, toy_config, weights, tokenizer_dir, metadata)
     run.tokenizer_dir.parent.mkdir()
     run.tokenizer_dir.symlink_to(tokenizer_dir)
@@ -50,13 +51,10 @@ def place(
         progress = Progress(update=update, validated=True, best_update=1)
         store.save(progress, weights, {}, keep_last=2)
     run.clean_dir.mkdir()
-    for path, pairs in (
-        (run.clean_dir / "dev", toy_pairs[:3]), (run.clean_dir / "test.own", toy_pairs[3:5]),
-        (run.clean_dir / "train", toy_pairs), (root / "own", toy_pairs),
-    ):  # fmt: skip
-        for side, name in enumerate(("zh", "en") if path.name == "own" else ("src", "tgt")):
-            text = "".join(f"{pair[side]}\n" for pair in pairs)
-            path.with_name(f"{path.name}.{name}").write_text(text, encoding="utf-8")
+    write_sides(run.clean_dir / "dev", toy_pairs[:3], ("src", "tgt"))
+    write_sides(run.clean_dir / "test.toy", toy_pairs[:6], ("src", "tgt"))
+    write_sides(run.clean_dir / "train", toy_pairs, ("src", "tgt"))
+    write_sides(root / "own", toy_pairs)
     (root / "page.md").write_text("# 猫\n\n猫看见狗。\n", encoding="utf-8")
     (root / "own.yaml").write_text(CONFIG.replace("ROOT", str(root)), encoding="utf-8")
     return root
@@ -67,7 +65,7 @@ def tmt(place: Path) -> Command:
     """Run a command line; RUN and ROOT stand for the folders."""
 
     def call(*words: str | Path) -> "CompletedProcess[str]":
-        named = [str(word).replace("RUN", "ROOT/run") for word in words]
+        named = [str(word).replace("RUN", "ROOT/toy") for word in words]
         return tmt_here(*(word.replace("ROOT", str(place)) for word in named), code=None)
 
     return call

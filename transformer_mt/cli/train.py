@@ -4,6 +4,7 @@ import gc
 import json
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -146,7 +147,7 @@ def plan(
 
     with ShownStages() as stages:
         found = make_plan(cfg, Run(run_dir) if run_dir else None, processes, stages=stages)
-    show(json.dumps(found.to_json(), indent=2) if as_json else found.render())
+    show(json.dumps(asdict(found), indent=2) if as_json else found.render())
 
 
 def config(
