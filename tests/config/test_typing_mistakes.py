@@ -34,6 +34,7 @@ SLIPS = [
     ("name: x", "name: 'x’", "column 9: ’ (U+2019, RIGHT SINGLE QUOTATION MARK): type ' on both"),
     ("name: x", "name: 'x",
      "line 1, column 7: ' is not closed in this line: type ' after the text"),
+    ("name: x", 'name: "x\\"', 'line 1, column 7: " is not closed in this line'),
     ("a/b", "'a/b", "line 3, column 16: ' is not closed in this line"),
     ("name: x", "name: 'it's'", "line 1, column 10: text after the closing ': a ' inside is writt"),
     ("a/b]", "a/b", "line 3, column 19: [ of line 3, column 15 is closed by }, not by ]"),

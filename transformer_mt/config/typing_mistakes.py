@@ -239,10 +239,9 @@ class _Scanner:
         if self._unclosed.get(quote) != end:  # the next quote of any form that may end a text
             found = (at for at in range(pos + 1, end) if self.folded[at] == quote)
             stop = next((at for at in found if self._ends_text(at + 1, end)), -1)
-        if stop >= 0:
+        if odd := [at for at in (pos, stop) if stop >= 0 and self.text[at] != quote]:
             content = self.text[pos + 1 : stop]
             new = quote if opening == quote else "'" if "'" not in content else '"'
-            odd = [at for at in (pos, stop) if self.text[at] != quote]
             edits = ((pos, pos + 1, new), (stop, stop + 1, new))
             named = " and ".join(dict.fromkeys(character_name(self.text[at]) for at in odd))
             message = f"{named}: type {new} on both sides"
