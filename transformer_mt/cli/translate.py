@@ -26,7 +26,6 @@ from transformer_mt.cli.options import (
 from transformer_mt.cli.translation_job import (
     TEXTS_AT_ONCE,
     TranslationJob,
-    Write,
     alternatives,
     as_json,
     best,
@@ -158,7 +157,9 @@ class _Call:
                 aligner = AttentionAligner(translator, to=self.search["to"])
                 files.write_document(job, job.showing(aligner))
             else:
-                write_lines(job.outputs(lines, n_lines, self._write()), files.output_path)
+                text_of = alternatives if self.search["n_best"] > 1 else best
+                write = as_json if self.json else text_of
+                write_lines(job.outputs(lines, n_lines, write), files.output_path)
 
     def _constraints(self) -> "LexicalConstraints":
         from transformer_mt.translation.glossary import Glossary
@@ -177,9 +178,6 @@ class _Call:
             self.search, self.files.form, self.files.field, self.json, prefix, banned,
             self.drawing and astuple(self.drawing), glossary and sha256(glossary),
         ]  # fmt: skip
-
-    def _write(self) -> "Write":
-        return as_json if self.json else alternatives if self.search["n_best"] > 1 else best
 
 
 def _penalty(name: str | None, engine: str) -> "Penalty | None":
