@@ -71,10 +71,8 @@ def test_training_says_where_the_model_is_and_what_comes_next(trained: Path) -> 
     assert "model: runs/smoke/model" in log
     assert "next:  tmt translate -m runs/smoke TEXT" in log
     assert (trained / "runs/smoke/curves.png").read_bytes().startswith(b"\x89PNG")
-    events = [
-        json.loads(line)["event"]
-        for line in (trained / "runs/smoke/metrics.jsonl").read_text().splitlines()
-    ]
+    records = (trained / "runs/smoke/metrics.jsonl").read_text().splitlines()
+    events = [json.loads(line)["event"] for line in records]
     assert events.count("validation") == 3
     assert events.count("train") == 15
 
@@ -227,9 +225,8 @@ def test_info_average_and_tokenizer(trained: Path, tmp_path: Path) -> None:
     assert content["trained"]["updates"] == 90
     result = tmt_here("average", "runs/smoke", tmp_path / "mean", "--last", "2", cwd=trained)
     assert "after updates 60, 90" in result.stderr
-    assert tmt_here(
-        "translate", "-m", tmp_path / "mean", "这只狗很大。", cwd=trained
-    ).stdout.strip()
+    words = ["translate", "-m", tmp_path / "mean", "这只狗很大。"]
+    assert tmt_here(*words, cwd=trained).stdout.strip()
     model = trained / "runs/smoke/model/tokenizer.tgt.model"
     ids = tmt_here("tokenizer", "encode", "--ids", model, "The dog is big.").stdout
     assert tmt_here("tokenizer", "decode", model, stdin=ids).stdout == "The dog is big.\n"

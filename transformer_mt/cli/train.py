@@ -29,16 +29,11 @@ from transformer_mt.errors import STOPPED, ConfigError, TrainingStopped
 from transformer_mt.system.processes.environment import is_rank, own_place
 from transformer_mt.system.processes.launch import count_processes, launch
 
+_CONFIG_OR_FILES = "a YAML file, a bundled configuration by name, two text files, or one table"
 OwnFiles = Annotated[
     list[str], typer.Argument(metavar="FILES", help="two text files, or one table: CSV, TSV, XLSX")
 ]
-TextOrConfig = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="CONFIG|FILES",
-        help="a YAML file, a bundled configuration by name, two text files, or one table",
-    ),
-]
+TextOrConfig = Annotated[list[str], typer.Argument(metavar="CONFIG|FILES", help=_CONFIG_OR_FILES)]
 Minutes = Annotated[
     float | None, typer.Option(help="end training by the clock, as train.max_minutes does")
 ]

@@ -120,10 +120,8 @@ def _nearest_key(location: list[Any], root: type[BaseModel]) -> str:
     others = [key for key in keys if key not in near]
     near |= {key: _likeness(unknown, key.rpartition(".")[2]) - 0.1 for key in others}
     best = max(near, key=lambda key: near[key])
-    meant = same or ([best] if near[best] >= _NEAR else [])
-    if not meant:
-        meant = [key for key in near if key.rpartition(".")[2].startswith(unknown)][:1]
-    if meant:
+    begun = [key for key in near if key.rpartition(".")[2].startswith(unknown)][:1]
+    if meant := same or ([best] if near[best] >= _NEAR else begun):
         return f" (did you mean {' or '.join(meant)}?)"
     return f"; allowed here: {', '.join(fields)}"
 

@@ -193,12 +193,9 @@ def cold_start_seconds(cfg: Config, run: Run, processes: int) -> float:
     """
     config_path = run.directory / "bench.yaml"
     write_text(config_path, cfg.to_yaml())
-    command = python_command(
-        TMT, "train", str(config_path), "--run-dir", str(run.directory),
-        "--processes", str(processes),
-    )  # fmt: skip
-    lines: list[str] = []
-    start = time.monotonic()
+    words = ["train", str(config_path), f"--run-dir={run.directory}", f"--processes={processes}"]
+    command = python_command(TMT, *words)
+    lines, start = list[str](), time.monotonic()
     with subprocess.Popen(
         command, env=child_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         encoding="utf-8",
