@@ -23,6 +23,10 @@ _texts: Any = partial(Option, rich_help_panel="Test sets")
 _score: Any = partial(Option, rich_help_panel="Scores")
 _out: Any = partial(Option, rich_help_panel=OUTPUT)
 _MODELS = "model or run directory; repeat to compare; default: the newest finished run"
+_TESTSET = "a test set of sacreBLEU by name, such as wmt17"
+_SPBLEU = "BLEU over the sub-words of FLORES-200"
+_LANG = "target language, with --hyp and without a model"
+_FROM = "source language, where --lang is given"
 _HYPS = "a file of translations, as one more system; repeat to compare"
 _COMET = "also COMET, by a Python that has unbabel-comet"
 _CONTRAST = "also accuracy on a TSV of source, right, wrong; may be repeated"
@@ -36,25 +40,17 @@ def evaluate(
     hyps: Annotated[list[Path] | None, _judged("--hyp", help=_HYPS)] = None,
     src: Annotated[Path | None, _texts("--src", help="source texts")] = None,
     ref: Annotated[Path | None, _texts("--ref", help="their references")] = None,
-    testset: Annotated[
-        str | None, _texts(help="a test set of sacreBLEU by name, such as wmt17")
-    ] = None,
+    testset: Annotated[str | None, _texts(help=_TESTSET)] = None,
     bleu: Annotated[bool, _score("--bleu", help="with chrF the default")] = False,
     chrf: Annotated[bool, _score("--chrf", help="character n-grams")] = False,
     chrf_words: Annotated[bool, _score("--chrf++", help="chrF with word bigrams")] = False,
     ter: Annotated[bool, _score("--ter", help="edits per word: less is better")] = False,
-    spbleu: Annotated[
-        bool, _score("--spbleu", help="BLEU over the sub-words of FLORES-200")
-    ] = False,
+    spbleu: Annotated[bool, _score("--spbleu", help=_SPBLEU)] = False,
     comet: Annotated[Path | None, _score(metavar="PYTHON", help=_COMET)] = None,
     contrast: Annotated[list[Path] | None, _score(help=_CONTRAST)] = None,
     robustness: Annotated[bool, _score("--robustness", help=_ROBUSTNESS)] = False,
-    lang: Annotated[
-        str | None, _texts(help="target language, with --hyp and without a model")
-    ] = None,
-    from_language: Annotated[
-        str | None, _texts("--from", help="source language, where --lang is given")
-    ] = None,
+    lang: Annotated[str | None, _texts(help=_LANG)] = None,
+    from_language: Annotated[str | None, _texts("--from", help=_FROM)] = None,
     to: Into = None,
     beam: Annotated[int | None, _judged(min=1, help="1 is greedy search")] = None,
     device: Device = "auto",
