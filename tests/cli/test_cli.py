@@ -11,11 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from command import tmt_here
+from pairs_of_text import write_sides
 from places import ROOT
 from rich.cells import cell_len
 
@@ -38,28 +39,16 @@ decode: {beam: 2}
 DEMO = build_demo()
 
 
-def write_corpus(path: Path, pairs: Sequence[tuple[str, str]]) -> None:
-    """`path.zh` and `path.en`."""
-    for side, code in enumerate(("zh", "en")):
-        text = "".join(f"{pair[side]}\n" for pair in pairs)
-        path.with_name(f"{path.name}.{code}").write_text(text, encoding="utf-8")
-
-
 def tmt(
-    *arguments: str | Path, stdin: str = "", cwd: Path | None = None, code: int | None = 0
+    *arguments: str | Path, cwd: Path, env: dict[str, str] | None = None, code: int = 0
 ) -> subprocess.CompletedProcess[str]:
     """Run `tmt` in a process of its own; `code` is the exit status to insist on."""
     result = subprocess.run(
         [sys.executable, "-m", "transformer_mt", *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        cwd=cwd,
+        cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, encoding="utf-8",
         timeout=300,
-    )
-    if code is not None:
-        assert result.returncode == code, result.stdout + result.stderr
+    )  # fmt: skip
+    assert result.returncode == code, result.stdout + result.stderr
     return result
 
 
@@ -67,8 +56,8 @@ def tmt(
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with `smoke.yaml` and the finished run `runs/smoke`."""
     directory = tmp_path_factory.mktemp("experiment")
-    write_corpus(directory / "my", DEMO.train[:3000])
-    write_corpus(directory / "dev", DEMO.dev[:100])
+    write_sides(directory / "my", DEMO.train[:3000])
+    write_sides(directory / "dev", DEMO.dev[:100])
     (directory / "smoke.yaml").write_text(CONFIG, encoding="utf-8")
     result = tmt("train", "smoke.yaml", cwd=directory)
     assert result.stdout == "", "training speaks on standard error only"
@@ -82,10 +71,8 @@ def test_training_says_where_the_model_is_and_what_comes_next(trained: Path) -> 
     assert "model: runs/smoke/model" in log
     assert "next:  tmt translate -m runs/smoke TEXT" in log
     assert (trained / "runs/smoke/curves.png").read_bytes().startswith(b"\x89PNG")
-    events = [
-        json.loads(line)["event"]
-        for line in (trained / "runs/smoke/metrics.jsonl").read_text().splitlines()
-    ]
+    records = (trained / "runs/smoke/metrics.jsonl").read_text().splitlines()
+    events = [json.loads(line)["event"] for line in records]
     assert events.count("validation") == 3
     assert events.count("train") == 15
 
@@ -134,9 +121,8 @@ def test_the_same_command_again_trains_nothing_and_changes_nothing(trained: Path
 
 def test_translate_keeps_order_and_empty_lines(trained: Path, tmp_path: Path) -> None:
     lines = ["这只狗很大。", "", "谁在公园里？", "   ", "这只狗很大。"]
-    from_stdin = tmt_here("translate", stdin="\n".join(lines) + "\n", cwd=trained).stdout.split(
-        "\n"
-    )
+    text = "\n".join(lines) + "\n"
+    from_stdin = tmt_here("translate", stdin=text, cwd=trained).stdout.split("\n")
     assert len(from_stdin) == len(lines) + 1 and from_stdin[-1] == ""
     assert from_stdin[1] == from_stdin[3] == ""
     assert from_stdin[0] == from_stdin[4] != ""
@@ -160,10 +146,8 @@ def test_texts_that_the_model_cannot_know_are_told_of(trained: Path) -> None:
 
 
 def test_translate_json_gives_alternatives_with_falling_scores(trained: Path) -> None:
-    result = tmt_here(
-        "translate", "--json", "--beam", "4", "--n-best", "3", "这只狗很大。", cwd=trained
-    )
-    translation = json.loads(result.stdout)
+    words = ["--json", "--beam", "4", "--n-best", "3", "这只狗很大。"]
+    translation = json.loads(tmt_here("translate", *words, cwd=trained).stdout)
     scores = [alternative["score"] for alternative in translation["alternatives"]]
     assert len(scores) == 3 and scores == sorted(scores, reverse=True)
     assert translation["text"] == translation["alternatives"][0]["text"]
@@ -178,14 +162,8 @@ def test_a_model_directory_can_be_copied_elsewhere(trained: Path, tmp_path: Path
 
 
 def test_hostile_input_comes_back_line_by_line(trained: Path) -> None:
-    lines = [
-        "\x00\x07\x1b[31m",
-        "😀" * 50,
-        "ﷺ שלום مرحبا",
-        "这只狗" * 40_000,
-        "\u2028x\u0085y",
-        "a" * 999,
-    ]
+    lines = ["\x00\x07\x1b[31m", "😀" * 50, "ﷺ שלום مرحبا", "这只狗" * 40_000, "\u2028x\u0085y",
+             "a" * 999]  # fmt: skip
     result = tmt_here("translate", "--beam", "1", stdin="\n".join(lines) + "\n", cwd=trained)
     assert result.stdout.count("\n") == len(lines)
 
@@ -247,9 +225,8 @@ def test_info_average_and_tokenizer(trained: Path, tmp_path: Path) -> None:
     assert content["trained"]["updates"] == 90
     result = tmt_here("average", "runs/smoke", tmp_path / "mean", "--last", "2", cwd=trained)
     assert "after updates 60, 90" in result.stderr
-    assert tmt_here(
-        "translate", "-m", tmp_path / "mean", "这只狗很大。", cwd=trained
-    ).stdout.strip()
+    words = ["translate", "-m", tmp_path / "mean", "这只狗很大。"]
+    assert tmt_here(*words, cwd=trained).stdout.strip()
     model = trained / "runs/smoke/model/tokenizer.tgt.model"
     ids = tmt_here("tokenizer", "encode", "--ids", model, "The dog is big.").stdout
     assert tmt_here("tokenizer", "decode", model, stdin=ids).stdout == "The dog is big.\n"
@@ -332,17 +309,9 @@ def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> 
 @pytest.mark.parametrize(
     ("arguments", "message", "why"),
     [
-        (
-            ["train", "none.yaml"],
-            "none.yaml: no such file; tmt comes with",
-            "missing configuration",
-        ),
+        (["train", "none.yaml"], "none.yaml: no such file; tmt comes with", "no configuration"),
         (["plan", "none"], "none: no such file; tmt comes with", "unknown name"),
-        (
-            ["config", "none"],
-            "none: no such configuration; tmt comes with",
-            "unknown name to print",
-        ),
+        (["config", "none"], "none: no such configuration; tmt comes with", "nothing to print"),
         (["train", "tiny", "--minutes", "0"], "train.max_minutes: expected a number", "no time"),
         (["train", "broken.yaml"], "broken.yaml: line", "invalid YAML"),
         (["train", "heads.yaml"], "d_model 100 is not divisible by heads 8", "impossible size"),
@@ -382,7 +351,7 @@ def test_bad_input_gets_one_clear_message(
 
 
 def test_vocabulary_over_the_corpus_names_the_largest_possible(tmp_path: Path) -> None:
-    write_corpus(tmp_path / "my", DEMO.train[:300])
+    write_sides(tmp_path / "my", DEMO.train[:300])
     config = "name: x\nlanguages: {src: zh, tgt: en}\ndata: {root: ., train: [my]}\n"
     (tmp_path / "x.yaml").write_text(config, encoding="utf-8")
     result = tmt_here("train", "x.yaml", "--processes", "1", cwd=tmp_path, code=2)
@@ -390,16 +359,8 @@ def test_vocabulary_over_the_corpus_names_the_largest_possible(tmp_path: Path) -
 
 
 def test_without_a_network_one_message_says_how_to_give_own_files(tmp_path: Path) -> None:
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub")}
-    result = subprocess.run(
-        [sys.executable, "-m", "transformer_mt", "train", str(ROOT / "configs/base.yaml")],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment,
-        timeout=120,
-    )
-    assert result.returncode == 2, result.stderr
+    environment = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub")}
+    result = tmt("train", ROOT / "configs/base.yaml", cwd=tmp_path, env=environment, code=2)
     assert "Helsinki-NLP/opus-100" in result.stderr
     assert "--set 'data.train=[my/text]'" in result.stderr
     assert "Traceback" not in result.stderr

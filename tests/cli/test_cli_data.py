@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from command import tmt_here
+from pairs_of_text import write_sides
 from workbook import write_workbook
 
 from transformer_mt.corpus.readers.demo import build_demo
@@ -30,18 +31,12 @@ def tmt(folder: Path, *words: str, code: int = 0) -> "subprocess.CompletedProces
     return tmt_here(*words, cwd=folder, code=code)
 
 
-def write_pairs(folder: Path, name: str, first: int, end: int) -> None:
-    for code, side in (("zh", 0), ("en", 1)):
-        lines = "".join(f"{pair[side]}\n" for pair in PAIRS[first:end])
-        (folder / f"{name}.{code}").write_text(lines, encoding="utf-8")
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two corpora, a configuration, and a finished run in each direction."""
     directory = tmp_path_factory.mktemp("data")
-    write_pairs(directory, "one", 0, 1000)
-    write_pairs(directory, "two", 1000, 1500)
+    write_sides(directory / "one", PAIRS[:1000])
+    write_sides(directory / "two", PAIRS[1000:])
     (directory / "small.yaml").write_text(CONFIG, encoding="utf-8")
     tmt(directory, "train", "small.yaml", "--processes", "1")
     tmt(directory, "train", "small.yaml", "--reverse", "--processes", "1")
@@ -131,8 +126,6 @@ def test_offline_says_what_is_missing(folder: Path) -> None:
     named = ["--set", "data.train=['https://127.0.0.1:9/corpus.tsv']"]
     cache = ["--set", f"data.cache={folder / 'cache'}"]
     said = tmt(folder, *words, *named, *cache, code=2)
-    assert (
-        "tmt data download CONFIG" in said.stderr
-        and "https://127.0.0.1:9/corpus.tsv" in said.stderr
-    )
+    for told in ("tmt data download CONFIG", "https://127.0.0.1:9/corpus.tsv"):
+        assert told in said.stderr
     assert tmt(folder, "plan", "small.yaml", *named, *cache, code=2).stdout == ""

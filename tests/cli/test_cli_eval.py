@@ -8,16 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 import typer
 from loopback import Server, running
 from typer.testing import CliRunner
 
 from transformer_mt.cli.eval import evaluate
-from transformer_mt.config.experiment import Config
 from transformer_mt.errors import DataError, TmtError
 from transformer_mt.evaluation.systems import name_systems
-from transformer_mt.model_dir import build_model, load_tokenizers, save_model_dir, weights_of
 
 Pairs = list[tuple[str, str]]
 APP = typer.Typer()
@@ -33,37 +30,17 @@ def tmt_eval(*arguments: str | Path, code: int = 0) -> tuple[str, str]:
     return result.stdout, result.stderr
 
 
-@pytest.fixture(scope="module")
-def run_dir(
-    toy_config: Config, toy_pairs: Pairs, tokenizer_dir: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:  # fmt: skip
-    """An untrained model in a run directory with training text and a test set."""
-    directory = tmp_path_factory.mktemp("runs") / "toy"
-    torch.manual_seed(1)
-    model = build_model(toy_config, load_tokenizers(tokenizer_dir, joint=False))
-    weights = weights_of(model)
-    metadata = {"trained": {}, "data": {}, "decode": {}, "scores": {}}
-    save_model_dir(directory / "model", toy_config, weights, tokenizer_dir, metadata)
-    clean_dir = directory / "data" / "clean"
-    clean_dir.mkdir(parents=True)
-    for part, pairs in (("train", toy_pairs), ("test.toy", toy_pairs[:6])):
-        for side, name in enumerate(("src", "tgt")):
-            text = "".join(f"{pair[side]}\n" for pair in pairs)
-            (clean_dir / f"{part}.{name}").write_text(text, encoding="utf-8")
-    return directory
+@pytest.fixture
+def run_dir(place: Path) -> Path:
+    return place / "toy"
 
 
 @pytest.fixture
 def files(run_dir: Path, toy_pairs: Pairs, tmp_path: Path) -> Path:
     """A folder with the test set, a perfect translation of it and one with three wrong lines."""
-    lines = {
-        "src.zh": [zh for zh, _ in toy_pairs[:6]],
-        "ref.en": [en for _, en in toy_pairs[:6]],
-        "good.en": [en for _, en in toy_pairs[:6]],
-        "bad.en": ["x y z"] * 3 + [en for _, en in toy_pairs[3:6]],
-        "short.en": ["x"] * 5,
-    }
+    srcs, refs = map(list, zip(*toy_pairs[:6], strict=True))
+    lines = {"src.zh": srcs, "ref.en": refs, "good.en": refs,
+             "bad.en": ["x y z"] * 3 + refs[3:], "short.en": ["x"] * 5}  # fmt: skip
     for name, texts in lines.items():
         (tmp_path / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     contrast = "".join(f"{zh}\t{en}\t{en} {en}\n" for zh, en in toy_pairs[:8])

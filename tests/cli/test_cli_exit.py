@@ -4,8 +4,9 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,15 @@ from transformer_mt.cli import translate as cli_translate
 from transformer_mt.errors import OUTSIDE, DataError, TmtError, describe
 
 
-def run(*words: str | bytes, **options: object) -> "subprocess.CompletedProcess[bytes]":
-    command = [sys.executable, "-m", "transformer_mt", *words]
-    return subprocess.run(command, capture_output=True, timeout=120, **options)
+def run(
+    *words: str | bytes, start: Sequence[str] = ("-m", "transformer_mt"), **options: Any
+) -> "subprocess.CompletedProcess[bytes]":
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 120}
+    return subprocess.run([sys.executable, *start, *words], **both | options)
+
+
+def encoding(name: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONIOENCODING": name}
 
 
 def fails_with(error: BaseException) -> Callable[..., None]:
@@ -88,30 +95,26 @@ def test_results_are_not_lost_in_silence_where_standard_output_is_closed() -> No
 
 def test_a_full_standard_output_is_told() -> None:
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "transformer_mt", "explain", "--example", "two-words"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-        )
+        done = run("explain", "--example", "two-words", stdout=full)
     one_line(done, b"No space left on device")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "gbk", "cp1252", "utf-8"])
+@pytest.mark.parametrize("name", ["ascii", "gbk", "cp1252", "utf-8"])
 @pytest.mark.parametrize(
     "words", [["explain", "--example", "two-words"], ["explain", "--help"], ["config", "tiny"]]
 )
-def test_any_encoding_of_the_standard_streams(encoding: str, words: list[str]) -> None:
-    done = run(*words, env={**os.environ, "PYTHONIOENCODING": encoding})
+def test_any_encoding_of_the_standard_streams(name: str, words: list[str]) -> None:
+    done = run(*words, env=encoding(name))
     assert done.returncode == 0, done.stderr
-    shown = done.stdout.decode("utf-8" if encoding == "ascii" else encoding)
-    full = run(*words, env={**os.environ, "PYTHONIOENCODING": "utf-8"}).stdout.decode()
+    shown = done.stdout.decode("utf-8" if name == "ascii" else name)
+    full = run(*words, env=encoding("utf-8")).stdout.decode()
     assert len(shown) >= len(full) * 0.9, "nothing is left out"
     if words[1] == "--example":
-        assert ("\\u221a" if encoding == "cp1252" else "√") in shown
+        assert ("\\u221a" if name == "cp1252" else "√") in shown
 
 
 def test_a_message_in_any_encoding() -> None:
-    done = run("plan", "好…→.yaml", env={**os.environ, "PYTHONIOENCODING": "cp1252"})
+    done = run("plan", "好…→.yaml", env=encoding("cp1252"))
     one_line(done, b"\\u597d\x85->.yaml: no such file")
 
 
@@ -120,31 +123,21 @@ def test_a_document_goes_to_standard_output_in_utf_8() -> None:
         "from transformer_mt.system.terminal import prepare_streams, show_document\n"
         "prepare_streams(); show_document('好\\r\\nÿ')"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        env={**os.environ, "PYTHONIOENCODING": "gbk"},
-    )
-    assert found.stdout.decode() == "好\r\nÿ"
+    assert run(start=("-c", code), env=encoding("gbk")).stdout.decode() == "好\r\nÿ"
 
 
 def test_windows_is_told_of_wsl_and_of_nothing_else() -> None:
     code = "import sys; sys.platform = 'win32'\nfrom transformer_mt.__main__ import main\nmain()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
-    one_line(done, b"install WSL")
+    one_line(run(start=("-c", code)), b"install WSL")
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        [b"plan", b"\xff\x1b[31m.yaml"],
-        [b"plan", b"~nosuchuser/x.yaml"],
-        [b"info", b"-m", b"\xff"],
-        [b"translate", b"-m", b"/dev/null", b"x"],
-        [b"plan", b"x" * 5000],
-        [b"plan", b"/"],
+        [b"plan", b"\xff\x1b[31m.yaml"], [b"plan", b"~nosuchuser/x.yaml"], [b"plan", b"/"],
+        [b"info", b"-m", b"\xff"], [b"translate", b"-m", b"/dev/null", b"x"], [b"plan", b"x" * 999],
     ],
-)
+)  # fmt: skip
 def test_names_of_any_kind(words: list[bytes]) -> None:
     done = run(*words)
     assert done.returncode == 2

@@ -8,81 +8,14 @@ import hashlib
 import json
 import os
 import stat
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
-from transformer_mt.cli.main import main
-from transformer_mt.config.experiment import Config
-from transformer_mt.model_dir import (
-    build_model,
-    load_model_dir,
-    load_tokenizers,
-    save_model_dir,
-    weights_of,
-)
-from transformer_mt.pipeline.run_dir import Run
-from transformer_mt.training.checkpoint import CheckpointStore, Progress
-
-CONFIG = """
-name: own
-languages: {src: zh, tgt: en}
-data: {root: ROOT, train: [own], workers: 1}
-tokenizer: {vocab_size: 300}
-model: {d_model: 16, heads: 2, ffn: 16, encoder_layers: 1, decoder_layers: 1}
-train: {max_updates: 1, max_tokens: 500, tokens_per_update: 100, validate_every: 1, average: 1,
-        warmup_updates: 10}
-"""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where everything of this file lies."""
-
-    root: Path
-
-    @property
-    def run(self) -> Path:
-        return self.root / "run"
-
-
-@pytest.fixture(scope="module")
-def place(
-    tmp_path_factory: pytest.TempPathFactory,
-    toy_config: Config,
-    tokenizer_dir: Path,
-    toy_pairs: list[tuple[str, str]],
-) -> Place:
-    """A run that looks finished, with an untrained model, and text of one's own."""
-    root = tmp_path_factory.mktemp("place")
-    run = Run(root / "run")
-    run.claim()
-    run.config_path.write_text(toy_config.to_yaml(), encoding="utf-8")
-    model = build_model(toy_config, load_tokenizers(tokenizer_dir, joint=False))
-    metadata = {"name": "toy", "finished": "", "decode": {}, "scores": {}}
-    save_model_dir(run.model_dir, toy_config, weights_of(model), tokenizer_dir, metadata)
-    run.tokenizer_dir.parent.mkdir()
-    run.tokenizer_dir.symlink_to(tokenizer_dir)
-    store = CheckpointStore(run.checkpoints_dir, {})
-    for update in (1, 2):
-        progress = Progress(update=update, validated=True, best_update=1)
-        store.save(progress, weights_of(model), {}, keep_last=2)
-    run.clean_dir.mkdir()
-    for part, pairs in (("dev", toy_pairs[:3]), ("test.own", toy_pairs[3:5]), ("train", toy_pairs)):
-        for side, name in enumerate(("src", "tgt")):
-            text = "".join(f"{pair[side]}\n" for pair in pairs)
-            (run.clean_dir / f"{part}.{name}").write_text(text, encoding="utf-8")
-    for side, code in enumerate(("zh", "en")):
-        text = "".join(f"{pair[side]}\n" for pair in toy_pairs)
-        (root / f"own.{code}").write_text(text, encoding="utf-8")
-    (root / "page.md").write_text("# 猫\n\n猫看见狗。\n", encoding="utf-8")
-    (root / "own.yaml").write_text(CONFIG.replace("ROOT", str(root)), encoding="utf-8")
-    return Place(root)
-
+from transformer_mt.model_dir import load_model_dir
 
 FILES = {
     "translate": ["translate", "-m", "RUN", "--beam", "1", "猫看见狗。", "-o", "TARGET"],
@@ -111,30 +44,19 @@ PREFIXES = {
 NAMES = {"report": "report.json", "explain": "cross.png", "demo": "train.zh"}
 
 
+Run = Callable[[list[str], Path], tuple[int, list[str]]]
+
+
 @pytest.fixture
-def run(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
-) -> Iterator[Callable[[list[str], Path], tuple[int, list[str]]]]:
-    """Run a command line in this process: its exit status, and what it says with `tmt:`."""
+def run(tmt: Callable[..., "CompletedProcess[str]"]) -> Run:
+    """Run a command line: its exit status, and what it says with `tmt:`."""
 
     def call(command: list[str], target: Path) -> tuple[int, list[str]]:
-        words = {"RUN": str(place.run), "TARGET": str(target)}
-        arguments = [words.get(a, a.replace("ROOT", str(place.root))) for a in command]
-        monkeypatch.setattr(sys, "argv", ["tmt", *arguments])
-        capsysbinary.readouterr()
-        status = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = int(end.code or 0)
-        said = capsysbinary.readouterr().err.decode()
-        assert "Traceback" not in said, said
-        return status, [line for line in said.splitlines() if line.startswith("tmt:")]
+        done = tmt(*(target if word == "TARGET" else word for word in command))
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.returncode, [s for s in done.stderr.splitlines() if s.startswith("tmt:")]
 
-    environment = dict(os.environ)
-    yield call
-    os.environ.clear()
-    os.environ.update(environment)
+    return call
 
 
 def seen(directory: Path, *, but: str = "") -> dict[str, object]:
@@ -300,7 +222,7 @@ def test_an_average_is_a_model(tmp_path: Path, run) -> None:
     assert seen(tmp_path) == before
 
 
-def test_fresh_forgets_what_tmt_made_and_nothing_else(place: Place, tmp_path: Path, run) -> None:
+def test_fresh_forgets_what_tmt_made_and_nothing_else(tmp_path: Path, run) -> None:
     target = tmp_path / "run"
     assert run(FOLDERS["train"], target)[0] == 0
     mine = ["notes.txt", "model/notes.txt", "checkpoints/notes.txt", "data/clean/notes.txt",

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from command import tmt_here
+from pairs_of_text import write_sides
 from rich.cells import cell_len
 
 from transformer_mt.config.experiment import Config
@@ -33,9 +34,7 @@ def folder(
         run.clean_dir.mkdir(parents=True)
         cfg = toy_config.model_copy(update={"seed": seed})
         run.config_path.write_text(cfg.to_yaml(), encoding="utf-8")
-        for side, name in enumerate(("src", "tgt")):
-            text = "".join(f"{pair[side]}\n" for pair in toy_pairs[:6])
-            (run.clean_dir / f"test.toy.{name}").write_text(text, encoding="utf-8")
+        write_sides(run.clean_dir / "test.toy", toy_pairs[:6], ("src", "tgt"))
         run.translations_dir.mkdir()
         hyps = "".join(f"{en}\n" if i > seed else "x y z\n" for i, (_, en) in
                        enumerate(toy_pairs[:6]))  # fmt: skip

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pairs_of_text import write_sides
 
 from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.corpus.sources.obtain import obtain_sources
@@ -23,9 +24,7 @@ def experiment(
     """
     folder = tmp_path_factory.mktemp("corpora")
     for name, first, end in (("a", 0, 120), ("b", 120, 180), ("dev", 180, 200)):
-        for side, code in enumerate(("zh", "en")):
-            text = "".join(f"{pair[side]}\n" for pair in toy_pairs[first:end])
-            (folder / f"{name}.{code}").write_text(text, encoding="utf-8")
+        write_sides(folder / name, toy_pairs[first:end])
     rules = ("mismatch", "duplicate", "length_ratio", "numbers", "repeated", "overlap")
 
     def build(sources: list[Any], tokenizer: dict[str, Any], **sections: dict[str, Any]) -> Config:

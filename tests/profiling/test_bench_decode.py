@@ -11,6 +11,7 @@ from transformer_mt.cli.main import app
 from transformer_mt.config.experiment import ModelConfig
 from transformer_mt.errors import TmtError
 from transformer_mt.profiling.bench_decode import BATCHES, BEAMS, RANDOM_LENGTH, bench_size
+from transformer_mt.rendering.progress import Stages
 
 SMALLEST = ModelConfig(
     d_model=16, heads=2, ffn=16, encoder_layers=1, decoder_layers=1, tie_embeddings="all"
@@ -18,7 +19,9 @@ SMALLEST = ModelConfig(
 
 
 def test_random_weights() -> None:
-    report = bench_size("smallest", SMALLEST, precision="fp32", n_sentences=32, rounds=1)
+    report = bench_size(
+        "smallest", SMALLEST, precision="fp32", n_sentences=32, rounds=1, stages=Stages()
+    )
     assert [(r.beam, r.batch) for r in report.rates] == [(k, b) for k in BEAMS for b in BATCHES]
     for rate in report.rates:
         tokens = rate.tokens_per_s / rate.sentences_per_s

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pairs_of_text import write_sides
 from typer.testing import CliRunner
 
 from transformer_mt.cli.bench import bench_app
@@ -18,10 +19,7 @@ from transformer_mt.profiling.timed_updates import PARTS
 def paths(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two aligned files, `text.zh` and `text.en`."""
     folder = tmp_path_factory.mktemp("text")
-    pairs = build_demo().train[:1000]
-    for side, code in enumerate(("zh", "en")):
-        text = "".join(f"{pair[side]}\n" for pair in pairs)
-        (folder / f"text.{code}").write_text(text, encoding="utf-8")
+    write_sides(folder / "text", build_demo().train[:1000])
     return folder / "text.zh", folder / "text.en"
 
 

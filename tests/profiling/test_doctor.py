@@ -78,13 +78,8 @@ FACTS = [  # machine, start of the value, verdict, part of the advice
     ("_precision", precision(BF16, 100, 50), "bf16: 0.5 × ", "note", "train.precision=fp32"),
     ("_precision", precision(FP32, 100, 500), "fp32: 0.2 × ", "note", "train.precision=bf16"),
     ("_system", system("Linux"), "Linux (tested on Linux; written for macOS", "ok", ""),
-    (
-        "_system",
-        system("Linux", "5.15.1-microsoft-standard-WSL2"),
-        "Linux within Windows (WSL)",
-        "note",
-        "/mnt/c is slow",
-    ),
+    ("_system", system("Linux", "5.15.1-microsoft-standard-WSL2"), "Linux within Windows (WSL)",
+     "note", "/mnt/c is slow"),
     ("_system", system("Darwin", "23.1"), "macOS (", "note", "not tested here; trains and transl"),
     ("_system", system("FreeBSD"), "FreeBSD (", "note", "tmt is made for Linux"),
     ("_compiler", compiler({"g++": "/usr/bin/g++"}), "/usr/bin/g++", "ok", ""),
@@ -97,18 +92,14 @@ FACTS = [  # machine, start of the value, verdict, part of the advice
     ("_memory", {"total_memory_bytes": 16 * GIB}, "16.0 GiB", "ok", ""),
     ("_memory", {"total_memory_bytes": 2 * GIB}, "2.0 GiB", "note", "little for training"),
     ("_memory", {"total_memory_bytes": None}, "unknown on this system", "ok", ""),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "machine", "start", "verdict", "advice"), FACTS)
 def test_facts_follow_from_the_machine(
-    name: str,
-    machine: dict[str, Any],
-    start: str,
-    verdict: str,
-    advice: str,
+    name: str, machine: dict[str, Any], start: str, verdict: str, advice: str,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     arguments = {"_precision": [torch.device("cpu")], "_disk": [Path("here")]}.get(name, [])
     with monkeypatch.context() as patch:
         for place, value in machine.items():

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_plan_can_be_read_by_people_and_programs(
         *["reading"] * 4, "preparing", "measuring", "looking"
     ]  # fmt: skip
     assert max(map(columns_of, plan.render().split("\n"))) <= 80
-    text, values = " ".join(plan.render().split()), json.loads(json.dumps(plan.to_json()))
+    text, values = " ".join(plan.render().split()), json.loads(json.dumps(asdict(plan)))
     assert values["processes"] == 2 and "2 × " in text
     assert [source["pairs"] for source in values["sources"]] == [120, 60, 20, 20]
     assert f"{values['tgt_tokens_per_epoch']:,} target tokens" in text

@@ -43,16 +43,15 @@ def test_a_table_with_and_without_a_header(tmp_path: Path) -> None:
     ("names", "message"),
     [
         (["my.en", "my.zh"], "the sides look swapped: what is called en is Chinese"),
-        (["a.txt", "b.txt"], "the languages are not clear .found en and en.*Chinese, English"),
+        (["a.txt", "b.txt"], "both sides are English; name them: .*Chinese, English"),
     ],
 )
 def test_languages_that_are_wrong_or_not_clear(
     tmp_path: Path, names: list[str], message: str
 ) -> None:
-    swapped = names[0] == "my.en"
-    first = write(tmp_path / names[0], 0 if swapped else 1)
+    side = 0 if names[0] == "my.en" else 1
     with pytest.raises(DataError, match=message):
-        read_own_text([first, write(tmp_path / names[1], 1)])
+        read_own_text([write(tmp_path / names[0], side), write(tmp_path / names[1], 1)])
 
 
 def test_neither_two_files_nor_a_table(tmp_path: Path) -> None:

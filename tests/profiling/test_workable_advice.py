@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pairs_of_text import write_sides
 
 from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.config.recipes import Advice, recommend
@@ -20,9 +21,7 @@ def run(toy_pairs: list[tuple[str, str]], tmp_path: Path) -> Run:
     """A run with 200 pairs of clean text."""
     run = Run(tmp_path)
     run.clean_dir.mkdir(parents=True)
-    for side, name in enumerate(("src", "tgt")):
-        text = "".join(f"{pair[side]}\n" for pair in toy_pairs)
-        (run.clean_dir / f"train.{name}").write_text(text, encoding="utf-8")
+    write_sides(run.clean_dir / "train", toy_pairs, ("src", "tgt"))
     return run
 
 

@@ -33,7 +33,9 @@ def tmt_here(
             os.chdir(before)
     for stream in streams[1:]:
         stream.flush()
-    said, told = (stream.buffer.getvalue().decode() for stream in streams[1:])
+    said, told = (
+        stream.buffer.getvalue().decode(errors="surrogateescape") for stream in streams[1:]
+    )
     result = subprocess.CompletedProcess(words, status, said, told)
     if code is not None:
         assert status == code, said + told

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,24 +11,22 @@ from transformer_mt.cli.options import AsJson, Device, find_model_path, one_of, 
 from transformer_mt.errors import TmtError
 
 bench_app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
+_option: Any = typer.Option
+Precision = Annotated[str, _option(help="auto, fp32, bf16 or fp16")]
+_PROCESSES = "that share the work; default: as many as tmt train starts"
 
 
 @bench_app.command("train")
 def bench_train(
-    size: Annotated[str, typer.Option(help="tiny, small, base or big")] = "tiny",
-    src_path: Annotated[
-        Path | None, typer.Option("--src", help="source text, e.g. train.en")
-    ] = None,
+    size: Annotated[str, _option(help="tiny, small, base or big")] = "tiny",
+    src_path: Annotated[Path | None, _option("--src", help="source text, e.g. train.en")] = None,
     tgt_path: Annotated[
-        Path | None, typer.Option("--tgt", help="its translation, e.g. train.de")
+        Path | None, _option("--tgt", help="its translation, e.g. train.de")
     ] = None,
-    updates: Annotated[int, typer.Option(min=1, help="that count, after some to warm up")] = 30,
-    max_tokens: Annotated[int, typer.Option(min=1, help="of a micro-batch, with padding")] = 4096,
-    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16")] = "auto",
-    processes: Annotated[
-        int | None,
-        typer.Option(min=1, help="that share the work; default: as many as tmt train starts"),
-    ] = None,
+    updates: Annotated[int, _option(min=1, help="that count, after some to warm up")] = 30,
+    max_tokens: Annotated[int, _option(min=1, help="of a micro-batch, with padding")] = 4096,
+    precision: Precision = "auto",
+    processes: Annotated[int | None, _option(min=1, help=_PROCESSES)] = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -37,35 +35,29 @@ def bench_train(
     from transformer_mt.rendering.progress import ShownStages
     from transformer_mt.system.processes.launch import count_processes
 
-    chosen = one_of("--size", size, tuple(SIZES))
+    chosen, n_processes = one_of("--size", size, tuple(SIZES)), processes or count_processes()
     cfg = bench_configuration(
         chosen, src_path, tgt_path, max_tokens=max_tokens, precision=precision
     )
     with ShownStages() as stages:
         report = bench_training(
-            cfg,
-            chosen,
-            n_updates=updates,
-            processes=processes or count_processes(),
-            stages=stages,
+            cfg, chosen, n_updates=updates, processes=n_processes, stages=stages
         )
     show(json.dumps(asdict(report), indent=2) if as_json else report.render())
 
 
 @bench_app.command("decode")
 def bench_decode(
-    size: Annotated[
-        str, typer.Option(help="tiny, small, base or big, with random weights")
-    ] = "tiny",
+    size: Annotated[str, _option(help="tiny, small, base or big, with random weights")] = "tiny",
     model: Annotated[
-        Path | None, typer.Option("-m", "--model", help="a trained model instead of a size")
+        Path | None, _option("-m", "--model", help="a trained model instead of a size")
     ] = None,
     src_path: Annotated[
-        Path | None, typer.Option("--src", help="with a model: what it translates")
+        Path | None, _option("--src", help="with a model: what it translates")
     ] = None,
-    sentences: Annotated[int, typer.Option(min=1, help="at most so many")] = 256,
-    rounds: Annotated[int, typer.Option(min=1, help="each rate is their median")] = 3,
-    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16")] = "auto",
+    sentences: Annotated[int, _option(min=1, help="at most so many")] = 256,
+    rounds: Annotated[int, _option(min=1, help="each rate is their median")] = 3,
+    precision: Precision = "auto",
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -79,16 +71,11 @@ def bench_decode(
     if (model is None) != (src_path is None):
         raise TmtError("-m MODEL and --src FILE go together")
     with ShownStages() as stages:
+        counts: Any = {"n_sentences": sentences, "rounds": rounds, "stages": stages}
         if model is not None and src_path is not None:
-            path = find_model_path(model)
-            report = bench_model(
-                path, src_path, n_sentences=sentences, rounds=rounds, stages=stages
-            )
+            report = bench_model(find_model_path(model), src_path, **counts)
         else:
             chosen = one_of("--size", size, tuple(SIZES))
             cfg = resolve_tying(ModelConfig.model_validate(SIZES[chosen]), joint=True)
-            report = bench_size(
-                chosen, cfg, precision=precision, n_sentences=sentences, rounds=rounds,
-                stages=stages,
-            )  # fmt: skip
+            report = bench_size(chosen, cfg, precision=precision, **counts)
     show(json.dumps(asdict(report), indent=2) if as_json else report.render())

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,12 +27,17 @@ if TYPE_CHECKING:
     from transformer_mt.config.experiment import Config
     from transformer_mt.pipeline.prepare import Prepared
 
-Explain = Annotated[
-    bool, typer.Option(help="for each rule the pairs on both sides of its threshold")
-]
-MonoPath = Annotated[Path, typer.Option("--mono", help="text of one language, line by line")]
-PrefixPath = Annotated[Path, typer.Option("-o", "--out", help="writes PREFIX.zh, PREFIX.en …")]
-To = Annotated[str | None, typer.Option(help="language to translate into; for two-way models")]
+_argument: Any = typer.Argument
+_option: Any = typer.Option
+Explain = Annotated[bool, _option(help="for each rule the pairs on both sides of its threshold")]
+MonoPath = Annotated[Path, _option("--mono", help="text of one language, line by line")]
+PrefixPath = Annotated[Path, _option("-o", "--out", help="writes PREFIX.zh, PREFIX.en …")]
+Beam = Annotated[int, _option(min=1, help="1 is greedy search")]
+To = Annotated[str | None, _option(help="language to translate into; for two-way models")]
+_SOURCE = "text line by line, or a table of both sides"
+_TARGET = "the same lines in the other language"
+_LANGUAGE = "source language; default: told from names and text"
+_TEST = "a test set (prefix or file) that must not be in it; repeatable"
 
 data_app = typer.Typer(
     help="Look at and clean corpora; write the bundled one.", no_args_is_help=True
@@ -42,21 +47,12 @@ tokenizer_app = typer.Typer(help="SentencePiece, on its own.", no_args_is_help=T
 
 @data_app.command("check")
 def data_check(
-    src_path: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="text line by line, or a table of both sides")
-    ],
-    tgt_path: Annotated[
-        Path | None, typer.Argument(metavar="TARGET", help="the same lines in the other language")
-    ] = None,
-    src: Annotated[
-        str | None, typer.Option(help="source language; default: told from names and text")
-    ] = None,
-    tgt: Annotated[str | None, typer.Option(help="target language; likewise")] = None,
-    test: Annotated[
-        list[str] | None,
-        typer.Option(help="a test set (prefix or file) that must not be in it; repeatable"),
-    ] = None,
-    page: Annotated[Path | None, typer.Option(help="write the report as one HTML page")] = None,
+    src_path: Annotated[Path, _argument(metavar="SOURCE", help=_SOURCE)],
+    tgt_path: Annotated[Path | None, _argument(metavar="TARGET", help=_TARGET)] = None,
+    src: Annotated[str | None, _option(help=_LANGUAGE)] = None,
+    tgt: Annotated[str | None, _option(help="target language; likewise")] = None,
+    test: Annotated[list[str] | None, _option(help=_TEST)] = None,
+    page: Annotated[Path | None, _option(help="write the report as one HTML page")] = None,
     explain: Explain = False,
     as_json: AsJson = False,
 ) -> None:
@@ -74,22 +70,19 @@ def data_check(
     if src is None or tgt is None:
         say(f"languages: {language_name(languages.src)} → {language_name(languages.tgt)}")
     tests = [Source(path=path) for path in test or ()]
-    source = source_of_files(paths)
-    report = check_source(source, languages, tests=tests, say=say)
+    report = check_source(source_of_files(paths), languages, tests=tests, say=say)
     if page is not None:
         write_page(report, page)
-    if as_json:
-        show(report.to_json())
-    else:
-        show("\n".join(report.explain() if explain else report.summary()))
+    lines = report.explain() if explain else report.summary()
+    show(report.to_json() if as_json else "\n".join(lines))
     if report.problems:
         raise typer.Exit(1)
 
 
 @data_app.command("find")
 def data_find(
-    src: Annotated[str, typer.Argument(help="language, by code or name")],
-    tgt: Annotated[str, typer.Argument(help="the other language")],
+    src: Annotated[str, _argument(help="language, by code or name")],
+    tgt: Annotated[str, _argument(help="the other language")],
     as_json: AsJson = False,
 ) -> None:
     """List the public corpora in two languages, by the names that data.train and data.test take."""
@@ -102,17 +95,13 @@ def data_find(
     say("asking OPUS …")
     found = find_corpora(languages)
     if as_json:
-        show(json.dumps([vars(corpus) for corpus in found], indent=1))
+        show(json.dumps(list(map(vars, found)), indent=1))
         return
-    rows = [
-        (
-            corpus.name,
-            "" if corpus.pairs is None else f"{corpus.pairs:,} pairs",
-            "" if corpus.size is None else f"{corpus.size / 1e6:,.1f} MB",
-            "test set" if corpus.role == "test" else "",
-        )
-        for corpus in found
-    ]
+    rows = []
+    for corpus in found:
+        pairs = "" if corpus.pairs is None else f"{corpus.pairs:,} pairs"
+        size = "" if corpus.size is None else f"{corpus.size / 1e6:,.1f} MB"
+        rows.append((corpus.name, pairs, size, "test set" if corpus.role == "test" else ""))
     if rows:
         show(align_columns(rows, numbers=(1, 2)))
     say(
@@ -139,7 +128,7 @@ def data_download(
 @data_app.command("clean")
 def data_clean(
     config: ConfigName,
-    out_dir: Annotated[Path, typer.Argument(help="where the clean text and the reports go")],
+    out_dir: Annotated[Path, _argument(help="where the clean text and the reports go")],
     overrides: Overrides = None,
     reverse: Reverse = False,
     offline: Offline = False,
@@ -178,8 +167,8 @@ def data_sample(
     overrides: Overrides = None,
     reverse: Reverse = False,
     run_dir: RunDir = None,
-    epoch: Annotated[int, typer.Option(min=0, help="counted from 0")] = 0,
-    examples: Annotated[int, typer.Option("-n", min=0, help="pairs to show")] = 10,
+    epoch: Annotated[int, _option(min=0, help="counted from 0")] = 0,
+    examples: Annotated[int, _option("-n", min=0, help="pairs to show")] = 10,
     as_json: AsJson = False,
 ) -> None:
     """Show the content of an epoch of training: the share of each source, and some pairs."""
@@ -190,10 +179,7 @@ def data_sample(
     shares = describe_epoch(cfg, prepared.train, epoch)
     pairs = sample_epoch(cfg, prepared.train, prepared.tokenizers, epoch, examples)
     if as_json:
-        content = {
-            "sources": [vars(share) for share in shares],
-            "examples": [vars(pair) for pair in pairs],
-        }
+        content = {"sources": list(map(vars, shares)), "examples": list(map(vars, pairs))}
         show(json.dumps(content, ensure_ascii=False, indent=1))
         return
     for share in shares:
@@ -211,7 +197,7 @@ def data_backtranslate(
     prefix: PrefixPath,
     model: ModelPath = None,
     to: To = None,
-    beam: Annotated[int, typer.Option(min=1, help="1 is greedy search")] = 1,
+    beam: Beam = 1,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -225,7 +211,7 @@ def data_distill(
     prefix: PrefixPath,
     model: ModelPath = None,
     to: To = None,
-    beam: Annotated[int, typer.Option(min=1, help="1 is greedy search")] = 4,
+    beam: Beam = 4,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -246,18 +232,12 @@ def _prepare(cfg: "Config", run_dir: Path | None) -> "Prepared":
 
 
 def _translate_corpus(
-    mono: Path,
-    prefix: Path,
-    model: Path | None,
-    to: str | None,
-    beam: int,
-    tag: str | None,
+    mono: Path, prefix: Path, model: Path | None, to: str | None, beam: int, tag: str | None,
     as_json: bool,
-) -> None:
+) -> None:  # fmt: skip
     from transformer_mt.translation.backtranslate import translate_corpus
 
-    model_dir = find_model_path(model)
-    corpus = translate_corpus(model_dir, mono, prefix, to=to, beam=beam, say=say)
+    corpus = translate_corpus(find_model_path(model), mono, prefix, to=to, beam=beam, say=say)
     if as_json:
         show(json.dumps(corpus.to_json(), indent=1))
         return
@@ -268,7 +248,7 @@ def _translate_corpus(
 
 @data_app.command("demo")
 def data_demo(
-    out_dir: Annotated[Path, typer.Argument(help="where train, dev, test and contrast go")],
+    out_dir: Annotated[Path, _argument(help="where train, dev, test and contrast go")],
 ) -> None:
     """Write the bundled Chinese-English corpus."""
     from transformer_mt.corpus.readers.demo import write_demo
@@ -279,12 +259,12 @@ def data_demo(
 
 @tokenizer_app.command("train")
 def tokenizer_train(
-    input_path: Annotated[Path, typer.Argument(help="text, one sentence per line")],
-    out_path: Annotated[Path, typer.Argument(help="the .model file to write")],
-    lang: Annotated[list[str], typer.Option(help="language of the text; repeat for a joint one")],
-    vocab_size: Annotated[int, typer.Option(min=16, help="pieces")] = 8000,
-    model_type: Annotated[str, typer.Option("--type", help="bpe or unigram")] = "bpe",
-    seed: Annotated[int, typer.Option(help="of the lines that are drawn")] = 1,
+    input_path: Annotated[Path, _argument(help="text, one sentence per line")],
+    out_path: Annotated[Path, _argument(help="the .model file to write")],
+    lang: Annotated[list[str], _option(help="language of the text; repeat for a joint one")],
+    vocab_size: Annotated[int, _option(min=16, help="pieces")] = 8000,
+    model_type: Annotated[str, _option("--type", help="bpe or unigram")] = "bpe",
+    seed: Annotated[int, _option(help="of the lines that are drawn")] = 1,
 ) -> None:
     """Train a SentencePiece model."""
     from transformer_mt.config.experiment import TokenizerConfig
@@ -304,9 +284,9 @@ def tokenizer_train(
 
 @tokenizer_app.command("encode")
 def tokenizer_encode(
-    model_path: Annotated[Path, typer.Argument(help="a .model file")],
-    text: Annotated[list[str] | None, typer.Argument(help="default: standard input")] = None,
-    ids: Annotated[bool, typer.Option(help="numbers instead of pieces")] = False,
+    model_path: Annotated[Path, _argument(help="a .model file")],
+    text: Annotated[list[str] | None, _argument(help="default: standard input")] = None,
+    ids: Annotated[bool, _option(help="numbers instead of pieces")] = False,
 ) -> None:
     """Print the pieces of each line, separated by spaces."""
     from transformer_mt.encoding.tokenizer import Tokenizer
@@ -319,8 +299,8 @@ def tokenizer_encode(
 
 @tokenizer_app.command("decode")
 def tokenizer_decode(
-    model_path: Annotated[Path, typer.Argument(help="a .model file")],
-    text: Annotated[list[str] | None, typer.Argument(help="lines of ids")] = None,
+    model_path: Annotated[Path, _argument(help="a .model file")],
+    text: Annotated[list[str] | None, _argument(help="lines of ids")] = None,
 ) -> None:
     """Print the text of each line of ids."""
     from transformer_mt.encoding.tokenizer import Tokenizer

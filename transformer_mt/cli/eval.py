@@ -18,67 +18,45 @@ if TYPE_CHECKING:
     from transformer_mt.evaluation.test_sets import EvaluationSet
 
 # The options, in the groups of `--help`.
-_systems_option: Any = partial(Option, rich_help_panel="What is judged")
+_judged: Any = partial(Option, rich_help_panel="What is judged")
 _texts: Any = partial(Option, rich_help_panel="Test sets")
 _score: Any = partial(Option, rich_help_panel="Scores")
 _out: Any = partial(Option, rich_help_panel=OUTPUT)
-
-Models = Annotated[
-    list[Path] | None,
-    _systems_option("-m", "--model",
-           help="model or run directory; repeat to compare; default: the newest finished run"),
-]  # fmt: skip
-Hyps = Annotated[
-    list[Path] | None,
-    _systems_option("--hyp", help="a file of translations, as one more system; repeat to compare"),
-]
-SrcPath = Annotated[Path | None, _texts("--src", help="source texts")]
-RefPath = Annotated[Path | None, _texts("--ref", help="their references")]
-TestSet = Annotated[str | None, _texts(help="a test set of sacreBLEU by name, such as wmt17")]
-ChrfWords = Annotated[bool, _score("--chrf++", help="chrF with word bigrams")]
-SpBleu = Annotated[bool, _score("--spbleu", help="BLEU over the sub-words of FLORES-200")]
-CometPython = Annotated[
-    Path | None, _score(metavar="PYTHON", help="also COMET, by a Python that has unbabel-comet")
-]
-ContrastPaths = Annotated[
-    list[Path] | None,
-    _score(help="also accuracy on a TSV of source, right, wrong; may be repeated"),
-]
-Robustness = Annotated[
-    bool, _score("--robustness", help="also lower-cased, without final marks, single words")
-]
-Lang = Annotated[str | None, _texts(help="target language, with --hyp and without a model")]
-From = Annotated[str | None, _texts("--from", help="source language, where --lang is given")]
-Confidence = Annotated[bool, _score(help="95 % interval from 1000 bootstrap samples")]
-MinBleu = Annotated[float | None, _out(help="exit 1 if BLEU is lower")]
-ReportDir = Annotated[
-    Path | None, _out(metavar="DIR", help="write report.html and report.json: errors, sentences")
-]
+_MODELS = "model or run directory; repeat to compare; default: the newest finished run"
+_TESTSET = "a test set of sacreBLEU by name, such as wmt17"
+_SPBLEU = "BLEU over the sub-words of FLORES-200"
+_LANG = "target language, with --hyp and without a model"
+_FROM = "source language, where --lang is given"
+_HYPS = "a file of translations, as one more system; repeat to compare"
+_COMET = "also COMET, by a Python that has unbabel-comet"
+_CONTRAST = "also accuracy on a TSV of source, right, wrong; may be repeated"
+_ROBUSTNESS = "also lower-cased, without final marks, single words"
+_REPORT = "write report.html and report.json: errors, sentences"
 
 
 def evaluate(
     context: typer.Context,
-    models: Models = None,
-    hyps: Hyps = None,
-    src: SrcPath = None,
-    ref: RefPath = None,
-    testset: TestSet = None,
+    models: Annotated[list[Path] | None, _judged("-m", "--model", help=_MODELS)] = None,
+    hyps: Annotated[list[Path] | None, _judged("--hyp", help=_HYPS)] = None,
+    src: Annotated[Path | None, _texts("--src", help="source texts")] = None,
+    ref: Annotated[Path | None, _texts("--ref", help="their references")] = None,
+    testset: Annotated[str | None, _texts(help=_TESTSET)] = None,
     bleu: Annotated[bool, _score("--bleu", help="with chrF the default")] = False,
     chrf: Annotated[bool, _score("--chrf", help="character n-grams")] = False,
-    chrf_words: ChrfWords = False,
+    chrf_words: Annotated[bool, _score("--chrf++", help="chrF with word bigrams")] = False,
     ter: Annotated[bool, _score("--ter", help="edits per word: less is better")] = False,
-    spbleu: SpBleu = False,
-    comet: CometPython = None,
-    contrast: ContrastPaths = None,
-    robustness: Robustness = False,
-    lang: Lang = None,
-    from_language: From = None,
+    spbleu: Annotated[bool, _score("--spbleu", help=_SPBLEU)] = False,
+    comet: Annotated[Path | None, _score(metavar="PYTHON", help=_COMET)] = None,
+    contrast: Annotated[list[Path] | None, _score(help=_CONTRAST)] = None,
+    robustness: Annotated[bool, _score("--robustness", help=_ROBUSTNESS)] = False,
+    lang: Annotated[str | None, _texts(help=_LANG)] = None,
+    from_language: Annotated[str | None, _texts("--from", help=_FROM)] = None,
     to: Into = None,
-    beam: Annotated[int | None, _systems_option(min=1, help="1 is greedy search")] = None,
+    beam: Annotated[int | None, _judged(min=1, help="1 is greedy search")] = None,
     device: Device = "auto",
-    confidence: Confidence = False,
-    min_bleu: MinBleu = None,
-    report: ReportDir = None,
+    confidence: Annotated[bool, _score(help="95 % interval from 1000 bootstrap samples")] = False,
+    min_bleu: Annotated[float | None, _out(help="exit 1 if BLEU is lower")] = None,
+    report: Annotated[Path | None, _out(metavar="DIR", help=_REPORT)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Score models and translations with sacreBLEU, by default with BLEU and chrF.

@@ -9,6 +9,7 @@ from transformer_mt.cli.options import Device, ModelPath, find_model_path, one_o
 from transformer_mt.errors import ConfigError, TmtError
 
 PROOF_TEXTS = 100  # texts that both engines translate
+_SRC = "texts for the proof; default: dev of the model's run"
 
 
 def export(
@@ -20,10 +21,7 @@ def export(
     quantization: Annotated[
         str, typer.Option(help="float32, int8, int16, bfloat16 or float16")
     ] = "float32",
-    src_path: Annotated[
-        Path | None,
-        typer.Option("--src", help="texts for the proof; default: dev of the model's run"),
-    ] = None,
+    src_path: Annotated[Path | None, typer.Option("--src", help=_SRC)] = None,
     device: Device = "auto",
 ) -> None:
     """Write a model for CTranslate2, and have both engines translate a sample.

@@ -18,14 +18,16 @@ from transformer_mt.cli.options import (
 )
 from transformer_mt.errors import DataError, TmtError
 
+_option: Any = typer.Option
+
 
 def score(
-    src_path: Annotated[Path, typer.Option("--src", help="source texts, one per line")],
-    tgt_path: Annotated[Path, typer.Option("--tgt", help="target texts, one per line")],
+    src_path: Annotated[Path, _option("--src", help="source texts, one per line")],
+    tgt_path: Annotated[Path, _option("--tgt", help="target texts, one per line")],
     model: ModelPath = None,
     to: Into = None,
     device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
+    as_json: Annotated[bool, _option("--json", help="one JSON object per line")] = False,
 ) -> None:
     """Print the log-probability (nats) of each target given its source, and its tokens."""
     from transformer_mt.corpus.readers.pairs import split_lines
@@ -44,7 +46,7 @@ def score(
 def average(
     run_dir: Annotated[Path, typer.Argument(help="a run directory")],
     out_dir: Annotated[Path, typer.Argument(help="the model directory to write")],
-    last: Annotated[int, typer.Option(min=1, help="how many of the last checkpoints")] = 5,
+    last: Annotated[int, _option(min=1, help="how many of the last checkpoints")] = 5,
 ) -> None:
     """Write a model directory whose weights are the mean of a run's last checkpoints."""
     from transformer_mt.pipeline.finish import average_run
@@ -57,17 +59,13 @@ def average(
     say(f"{out_dir}: mean of the checkpoints after updates {', '.join(map(str, updates))}")
 
 
+_MODELS = "model or run directory; may be repeated; default: the newest finished run"
+
+
 def info(
-    models: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "-m",
-            "--model",
-            help="model or run directory; may be repeated; default: the newest finished run",
-        ),
-    ] = None,
+    models: Annotated[list[Path] | None, _option("-m", "--model", help=_MODELS)] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="print JSON; of several models a list")
+        bool, _option("--json", help="print JSON; of several models a list")
     ] = False,
 ) -> None:
     """Say what model directories are: languages, sizes, training, scores."""
@@ -84,36 +82,30 @@ def info(
         say("what differs between runs: tmt compare RUN RUN")
 
 
-Find = Annotated[
-    tuple[str, str] | None,
-    typer.Option(metavar="WORD WORD", help="the heads in which the first looks most at the second"),
-]
+_FIND = "the heads in which the first looks most at the second"
+_TARGET = "what the decoder reads; default: its own translation"
+_CONTRAST = "a TSV of source, right, wrong: accuracy of the model"
+_NUMBER = "a number from 1, or mean"
 
 
 def explain(
     text: Annotated[str | None, typer.Argument(help="one sentence")] = None,
-    target: Annotated[
-        str | None, typer.Option(help="what the decoder reads; default: its own translation")
-    ] = None,
+    target: Annotated[str | None, _option(help=_TARGET)] = None,
     model: ModelPath = None,
     to: Into = None,
     device: Device = "auto",
-    find: Find = None,
+    find: Annotated[tuple[str, str] | None, _option(metavar="WORD WORD", help=_FIND)] = None,
     kind: Annotated[
-        str | None, typer.Option(help="encoder, decoder or cross; default: the most telling")
+        str | None, _option(help="encoder, decoder or cross; default: the most telling")
     ] = None,
-    layer: Annotated[str | None, typer.Option(help="a number from 1, or mean")] = None,
-    head: Annotated[str | None, typer.Option(help="a number from 1, or mean")] = None,
+    layer: Annotated[str | None, _option(help=_NUMBER)] = None,
+    head: Annotated[str | None, _option(help=_NUMBER)] = None,
     out_dir: Annotated[
-        Path | None, typer.Option("-o", "--out", help="write the PNGs and the HTML page here")
+        Path | None, _option("-o", "--out", help="write the PNGs and the HTML page here")
     ] = None,
-    numbers: Annotated[bool, typer.Option(help="print Q, K, scores, weights of one head")] = False,
-    example: Annotated[
-        str | None, typer.Option(help="two-words, thinking-machines or scaling")
-    ] = None,
-    contrast: Annotated[
-        Path | None, typer.Option(help="a TSV of source, right, wrong: accuracy of the model")
-    ] = None,
+    numbers: Annotated[bool, _option(help="print Q, K, scores, weights of one head")] = False,
+    example: Annotated[str | None, _option(help="two-words, thinking-machines or scaling")] = None,
+    contrast: Annotated[Path | None, _option(help=_CONTRAST)] = None,
 ) -> None:
     """Show the attention of a translation: terminal, PNG, one HTML page; and worked examples.
 

@@ -6,13 +6,13 @@ Results go to standard output, everything else to standard error.
 import sys
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from transformer_mt.errors import TmtError
-from transformer_mt.system.processes.environment import own_meeting_dir
 from transformer_mt.system.terminal import Always, say, set_quiet, show
 
 __all__ = ["Always", "say", "show"]
@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from transformer_mt.config.experiment import Config
     from transformer_mt.translation.translator import Translator
 
-# Groups of `--help`.
+# Groups of `--help`, and the options of each.
 EXPERIMENT, MACHINE, OUTPUT = "The experiment", "This machine", "Output"
+_option: Any = typer.Option
+_experiment, _machine, _output = (
+    partial(_option, rich_help_panel=panel) for panel in (EXPERIMENT, MACHINE, OUTPUT)
+)
 
 
 def _use_device(choice: str) -> str:
-    """For the processes of a training `tmt` has chosen before it started them."""
-    if choice != "auto" and (choice == "cpu" or own_meeting_dir() is None):
+    if choice != "auto":
         from transformer_mt.system.device import use_device
 
         use_device(choice)
@@ -52,75 +55,38 @@ ConfigName = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="A.B=C",
-        help="change one setting; may be given repeatedly",
-        rich_help_panel=EXPERIMENT,
-    ),
+    _experiment("--set", metavar="A.B=C", help="change one setting; may be given repeatedly"),
 ]
 ModelPath = Annotated[
     Path | None,
-    typer.Option("-m", "--model", help="model or run directory; default: the newest finished run"),
+    _option("-m", "--model", help="model or run directory; default: the newest finished run"),
 ]
 Into = Annotated[
-    str | None,
-    typer.Option("--to", help="language to translate into, for a model of both directions"),
+    str | None, _option("--to", help="language to translate into, for a model of both directions")
 ]
 Processes = Annotated[
     int | None,
-    typer.Option(
-        min=1,
-        help="that share the work; default: one per GPU, or per core of a CPU",
-        rich_help_panel=MACHINE,
-    ),
+    _machine(min=1, help="that share the work; default: one per GPU, or per core of a CPU"),
 ]
 Reverse = Annotated[
-    bool,
-    typer.Option(
-        "--reverse",
-        help="the same experiment in the other direction",
-        rich_help_panel=EXPERIMENT,
-    ),
+    bool, _experiment("--reverse", help="the same experiment in the other direction")
 ]
 Offline = Annotated[
-    bool,
-    typer.Option(
-        "--offline",
-        help="use what the cache holds, and never the network",
-        rich_help_panel=MACHINE,
-    ),
+    bool, _machine("--offline", help="use what the cache holds, and never the network")
 ]
-RunDir = Annotated[
-    Path | None,
-    typer.Option(help="where everything goes; default: runs/<name>", rich_help_panel=OUTPUT),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON", rich_help_panel=OUTPUT)]
+RunDir = Annotated[Path | None, _output(help="where everything goes; default: runs/<name>")]
+AsJson = Annotated[bool, _output("--json", help="print JSON")]
 Device = Annotated[
     str,
-    typer.Option(
-        "--device",
-        metavar="DEVICE",
-        callback=_use_device,
-        help="cpu, cuda, one GPU as cuda:1; auto: GPUs where there are some",
-        rich_help_panel=MACHINE,
-    ),
-]
+    _machine("--device", metavar="DEVICE", callback=_use_device,
+             help="cpu, cuda, one GPU as cuda:1; auto: GPUs where there are some"),
+]  # fmt: skip
 Quiet = Annotated[
-    bool,
-    typer.Option(
-        "--quiet", "-q", callback=_silence, help="only warnings and the end", rich_help_panel=OUTPUT
-    ),
+    bool, _output("--quiet", "-q", callback=_silence, help="only warnings and the end")
 ]
 ErrorsOnly = Annotated[
     bool,
-    typer.Option(
-        "--quiet",
-        "-q",
-        callback=_silence_all,
-        help="nothing but errors on standard error",
-        rich_help_panel=OUTPUT,
-    ),
+    _output("--quiet", "-q", callback=_silence_all, help="nothing but errors on standard error"),
 ]
 
 Name = TypeVar("Name", bound=str)

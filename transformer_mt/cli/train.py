@@ -2,7 +2,9 @@
 
 import gc
 import json
+import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -24,19 +26,14 @@ from transformer_mt.cli.options import (
     show,
 )
 from transformer_mt.errors import STOPPED, ConfigError, TrainingStopped
-from transformer_mt.system.processes.environment import is_rank
+from transformer_mt.system.processes.environment import is_rank, own_place
 from transformer_mt.system.processes.launch import count_processes, launch
 
+_CONFIG_OR_FILES = "a YAML file, a bundled configuration by name, two text files, or one table"
 OwnFiles = Annotated[
     list[str], typer.Argument(metavar="FILES", help="two text files, or one table: CSV, TSV, XLSX")
 ]
-TextOrConfig = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="CONFIG|FILES",
-        help="a YAML file, a bundled configuration by name, two text files, or one table",
-    ),
-]
+TextOrConfig = Annotated[list[str], typer.Argument(metavar="CONFIG|FILES", help=_CONFIG_OR_FILES)]
 Minutes = Annotated[
     float | None, typer.Option(help="end training by the clock, as train.max_minutes does")
 ]
@@ -57,17 +54,20 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Do everything from raw text to a scored model that is not done yet; again: resume."""
+    from transformer_mt.corpus.readers.spreadsheets import is_table
+
     settings = [*(overrides or ()), *([] if minutes is None else [f"train.max_minutes={minutes}"])]
     n_processes = 1 if is_rank() else processes or count_processes()
-    words = sys.argv[1:]
-    if is_own_text(config):
-        made = _configuration_of(config, run_dir, minutes, n_processes)
-        words = [str(made) if word == config[0] else word for word in words]
-        words = [word for word in words if word not in config[1:]]
-        config = [str(made)]
-    cfg = read_config(_only(config), settings, reverse=reverse, offline=offline)
+    if len(config) > 1 or is_table(Path(config[0])):
+        config = [str(_configuration_of(config, run_dir, minutes, n_processes))]
+    cfg = read_config(config[0], settings, reverse=reverse, offline=offline)
     if n_processes > 1:
-        raise typer.Exit(launch(n_processes, words))
+        words = [f"--set={setting}" for setting in settings]
+        words += [f"--run-dir={run_dir}"] if run_dir is not None else []
+        flags = {"reverse": reverse, "offline": offline, "fresh": fresh, "quiet": quiet}
+        words += [f"--{flag}" for flag, is_on in flags.items() if is_on]
+        words += ["--debug"] if "--debug" in sys.argv else []
+        raise typer.Exit(launch(n_processes, ["train", *words, "--", *config]))
     from transformer_mt.pipeline.run_dir import Run
     from transformer_mt.pipeline.start import is_first_rank, train_here
 
@@ -86,23 +86,19 @@ def train(
             say(Always(line))
 
 
-def is_own_text(words: list[str]) -> bool:
-    """Whether arguments are text to train on: two files, or a table."""
-    from transformer_mt.corpus.readers.spreadsheets import is_table
-
-    return len(words) == 2 or is_table(Path(words[0]))
-
-
-def _only(config: list[str]) -> str:
-    if len(config) > 1:
-        raise ConfigError("give one configuration, two text files, or one table (CSV, TSV, XLSX)")
-    return config[0]
-
-
 def _configuration_of(
     files: list[str], run_dir: Path | None, minutes: float | None, processes: int
 ) -> Path:
-    """The configuration made for a user's own text, in its run directory; an older one is kept."""
+    """The configuration made for a user's own text, in its run directory; an older one is kept.
+
+    Raises:
+        ConfigError: `torchrun` has started several processes, and each would make its own.
+    """
+    if own_place() is not None:
+        raise ConfigError(
+            f"torchrun takes a configuration: tmt init {shlex.join(files)} > my.yaml, and then "
+            "torchrun … train my.yaml"
+        )
     from transformer_mt.pipeline.run_dir import Run
     from transformer_mt.profiling.quick_start import make_start, read_own_text
     from transformer_mt.system.output import write_text
@@ -146,7 +142,7 @@ def plan(
 
     with ShownStages() as stages:
         found = make_plan(cfg, Run(run_dir) if run_dir else None, processes, stages=stages)
-    show(json.dumps(found.to_json(), indent=2) if as_json else found.render())
+    show(json.dumps(asdict(found), indent=2) if as_json else found.render())
 
 
 def config(

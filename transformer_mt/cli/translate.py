@@ -26,11 +26,9 @@ from transformer_mt.cli.options import (
 from transformer_mt.cli.translation_job import (
     TEXTS_AT_ONCE,
     TranslationJob,
-    Write,
     alternatives,
     as_json,
     best,
-    fingerprints,
 )
 from transformer_mt.errors import DataError, TmtError
 from transformer_mt.system.terminal import show_document
@@ -130,6 +128,8 @@ class _Call:
     force: bool
 
     def run(self, engine: str, *, is_form_given: bool) -> None:
+        from transformer_mt.translation.documents.forms import is_known, unknown_form
+
         files, input_path = self.files, self.files.input_path
         files.check(self.force)
         constraints = self._constraints()
@@ -137,15 +137,17 @@ class _Call:
         n_lines = files.n_lines() if lines is not None else None
         paths = [find_model_path(model) for model in self.models or (None,)]
         translator = _load(paths, engine)
-        if input_path is not None and not is_form_given:
-            _warn_of_unknown(input_path, translator)
+        languages = (translator.cfg.languages.src, translator.cfg.languages.tgt)
+        if input_path is not None and not is_form_given and not is_known(input_path, languages):
+            say(unknown_form(input_path))
+        is_typed = not self.texts and not input_path and sys.stdin.isatty()
         options = [*self._kept_options(), type(translator.engine).__name__]
         found = partial(
             translator.translate, constraints=constraints, sampling=self.drawing, **self.search
         )
         with TranslationJob(
             found,
-            at_once=1 if _is_typed(self.texts, input_path) else TEXTS_AT_ONCE,
+            at_once=1 if is_typed else TEXTS_AT_ONCE,
             keep=partial(files.keep, paths, options, self.force) if files.can_keep() else None,
             bar=not self.texts and (files.output_path is not None or not sys.stdout.isatty()),
         ) as job:
@@ -155,7 +157,9 @@ class _Call:
                 aligner = AttentionAligner(translator, to=self.search["to"])
                 files.write_document(job, job.showing(aligner))
             else:
-                write_lines(job.outputs(lines, n_lines, self._write()), files.output_path)
+                text_of = alternatives if self.search["n_best"] > 1 else best
+                write = as_json if self.json else text_of
+                write_lines(job.outputs(lines, n_lines, write), files.output_path)
 
     def _constraints(self) -> "LexicalConstraints":
         from transformer_mt.translation.glossary import Glossary
@@ -174,9 +178,6 @@ class _Call:
             self.search, self.files.form, self.files.field, self.json, prefix, banned,
             self.drawing and astuple(self.drawing), glossary and sha256(glossary),
         ]  # fmt: skip
-
-    def _write(self) -> "Write":
-        return as_json if self.json else alternatives if self.search["n_best"] > 1 else best
 
 
 def _penalty(name: str | None, engine: str) -> "Penalty | None":
@@ -204,18 +205,6 @@ def _load(paths: Sequence[Path], engine: str) -> "Translator":
         return translator
     load = exported_engine if engine == "ctranslate2" else faster_engine
     return translator.with_engine(load(translator, paths[0]))
-
-
-def _warn_of_unknown(path: Path, translator: "Translator") -> None:
-    from transformer_mt.translation.documents.forms import is_known, unknown_form
-
-    languages = translator.cfg.languages
-    if not is_known(path, (languages.src, languages.tgt)):
-        say(unknown_form(path))
-
-
-def _is_typed(texts: Sequence[str] | None, path: Path | None) -> bool:
-    return not texts and not path and sys.stdin.isatty()
 
 
 def _form(
@@ -283,10 +272,17 @@ class _Files:
     def keep(
         self, models: Sequence[Path], options: Any, fresh: bool, at_once: int
     ) -> "PartialOutput":
+        """Args: options: all else that the translations are made from."""
+        from transformer_mt import __version__
+        from transformer_mt.system.state import fingerprint, sha256
         from transformer_mt.translation.partial_output import PartialOutput
 
         assert self.input_path is not None and self.output_path is not None
-        made_from = fingerprints(self.input_path, models, [*options, at_once])
+        made_from = {
+            "input": sha256(self.input_path),
+            "model": fingerprint([sha256(path / "metadata.json") for path in models]),
+            "options": fingerprint(__version__, [*options, at_once]),
+        }
         return PartialOutput(self.output_path, made_from, at_once=at_once, fresh=fresh)
 
     def n_lines(self) -> int | None:

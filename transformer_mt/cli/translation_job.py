@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
-from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -57,12 +55,7 @@ class TranslationJob:
     def __enter__(self) -> "TranslationJob":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         self._stack.__exit__(kind, error, traceback)
         if kind is None:
             self._tell_of_faults()
@@ -113,27 +106,17 @@ class TranslationJob:
         if not self._has_bar:
             return lambda n: None
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            ProgressColumn,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns: tuple[ProgressColumn, ...]
-        if n_texts is None:
-            columns = (TextColumn("{task.completed:,.0f} translated {task.description}"),)
-        else:
-            count = TextColumn("{task.completed:,.0f} of {task.total:,.0f} translated, time left")
-            columns = (
-                BarColumn(bar_width=15),
-                count,
-                TimeRemainingColumn(),
-                TextColumn("{task.description}"),
-            )
+        known = (
+            BarColumn(bar_width=15),
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f} translated, time left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+        )
+        unknown = (TextColumn("{task.completed:,.0f} translated {task.description}"),)
         bar = Progress(
-            *columns,
+            *(unknown if n_texts is None else known),
             console=Console(stderr=True),
             auto_refresh=False,  # a thread would keep the search from forking
             speed_estimate_period=600,
@@ -185,15 +168,3 @@ def alternatives(translation: "Translation") -> str:
     found = [(one.score, one.text) for one in translation.alternatives]
     lines = found or [(translation.score, translation.text)]
     return "\n".join(f"{rank}\t{score:.3f}\t{text}" for rank, (score, text) in enumerate(lines, 1))
-
-
-def fingerprints(input_path: Path, models: Sequence[Path], options: Any) -> dict[str, str]:
-    """What translations are made from, by its name in messages."""
-    from transformer_mt import __version__
-    from transformer_mt.system.state import fingerprint, sha256
-
-    return {
-        "input": sha256(input_path),
-        "model": fingerprint([sha256(path / "metadata.json") for path in models]),
-        "options": fingerprint(__version__, options),
-    }

@@ -26,12 +26,7 @@ from transformer_mt.config.presets import find_config, preset_paths
 from transformer_mt.config.problems import describe_problems, kind_of
 from transformer_mt.config.typing_mistakes import find_mistakes, is_guess, mended
 from transformer_mt.config.yaml_errors import tell_mistakes
-from transformer_mt.config.yaml_text import (
-    apply_setting,
-    dump_yaml,
-    parse_yaml,
-    read_config_text,
-)
+from transformer_mt.config.yaml_text import apply_setting, dump_yaml, parse_yaml, read_config_text
 from transformer_mt.errors import ConfigError
 
 _log = logging.getLogger(__name__)

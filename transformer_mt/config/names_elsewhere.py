@@ -4,9 +4,7 @@ fairseq, OpenNMT, Marian, Sockeye, JoeyNMT, Hugging Face Transformers, Keras. A 
 lower case, with `_` for `-`. This file knows nothing of types and ranges.
 """
 
-_UPDATES = "a training is counted in updates or minutes, not in epochs"
-_TOKENS = "an update is counted in target tokens, not in sentences"
-_KEYS: dict[str, str] = {
+_NAMES = {
     "train.max_updates": "steps max_steps num_steps n_steps train_steps training_steps total_steps "
     "num_train_steps iterations n_iter max_iter max_update num_updates updates after_batches",
     "train.max_minutes": "minutes max_time time_limit train_minutes max_hours stop_time_hours",
@@ -42,14 +40,14 @@ _KEYS: dict[str, str] = {
     "model.ffn": "ffn_dim d_ff dff ff ff_size ffn_size dim_ff dim_ffn ffn_hidden intermediate_size "
     "filter_size dim_feedforward feed_forward transformer_ff transformer_dim_ffn pf_dim "
     "encoder_ffn_embed_dim decoder_ffn_embed_dim feed_forward_size ffn_inner_dim",
-    "model.heads": "head nhead nheads n_head n_heads num_heads num_attention_heads "
-    "attention_heads encoder_attention_heads decoder_attention_heads transformer_heads",
+    "model.heads": "head nhead nheads n_head n_heads num_heads num_attention_heads attention_heads "
+    "encoder_attention_heads decoder_attention_heads transformer_heads",
     "model.encoder_layers": "enc_layers enc_depth n_encoder_layers num_encoder_layers n_enc_layers",
     "model.decoder_layers": "dec_layers dec_depth n_decoder_layers num_decoder_layers n_dec_layers",
     "model.dropout": "dropout_rate drop dropout_p attention_dropout hidden_dropout relu_dropout "
     "activation_dropout hidden_dropout_prob attention_probs_dropout_prob transformer_dropout",
-    "model.architecture": "arch model_type positional_encoding position_encoding rope "
-    "activation activation_fn hidden_act feed_forward_activation",
+    "model.architecture": "arch model_type positional_encoding position_encoding rope activation "
+    "activation_fn hidden_act feed_forward_activation",
     "model.norm": "pre_norm prenorm norm_first layer_norm normalize_before "
     "encoder_normalize_before decoder_normalize_before transformer_preprocess "
     "transformer_postprocess norm_type",
@@ -87,62 +85,44 @@ _KEYS: dict[str, str] = {
     "data.clean": "filter filters filtering cleaning",
     "name": "exp_name experiment experiment_name run_name title",
     "seed": "random_seed manual_seed rng_seed",
-}
-_WORDS: dict[str, str] = {
-    "epoch epochs n_epochs num_epochs max_epoch max_epochs num_train_epochs nb_epochs after_epochs":
-    f"{_UPDATES}: train.max_updates, train.max_minutes; train.patience ends it early",
+    "a training is counted in updates or minutes, not in epochs: train.max_updates, "
+    "train.max_minutes; train.patience ends it early":
+    "epoch epochs n_epochs num_epochs max_epoch max_epochs num_train_epochs nb_epochs after_epochs",
+    "an update is counted in target tokens, not in sentences: train.tokens_per_update; memory is "
+    "train.max_tokens":
     "batch_size batchsize batch bs train_batch_size mini_batch minibatch_size max_sentences "
-    "per_device_train_batch_size batch_type":
-    f"{_TOKENS}: train.tokens_per_update; memory is train.max_tokens",
+    "per_device_train_batch_size batch_type",
+    "gradients are summed until an update has train.tokens_per_update target tokens":
     "gradient_accumulation gradient_accumulation_steps grad_accum accum_count update_freq "
-    "update_interval batch_multiplier accumulate_grad_batches optimizer_delay":
-    "gradients are summed until an update has train.tokens_per_update target tokens",
-    "layers n_layers num_layers n_layer nlayers num_hidden_layers depth":
-    "encoder and decoder have their own: model.encoder_layers and model.decoder_layers",
-    "optimizer optim adam optimizer_type": "it is Adam: train.adam_betas, train.adam_eps",
+    "update_interval batch_multiplier accumulate_grad_batches optimizer_delay",
+    "encoder and decoder have their own: model.encoder_layers and model.decoder_layers":
+    "layers n_layers num_layers n_layer nlayers num_hidden_layers depth",
+    "it is Adam: train.adam_betas, train.adam_eps": "optimizer optim adam optimizer_type",
+    "lr rises for train.warmup_updates and then falls with 1/√update; train.cooldown_updates "
+    "lets it fall to 0":
     "scheduler lr_scheduler lr_scheduler_type scheduling decay lr_decay decay_method "
-    "learning_rate_decay schedule":
-    "lr rises for train.warmup_updates and then falls with 1/√update; "
-    "train.cooldown_updates lets it fall to 0",
-    "weight_decay l2 l2_reg": "there is none: model.dropout and train.label_smoothing regularise",
+    "learning_rate_decay schedule",
+    "there is none: model.dropout and train.label_smoothing regularise": "weight_decay l2 l2_reg",
+    "a run lies in runs/<name>, or where tmt train --run-dir DIR says":
     "output_dir out_dir save_dir save_model model_dir model_path checkpoint_dir run_dir output "
-    "save_path":
-    "a run lies in runs/<name>, or where tmt train --run-dir DIR says",
+    "save_path",
+    "it belongs to the command: tmt train --device cpu|cuda|cuda:1, --processes N":
     "device devices gpu gpus n_gpu n_gpus num_gpus use_cuda use_gpu use_cpu cuda world_size "
-    "gpu_ranks accelerator nproc":
-    "it belongs to the command: tmt train --device cpu|cuda|cuda:1, --processes N",
+    "gpu_ranks accelerator nproc",
+    "the same command resumes; tmt train --fresh begins anew":
     "resume resume_from resume_from_checkpoint load_model restore_file load checkpoint "
-    "reset_optimizer overwrite overwrite_output_dir train_from":
-    "the same command resumes; tmt train --fresh begins anew",
-    "languages_pair lang langs language_pair lang_pair src_tgt":
-    "both are named: languages: {src: zh, tgt: en}",
-    "input input_file inputs": 
-    "tmt translate -i FILE; for training, data.train",
-    "compile torch_compile gradient_checkpointing activation_checkpointing": "there is none",
-    "loss criterion loss_fn": "it is cross-entropy, with train.label_smoothing",
-    "n_best temperature top_k top_p sampling_temperature no_repeat_ngram_size repetition_penalty":
-    "it belongs to the command: see tmt translate --help",
+    "reset_optimizer overwrite overwrite_output_dir train_from",
+    "both are named: languages: {src: zh, tgt: en}":
+    "languages_pair lang langs language_pair lang_pair src_tgt",
+    "tmt translate -i FILE; for training, data.train": "input input_file inputs",
+    "there is none": "compile torch_compile gradient_checkpointing activation_checkpointing",
+    "it is cross-entropy, with train.label_smoothing": "loss criterion loss_fn",
+    "it belongs to the command: see tmt translate --help":
+    "n_best temperature top_k top_p sampling_temperature no_repeat_ngram_size repetition_penalty",
 }  # fmt: skip
+MEANINGS = {name: meaning for meaning, names in _NAMES.items() for name in names.split()}
 
 
-def key_here(name: str) -> str | None:
-    """The key with the meaning of another tool's name; None: there is not just one."""
-    return _KEY_OF.get(_plain(name))
-
-
-def why_no_key(name: str) -> str | None:
-    """In words what is done here in place of another tool's setting; None: not a known name."""
-    return _REASON_OF.get(_plain(name))
-
-
-def names_known() -> dict[str, str]:
-    """Every name of another tool, with the key or the reason."""
-    return _KEY_OF | _REASON_OF
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("-", "_")
-
-
-_KEY_OF = {name: key for key, names in _KEYS.items() for name in names.split()}
-_REASON_OF = {name: words for names, words in _WORDS.items() for name in names.split()}
+def meaning_of(name: str) -> str | None:
+    """The key with the meaning of another tool's name, or in words why there is not just one."""
+    return MEANINGS.get(name.lower().replace("-", "_"))

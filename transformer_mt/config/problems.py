@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from transformer_mt.config.names_elsewhere import key_here, why_no_key
+from transformer_mt.config.names_elsewhere import meaning_of
 
 _MOST_PROBLEMS = 100  # that are told one by one
 _LONGEST_LINE, _LONGEST_VALUE = 1000, 200  # characters
@@ -113,17 +113,15 @@ def _nearest_key(location: list[Any], root: type[BaseModel]) -> str:
     same = [key for key in keys if key.rpartition(".")[2] == unknown.lower()]
     if max(near.values()) >= _VERY_NEAR:
         same = []
-    elif not same and key_here(unknown) in keys:
-        same = [str(key_here(unknown))]
-    elif not same and keys and (reason := why_no_key(unknown)):
-        return f"; {reason}"
+    elif not same and keys and (meaning := meaning_of(unknown)):
+        if meaning not in keys:
+            return f"; {meaning}"
+        same = [meaning]
     others = [key for key in keys if key not in near]
     near |= {key: _likeness(unknown, key.rpartition(".")[2]) - 0.1 for key in others}
     best = max(near, key=lambda key: near[key])
-    meant = same or ([best] if near[best] >= _NEAR else [])
-    if not meant:
-        meant = [key for key in near if key.rpartition(".")[2].startswith(unknown)][:1]
-    if meant:
+    begun = [key for key in near if key.rpartition(".")[2].startswith(unknown)][:1]
+    if meant := same or ([best] if near[best] >= _NEAR else begun):
         return f" (did you mean {' or '.join(meant)}?)"
     return f"; allowed here: {', '.join(fields)}"
 

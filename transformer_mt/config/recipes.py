@@ -149,11 +149,9 @@ def starting_point(
         warmup = max(1, min(_SHORT_WARMUP, n_updates // 5))
         why = "a fifth of the updates at most, so that it ends"
         advice["train.warmup_updates"] = Advice("train.warmup_updates", warmup, why)
-    if minutes is None:
-        rows.append(("train.max_updates", n_updates, "for a corpus of this size"))
-    else:
-        rows.append(("train.max_minutes", minutes, "as asked for"))
+    by_updates = ("train.max_updates", n_updates, "for a corpus of this size")
     rows += [
+        by_updates if minutes is None else ("train.max_minutes", minutes, "as asked for"),
         ("train.cooldown_updates", "auto", "lr falls to 0 in the last third"),
         ("train.max_tokens", 2048 if device == "cpu" else "auto", "of one micro-batch"),
         ("train.validate_every", max(1, n_updates // 8), "about eight times"),

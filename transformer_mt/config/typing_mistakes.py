@@ -26,8 +26,6 @@ _EQUALS = re.compile(r"([A-Za-z_][\w.-]*) *(=)(?= *[^\s=])")
 _SCALAR = re.compile(r"[-+]?[0-9._]+(?:[eE][-+]?[0-9]+)?|true|false|null")
 _TABS, _SPACES = re.compile(r"(?m)^ *\t"), re.compile(r"(?m)^ +[^\s#]")
 _LONGEST_TEXT, _LONGEST_LINE, _MOST_MISTAKES = 1 << 17, 2000, 100
-
-
 Edit = tuple[int, int, str]  # characters from, to; what stands there instead
 
 
@@ -85,8 +83,7 @@ class _Scanner:
         self._literal: int | None = None  # column of the key of a block text, `key: |`
         self._above = ""  # the key of the line before
         self._unclosed: dict[str, int] = {}  # ends of the lines in which a quote does not close
-        steps = [len(m[1]) for m in re.finditer(r"(?m)^( +)\S", text)]
-        self._step = min(steps, default=2)
+        self._step = min((len(m[1]) for m in re.finditer(r"(?m)^( +)\S", text)), default=2)
 
     def scan_line(self, start: int, end: int) -> None:
         """Note the mistakes of the line from `start` to `end`."""
@@ -129,9 +126,11 @@ class _Scanner:
         """A line outside of brackets: its indentation, dashes, then key and value."""
         key_line = _KEY_LINE.match(self.folded, pos, end)
         dash = self.folded.startswith(("- ", "-\t"), pos) or self.folded[pos:end] == "-"
+        # A key may begin here; in other places a line without a colon goes on with a text.
+        is_due = not self._opened and column <= (self._levels or [column])[-1]
         if key_line or dash:
             self._check_column(start, pos, column, told=told)
-        elif _KEY.fullmatch(word := self.text[pos:end].rstrip()) and self._is_due(column):
+        elif is_due and _KEY.fullmatch(word := self.text[pos:end].rstrip()):
             self._check_column(start, pos, column, told=told)
             at, message = pos + len(word), f"no ':' after {word}: type '{word}:' and a value"
             self._add(pos, at, message, (at, at, ":"))
@@ -141,11 +140,8 @@ class _Scanner:
         while dash:
             if self.text[pos] != "-":
                 self._character(pos, pos + 1)
-            at = pos + 1
-            while at < end and self.folded[at] in " ":
-                at += 1
-            column += at - pos
-            pos = at
+            content = self.folded[pos + 1 : end].lstrip(" ")
+            column, pos = column + end - len(content) - pos, end - len(content)
             dash = self.folded.startswith("- ", pos)
             if _KEY_LINE.match(self.folded, pos, end):
                 self._levels.append(column)
@@ -154,10 +150,6 @@ class _Scanner:
         self._opened = colons == end or pos == end
         if re.search(r": [|>][-+0-9]*(?: +#.*)?$", self.folded[pos:end]):
             self._literal = column
-
-    def _is_due(self, column: int) -> bool:
-        """Whether a line in this column begins a key, and does not go on with a text."""
-        return not self._opened and column <= (self._levels or [column])[-1]
 
     def _check_column(self, start: int, pos: int, column: int, *, told: bool) -> None:
         """Keys of one section, and items of one list, begin in the same column.
@@ -233,8 +225,7 @@ class _Scanner:
 
     def _quoted(self, pos: int, end: int) -> int | None:
         """The position behind a quoted text that begins at `pos`; None: it is a plain text."""
-        opening = self.text[pos]
-        quote = self.folded[pos]
+        opening, quote = self.text[pos], self.folded[pos]
         if opening == quote:
             pattern = r"'(?:[^']|'')*'" if quote == "'" else r'"(?:[^"\\]|\\.)*"'
             if closed := re.compile(pattern).match(self.text, pos, end):
@@ -244,11 +235,13 @@ class _Scanner:
                     self._add(closed.end() - 1, closed.end(), message)
                     return end
                 return closed.end()
-        stop = -1 if self._unclosed.get(quote) == end else self._closing_quote(quote, pos, end)
-        if stop >= 0:
+        stop = -1
+        if self._unclosed.get(quote) != end:  # the next quote of any form that may end a text
+            found = (at for at in range(pos + 1, end) if self.folded[at] == quote)
+            stop = next((at for at in found if self._ends_text(at + 1, end)), -1)
+        if odd := [at for at in (pos, stop) if stop >= 0 and self.text[at] != quote]:
             content = self.text[pos + 1 : stop]
             new = quote if opening == quote else "'" if "'" not in content else '"'
-            odd = [at for at in (pos, stop) if self.text[at] != quote]
             edits = ((pos, pos + 1, new), (stop, stop + 1, new))
             named = " and ".join(dict.fromkeys(character_name(self.text[at]) for at in odd))
             message = f"{named}: type {new} on both sides"
@@ -266,11 +259,6 @@ class _Scanner:
         message = f"{quote} is not closed in this line: type {quote} after the text"
         self._add(pos, pos + 1, message, (stop, stop, quote))
         return stop
-
-    def _closing_quote(self, quote: str, pos: int, end: int) -> int:
-        """The next quote of any form behind which a text may end; -1: there is none."""
-        found = (at for at in range(pos + 1, end) if self.folded[at] == quote)
-        return next((at for at in found if self._ends_text(at + 1, end)), -1)
 
     def _ends_text(self, pos: int, end: int) -> bool:
         """Whether a text that ends at `pos` is followed by a mark that may follow one."""
@@ -326,8 +314,7 @@ class _Scanner:
     def _second_colon(self, start: int, pos: int, end: int) -> None:
         """`key: value: value`, where the value must stand in quotes."""
         value = re.split(r"\s#", self.text[start:end])[0].rstrip()
-        quote = "'" if "'" not in value else '"'
-        stop = start + len(value)
+        quote, stop = "'" if "'" not in value else '"', start + len(value)
         message = (
             f"a second ': ' in one line: begin a new line, or put the text into quotes, "
             f"{quote}{value[:60]}{'…' if len(value) > 60 else ''}{quote}"

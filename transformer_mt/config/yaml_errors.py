@@ -59,16 +59,13 @@ def pointed_line(text: str, spans: Sequence[tuple[int, int]]) -> str:
 
 def tell_mistakes(text: str, mistakes: Sequence[Mistake], where: str) -> list[str]:
     """A message for each line with mistakes, and the line itself with carets."""
-    by_line = [
-        list(own) for _, own in groupby(mistakes, key=lambda m: text.count("\n", 0, m.start))
-    ]
+    lines = groupby(mistakes, key=lambda mistake: text.count("\n", 0, mistake.start))
+    by_line = [list(own) for _, own in lines]
     messages = []
     for own in by_line[:_MOST_LINES]:
         words = "; ".join(dict.fromkeys(mistake.message for mistake in own))
-        spans = [(mistake.start, mistake.end) for mistake in own]
-        messages.append(
-            f"{where}: {place(text, own[0].start)}: {words}\n{pointed_line(text, spans)}"
-        )
+        line = pointed_line(text, [(mistake.start, mistake.end) for mistake in own])
+        messages.append(f"{where}: {place(text, own[0].start)}: {words}\n{line}")
     more = len(by_line) - len(messages)
     return [*messages, f"{where}: {more} more such lines"] if more else messages
 
@@ -87,9 +84,10 @@ def explain(error: yaml.YAMLError, text: str, where: str) -> str:
     return f"{where}: {place(text, index)}: {words}\n{line}"
 
 
-def _bracket(
-    error: yaml.MarkedYAMLError, problem: str, at: int, text: str
-) -> tuple[int, str] | None:
+_Found = tuple[int, str] | None  # the place, and the finding with its remedy
+
+
+def _bracket(error: yaml.MarkedYAMLError, problem: str, at: int, text: str) -> _Found:
     """Where a bracket is not closed, closes nothing, or an entry lacks its comma."""
     stray = text[at : at + 1]
     if stray in ("]", "}") and not problem.startswith("expected ',' or"):
@@ -98,14 +96,12 @@ def _bracket(
     opened = error.context_mark
     if opened is None or not str(error.context).startswith("while parsing a flow"):
         return None
-    if (bracket := text[opened.index : opened.index + 1]) not in _CLOSING:
+    bracket = text[opened.index : opened.index + 1]
+    if (closing := _CLOSING.get(bracket)) is None:
         return None
-    closing = _CLOSING[bracket]
     if stray in ("]", "}") and stray != closing:
-        return (
-            at,
-            f"{bracket} of {place(text, opened.index)} is closed by {stray}, not by {closing}",
-        )
+        where = place(text, opened.index)
+        return at, f"{bracket} of {where} is closed by {stray}, not by {closing}"
     if stray and "\n" not in text[opened.index : at]:
         return at, (
             f"expected , or {closing} before this: entries are separated by ', ', and a text with "
@@ -121,7 +117,7 @@ def _indent(text: str, index: int) -> int:
     return len(line) - len(line.lstrip(" "))
 
 
-def _text(error: yaml.MarkedYAMLError, problem: str, at: int, text: str) -> tuple[int, str] | None:
+def _text(error: yaml.MarkedYAMLError, problem: str, at: int, text: str) -> _Found:
     """Where a quote is not closed, or a text begins with a sign that has a meaning."""
     begun = at if error.context_mark is None else error.context_mark.index
     if "end of stream" in problem and text[begun : begun + 1] in ("'", '"'):
@@ -134,7 +130,6 @@ def _text(error: yaml.MarkedYAMLError, problem: str, at: int, text: str) -> tupl
     if not named and not re.match("found (character '[@`%|>]'|undefined alias)", problem):
         return None
     at = begun if named else at
-    word = re.compile(r"[^\s,\]}]{1,60}").match(text, at)
-    return word and (
-        at, f"a text that begins with {word[0][0]} must stand in quotes: '{word[0]}'"
-    )  # fmt: skip
+    if (word := re.compile(r"[^\s,\]}]{1,60}").match(text, at)) is None:
+        return None
+    return at, f"a text that begins with {word[0][0]} must stand in quotes: '{word[0]}'"

@@ -28,7 +28,8 @@ from transformer_mt.system.terminal import Say
 from transformer_mt.text.identify import identify
 from transformer_mt.text.languages import canonical_code, language_name
 
-_N_IDENTIFIED = 200  # lines of each side that tell its language
+_N_IDENTIFIED = 500  # lines of each side that tell its language
+_OPTIONS = "give both, such as --src zh --tgt en"
 
 
 def source_of_files(paths: Sequence[Path]) -> Source:
@@ -38,10 +39,14 @@ def source_of_files(paths: Sequence[Path]) -> Source:
     return Source(files=list(map(str, paths)))
 
 
-def tell_languages(paths: Sequence[Path], src: str | None, tgt: str | None) -> Languages:
+def tell_languages(
+    paths: Sequence[Path], src: str | None = None, tgt: str | None = None, remedy: str = _OPTIONS
+) -> Languages:
     """The languages of two text files, or of a table: as given, or by names of files and columns,
     or else by the text.
 
+    Args:
+        remedy: how the caller lets a user name the languages.
     Raises:
         DataError: a language cannot be told, or both are the same.
     """
@@ -58,10 +63,7 @@ def tell_languages(paths: Sequence[Path], src: str | None, tgt: str | None) -> L
                 "--src and --tgt"
             )
         both = f"both sides are {language_name(codes[0])}" if codes[0] and codes[1] else ""
-        raise DataError(
-            f"{names}: {both or 'the languages cannot be told'}; give both, such as --src zh "
-            "--tgt en"
-        )
+        raise DataError(f"{names}: {both or 'the languages cannot be told'}; {remedy}")
     return Languages(src=str(codes[0]), tgt=str(codes[1]))
 
 
@@ -70,13 +72,20 @@ def _languages_of(paths: Sequence[Path]) -> list[str | None]:
     if len(paths) == 2:
         named = [language_of(Path(plain_name(path.name)).suffix[1:]) for path in paths]
         if None not in named and named[0] != named[1]:
-            return [*named]
-        return [identify(list(islice(split_lines(path), _N_IDENTIFIED))) for path in paths]
-    if not is_table(paths[0]):
+            return named
+    elif not is_table(paths[0]):
         return []
-    layout = layout_of(paths[0])
-    sides = list(zip(*islice(read_columns(paths[0], layout), _N_IDENTIFIED), strict=True))
-    return list(layout.codes or map(identify, sides))
+    elif codes := layout_of(paths[0]).codes:
+        return [*codes]
+    return list(map(identify, first_texts(paths)))
+
+
+def first_texts(paths: Sequence[Path]) -> list[list[str]]:
+    """The texts that each side of two files, or of a table, begins with."""
+    if len(paths) == 2:
+        return [list(islice(split_lines(path), _N_IDENTIFIED)) for path in paths]
+    rows = islice(read_columns(paths[0], layout_of(paths[0])), _N_IDENTIFIED)
+    return [list(side) for side in zip(*rows, strict=True)]
 
 
 def check_source(

@@ -69,17 +69,10 @@ class DecodeReport:
 
 
 def bench_model(
-    model_dir: Path,
-    src_path: Path,
-    *,
-    n_sentences: int,
-    rounds: int,
-    stages: Stages | None = None,
+    model_dir: Path, src_path: Path, *, n_sentences: int, rounds: int, stages: Stages
 ) -> DecodeReport:
     """Measure a trained model on its kind of text.
 
-    Args:
-        stages: told of the work as it goes on.
     Raises:
         DataError: no text.
     """
@@ -89,7 +82,6 @@ def bench_model(
         raise DataError(f"{src_path}: there is nothing to translate")
     requests = [Request(ids) for ids in translator.src_tokenizer.encode(texts) if ids]
     options = SearchOptions.resolve(translator.cfg.decode)
-    stages = stages or Stages()
     stages.begin("starting tmt translate once")
     command = python_command(TMT, "translate", "-m", str(model_dir), texts[0])
     started = time.monotonic()
@@ -101,15 +93,9 @@ def bench_model(
 
 
 def bench_size(
-    name: str,
-    cfg: ModelConfig,
-    *,
-    precision: str,
-    n_sentences: int,
-    rounds: int,
-    stages: Stages | None = None,
+    name: str, cfg: ModelConfig, *, precision: str, n_sentences: int, rounds: int, stages: Stages
 ) -> DecodeReport:
-    """Measure random weights on random sentences; `stages` are told of the work as it goes on."""
+    """Measure random weights on random sentences."""
     torch.manual_seed(1)
     device = choose_device()
     model = Transformer(cfg, RANDOM_VOCABULARY, RANDOM_VOCABULARY, pad_id=PAD_ID).eval()
@@ -117,17 +103,13 @@ def bench_size(
     ids = torch.randint(4, RANDOM_VOCABULARY, (n_sentences, RANDOM_LENGTH)).tolist()
     options = SearchOptions(min_length=RANDOM_LENGTH, max_length=RANDOM_LENGTH)
     requests = [Request(row) for row in ids]
-    return _report(name, engine, requests, options, rounds, stages or Stages())
+    return _report(name, engine, requests, options, rounds, stages)
 
 
 def _report(
-    name: str,
-    engine: Engine,
-    requests: Sequence[Request],
-    options: SearchOptions,
-    rounds: int,
+    name: str, engine: Engine, requests: Sequence[Request], options: SearchOptions, rounds: int,
     stages: Stages,
-) -> DecodeReport:
+) -> DecodeReport:  # fmt: skip
     keep_memory()
     ordered = sorted(requests, key=lambda request: -len(request.src))
     rates = []

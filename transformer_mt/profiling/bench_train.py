@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 
 from transformer_mt.config.experiment import Config, build_config
+from transformer_mt.corpus.readers.tables import language_of
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.encoding.encoded_corpus import open_corpus
 from transformer_mt.errors import ConfigError, DataError, TmtError, TokenizerError
@@ -32,7 +33,6 @@ from transformer_mt.rendering.progress import Stages
 from transformer_mt.system.output import write_text
 from transformer_mt.system.processes.child_python import TMT, child_environment, python_command
 from transformer_mt.system.processes.distributed import Ranks
-from transformer_mt.text.languages import canonical_code
 
 Size = Literal["tiny", "small", "base", "big"]
 
@@ -41,9 +41,7 @@ SIZES: dict[Size, dict[str, Any]] = {
         "d_model": 128, "heads": 4, "ffn": 256, "encoder_layers": 4, "decoder_layers": 4,
         "dropout": 0.3,
     },
-    "small": {
-        "d_model": 256, "heads": 4, "ffn": 1024, "encoder_layers": 3, "decoder_layers": 3,
-    },
+    "small": {"d_model": 256, "heads": 4, "ffn": 1024, "encoder_layers": 3, "decoder_layers": 3},
     "base": {},
     "big": {"d_model": 1024, "heads": 16, "ffn": 4096, "dropout": 0.3},
 }  # fmt: skip
@@ -115,10 +113,8 @@ def bench_configuration(
 def _language_of(path: Path) -> str:
     """The language that a file is named after: `train.en`, `train.en.gz`."""
     for suffix in reversed(path.suffixes):
-        try:
-            return canonical_code(suffix[1:])
-        except TmtError:
-            continue
+        if code := language_of(suffix[1:]):
+            return code
     raise ConfigError(
         f"{path}: the name of the file must end with its language: {path.stem}.en, {path.stem}.zh …"
     )
@@ -144,9 +140,8 @@ def bench_training(
         try:
             prepare(local, fingerprints(local), run, lambda _: None)
         except TokenizerError as error:
-            raise DataError(
-                f"too little text to measure with; give a larger corpus ({error})"
-            ) from (error)
+            message = f"too little text to measure with; give a larger corpus ({error})"
+            raise DataError(message) from error
         stages.begin(f"measuring {n_updates} updates")
         report = in_new_processes(partial(measure, size, cfg, run.directory, n_updates), processes)
         stages.begin("starting tmt train once, up to its first update")
@@ -198,20 +193,13 @@ def cold_start_seconds(cfg: Config, run: Run, processes: int) -> float:
     """
     config_path = run.directory / "bench.yaml"
     write_text(config_path, cfg.to_yaml())
-    command = python_command(
-        TMT, "train", str(config_path), "--run-dir", str(run.directory),
-        "--processes", str(processes),
-    )  # fmt: skip
-    lines: list[str] = []
-    start = time.monotonic()
+    words = ["train", str(config_path), f"--run-dir={run.directory}", f"--processes={processes}"]
+    command = python_command(TMT, *words)
+    lines, start = list[str](), time.monotonic()
     with subprocess.Popen(
-        command,
-        env=child_environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
+        command, env=child_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         encoding="utf-8",
-    ) as process:
+    ) as process:  # fmt: skip
         assert process.stderr is not None
         try:
             for line in process.stderr:

@@ -6,9 +6,7 @@ An answer that the cache holds is taken first; else the index is asked once, wit
 import json
 import os
 import urllib.request
-from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from transformer_mt.config.data import Languages
@@ -19,11 +17,6 @@ _TIMEOUT_S = 4.0
 _MOST_BYTES = 1 << 20  # of an answer
 
 
-class IndexedCorpus(NamedTuple):
-    pairs: int | None
-    mib: float | None  # of the archive
-
-
 class CorpusIndex:
     """The index of OPUS; after an answer that does not come it is not asked again."""
 
@@ -31,17 +24,18 @@ class CorpusIndex:
         self._languages, self._cache = languages, cache
         self._asks = not offline
 
-    def look_up(self, name: str) -> IndexedCorpus | None:
-        """CORPUS/VERSION, or the latest version of CORPUS; None: nothing is known of it."""
+    def look_up(self, name: str) -> tuple[int | None, float | None]:
+        """Pairs and MiB of CORPUS/VERSION, or of the latest version of CORPUS; None: unknown."""
         corpus, _, version = name.partition("/")
         first, second = sorted((self._languages.src, self._languages.tgt))
         wanted = {"corpus": corpus, "source": first, "target": second}
         query = urlencode({**wanted, "preprocessing": "moses", "version": version or "latest"})
         api = os.environ.get("TMT_OPUS_API", "https://opus.nlpl.eu/opusapi/")
-        for entry in _entries(self._answer(f"{api}?{query}")):
+        with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            entry = json.loads(self._answer(f"{api}?{query}"))["corpora"][0]
             pairs, kib = (_number(entry.get(key)) for key in ("alignment_pairs", "size"))
-            return IndexedCorpus(pairs, None if kib is None else kib / 1024)
-        return None
+            return pairs, None if kib is None else kib / 1024
+        return None, None
 
     def _answer(self, url: str) -> bytes:
         with suppress(DataError):
@@ -53,12 +47,6 @@ class CorpusIndex:
             except (OSError, ValueError):
                 self._asks = False
         return b""
-
-
-def _entries(answer: bytes) -> Iterable[dict[str, Any]]:
-    with suppress(ValueError, KeyError, TypeError, RecursionError):
-        return [entry for entry in json.loads(answer)["corpora"] if isinstance(entry, dict)]
-    return []
 
 
 def _number(value: object) -> int | None:

@@ -111,13 +111,9 @@ def measure_sources(
 
 
 def _measure(
-    label: str,
-    number: int,
-    source: Source,
-    found: LocalSource,
-    sample: PairSample | None,
+    label: str, number: int, source: Source, found: LocalSource, sample: PairSample | None,
     stages: Stages,
-) -> SourceSize:
+) -> SourceSize:  # fmt: skip
     files = source_files(found.source, found.languages, found.root)
     sizes = [path.stat().st_size for path in files if path.is_file()]
     packed = any(path.suffix in (".gz", ".xz", ".bz2", ".zst") for path in files)
@@ -154,10 +150,9 @@ def _describe_missing(cfg: Config, missing: Sequence[tuple[str, Source]], *, off
     index = CorpusIndex(cfg.languages, Cache(folder, offline=True), offline=offline)
     rows = []
     for label, source in missing:
-        known = index.look_up(source.opus) if source.opus else None
-        pairs = f"{known.pairs:,} pairs" if known and known.pairs else ""
-        size = f"{known.mib:,.1f} MiB" if known and known.mib else ""
-        rows.append([f"  {label}", clip(str(source), 32), pairs, size or "size unknown"])
+        pairs, mib = index.look_up(source.opus) if source.opus else (None, None)
+        known = [f"{pairs:,} pairs" if pairs else "", f"{mib:,.1f} MiB" if mib else "size unknown"]
+        rows.append([f"  {label}", clip(str(source), 32), *known])
     one = len(rows) == 1
     return "\n".join(
         [
@@ -210,7 +205,7 @@ def planning_corpus(
     stages.begin(f"preparing {len(sample.items):,} pairs: text, vocabulary, ids", _N_STEPS)
 
     def step(line: str) -> None:
-        if stages and line.startswith("["):  # a stage begins
+        if line.startswith("["):  # a stage begins
             stages.advance()
 
     prepare(local, fingerprints(local), small, step)
@@ -249,9 +244,8 @@ def _preparation_seconds(small: Run, folder: Path, scale: float) -> float:
     A vocabulary is learned from a limited amount of text, whatever the size of the corpus.
     """
     stages = (small.clean_dir, small.tokenizer_dir, small.encoded_dir)
-    started = max(path.stat().st_mtime for path in folder.glob("*.jsonl"))
+    written = [path.stat() for path in folder.glob("*.jsonl")]
+    started, text = max(s.st_mtime for s in written), sum(s.st_size for s in written)
     cleaned, learned, encoded = ((stage / _MARKER).stat().st_mtime for stage in stages)
-    text = sum(path.stat().st_size for path in folder.glob("*.jsonl"))
-    return scale * (cleaned - started + encoded - learned) + min(
-        scale, max(1.0, 2 * MAX_CHARACTERS / text)
-    ) * (learned - cleaned)
+    learned_on = min(scale, max(1.0, 2 * MAX_CHARACTERS / text))
+    return scale * (cleaned - started + encoded - learned) + learned_on * (learned - cleaned)

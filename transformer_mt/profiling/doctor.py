@@ -34,15 +34,8 @@ def examine_machine() -> list[MachineFact]:
     """Look at the machine; under a second."""
     software = f"{platform.python_version()}, torch {torch.__version__}, {platform.platform()}"
     device = choose_device()
-    facts = [
-        MachineFact("Python", software),
-        _system(),
-        _cpu(),
-        _memory(),
-        *_cuda(),
-        _precision(device),
-    ]
-    return [*facts, _compiler(), *_packages(), _disk(Path.cwd())]
+    facts = [MachineFact("Python", software), _system(), _cpu(), _memory(), *_cuda()]
+    return [*facts, _precision(device), _compiler(), *_packages(), _disk(Path.cwd())]
 
 
 def render(facts: Sequence[MachineFact]) -> str:
@@ -112,13 +105,10 @@ def _cuda() -> Iterator[MachineFact]:
 def _precision(device: torch.device) -> MachineFact:
     """What `precision: auto` means here, and whether a measurement agrees."""
     width = 4096 if device.type == "cuda" else 768
-    speeds = {
-        "bf16": product_gflops(device, torch.bfloat16, width),
-        "fp32": product_gflops(device, torch.float32, width),
-    }
-    chosen, other = "bf16", "fp32"
-    if choose_precision("auto", device) == torch.float32:
-        chosen, other = other, chosen
+    kinds = {"bf16": torch.bfloat16, "fp32": torch.float32}
+    speeds = {name: product_gflops(device, dtype, width) for name, dtype in kinds.items()}
+    is_fp32 = choose_precision("auto", device) == torch.float32
+    chosen, other = ("fp32", "bf16") if is_fp32 else ("bf16", "fp32")
     measured = ", ".join(f"{name} {speed:.0f}" for name, speed in speeds.items())
     ratio = speeds[chosen] / speeds[other]
     value = f"{chosen}: {ratio:.1f} × as fast as {other} (matrix product, GFLOP/s: {measured})"

@@ -10,11 +10,10 @@ import math
 import tempfile
 import textwrap
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from transformer_mt.config.experiment import Config, TrainConfig
 from transformer_mt.config.recipes import Advice
@@ -31,11 +30,7 @@ from transformer_mt.profiling.corpus_sample import (
     measure_sources,
     planning_corpus,
 )
-from transformer_mt.profiling.timed_updates import (
-    TimedTraining,
-    TrainingSetup,
-    in_new_processes,
-)
+from transformer_mt.profiling.timed_updates import TimedTraining, TrainingSetup, in_new_processes
 from transformer_mt.profiling.workable_advice import workable_advice
 from transformer_mt.rendering.progress import Stages
 from transformer_mt.search.engine import LENGTH_MARGIN
@@ -92,9 +87,6 @@ class Plan(TrainingSetup):
     hours: float  # of the updates and the validations
     epochs: float  # seen by then
     advice: list[Advice]  # where settings differ from what suits a corpus of this size
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     def render(self) -> str:
         """Lines of at most 80 columns."""
@@ -286,8 +278,7 @@ def _measure_speed(
     timed: TimedTraining, tokens_per_update: float, budget_s: float, ranks: Ranks
 ) -> float:
     """Real target tokens per second over some updates; of large updates a part is carried out."""
-    n_kept = ranks.size  # micro-batches of an update
-    n_done = 0
+    n_kept, n_done = ranks.size, 0  # micro-batches of an update that are carried out; updates
     tokens = compute_s = step_s = 0.0
     for number in count():
         start = timed.now()

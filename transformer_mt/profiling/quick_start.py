@@ -8,27 +8,30 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from transformer_mt.config.data import Languages, Source
 from transformer_mt.config.experiment import Config
 from transformer_mt.config.recipes import Advice, apply_advice, starting_point
 from transformer_mt.config.yaml_text import flow_yaml
-from transformer_mt.corpus.readers.lines import split_lines
+from transformer_mt.corpus.check import first_texts, tell_languages
 from transformer_mt.corpus.readers.pairs import read_pairs
-from transformer_mt.corpus.readers.spreadsheets import layout_of, read_columns
-from transformer_mt.corpus.readers.tables import language_of
+from transformer_mt.corpus.readers.spreadsheets import is_table, layout_of
+from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.model.transformer import Transformer, resolve_tying
 from transformer_mt.system.device import choose_device
 from transformer_mt.text.identify import identify
 from transformer_mt.text.languages import is_unspaced, language_name
+from transformer_mt.training.batches import Batch
+from transformer_mt.training.micro_batch import Learner
 
-_LOOKED_AT = 500  # lines of each side, for its language
 _MEASURED = 3  # updates
 _LENGTH = 20  # tokens of a sentence, in the updates that are measured
-_Samples = tuple[list[str], list[str]]
+_REMEDY = "name them: files such as my.zh and my.en, or a table whose first row is Chinese, English"
 
 
 @dataclass(frozen=True)
@@ -54,56 +57,28 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
     """Find languages and size of two text files or of one table.
 
     Raises:
-        DataError: missing, unreadable or misaligned files, or a language that nothing tells.
+        DataError: missing, unreadable or misaligned files, or languages that nothing tells or that
+            stand on the wrong sides.
     """
-    if len(paths) == 1:
-        layout = layout_of(paths[0], None)
-        rows = list(islice(read_columns(paths[0], layout), _LOOKED_AT))
-        samples = [src for src, _ in rows], [tgt for _, tgt in rows]
-        told: Sequence[str | None] = layout.codes or (None, None)
-        source: str | dict[str, Any] = str(paths[0])
-        note = f"{paths[0]}: {layout.describe()}"
-    elif len(paths) == 2:
-        first, second = (list(islice(split_lines(path), _LOOKED_AT)) for path in paths)
-        samples = first, second
-        told = [language_of(path.suffix.removeprefix(".")) for path in paths]
-        source = {"files": list(map(str, paths))}
-        note = " and ".join(map(str, paths))
-    else:
+    if len(paths) != 2 and (len(paths) != 1 or not is_table(paths[0])):
         raise ConfigError("give a configuration, two text files, or one table (CSV, TSV, XLSX)")
-    codes = _languages(paths, samples, told)
-    languages = Languages(src=codes[0], tgt=codes[1])
+    languages = tell_languages(paths, remedy=_REMEDY)
+    both = " and ".join(map(str, paths))
+    src, tgt = map(language_name, (languages.src, languages.tgt))
+    samples = first_texts(paths)
+    if list(map(identify, samples)) == [languages.tgt, languages.src]:
+        shown = "; ".join(texts[0][:40] for texts in samples)
+        raise DataError(
+            f"{both}: the sides look swapped: what is called {languages.src} is {tgt}, and what is "
+            f"called {languages.tgt} is {src} ({shown}); change their names"
+        )
+    source: str | dict[str, Any] = {"files": list(map(str, paths))}
+    if len(paths) == 1:
+        source, both = both, f"{both}: {layout_of(paths[0]).describe()}"
     pairs, tokens, characters = _count(source, languages)
     name = paths[0].name.partition(".")[0] or "my"
-    names = " → ".join(map(language_name, codes))
-    note = f"{note}: {names}, {pairs:,} pairs"
+    note = f"{both}: {src} → {tgt}, {pairs:,} pairs"
     return OwnText(name, source, languages, pairs, tokens, characters, note)
-
-
-def _languages(
-    paths: Sequence[Path], samples: _Samples, told: Sequence[str | None]
-) -> tuple[str, str]:
-    """The code of each side: the one that its name tells, unless the text tells another.
-
-    Raises:
-        DataError: a side whose language is not told, or both of the same.
-    """
-    found = [identify(texts) for texts in samples]
-    if None not in told and tuple(found) == (told[1], told[0]):
-        shown = "; ".join(texts[0][:40] for texts in samples if texts)
-        raise DataError(
-            f"{' and '.join(map(str, paths))}: the sides look swapped: what is called {told[0]} is "
-            f"{language_name(str(found[0]))}, and what is called {told[1]} is "
-            f"{language_name(str(found[1]))} ({shown}); change their names"
-        )
-    codes = [named or seen for named, seen in zip(told, found, strict=True)]
-    if None in codes or codes[0] == codes[1]:
-        raise DataError(
-            f"{' and '.join(map(str, paths))}: the languages are not clear (found "
-            f"{' and '.join(str(code or 'nothing') for code in codes)}); name them: files such as "
-            "my.zh and my.en, or a table whose first row is Chinese, English"
-        )
-    return str(codes[0]), str(codes[1])
 
 
 def _count(source: str | dict[str, Any], languages: Languages) -> tuple[int, int, tuple[int, int]]:
@@ -120,47 +95,32 @@ def _count(source: str | dict[str, Any], languages: Languages) -> tuple[int, int
     return pairs, tokens, (len(characters[0]), len(characters[1]))
 
 
-def starting_config(
-    own: OwnText, *, device: str, minutes: float | None, processes: int
-) -> tuple[Config, list[Advice]]:
-    """The settings to start with, and the reason of each; with minutes, some updates are timed."""
+def make_start(own: OwnText, *, minutes: float | None, processes: int) -> str:
+    """The YAML of an experiment to start with, with a reason behind each setting.
+
+    Args:
+        minutes: of training, for which some updates are timed; None: it ends by their number.
+    """
     advise = partial(
         starting_point,
         own.pairs,
         own.tgt_tokens,
         characters=own.characters,
         languages=own.languages,
-        device=device,
+        device="cpu" if choose_device().type == "cpu" else "cuda",
         minutes=minutes,
     )
     advice = advise()
-    cfg = apply_advice(_bare_config(own), advice)
     if minutes is not None:
-        updates = round(60 * minutes * processes / seconds_per_update(cfg))
-        advice = advise(updates=max(1, updates))
-        cfg = apply_advice(_bare_config(own), advice)
-    return cfg, advice
-
-
-def _bare_config(own: OwnText) -> Config:
-    return Config.model_validate(
-        {
-            "name": own.name,
-            "languages": own.languages,
-            "data": {"root": ".", "train": [own.source]},
-        }
-    )
+        data = {"root": ".", "train": [own.source]}
+        tree = {"name": own.name, "languages": own.languages, "data": data}
+        cfg = apply_advice(Config.model_validate(tree), advice)
+        advice = advise(updates=max(1, round(60 * minutes * processes / seconds_per_update(cfg))))
+    return "\n".join(_lines(own, advice)) + "\n"
 
 
 def seconds_per_update(cfg: Config) -> float:
     """Time of an update in this process: the fastest of some, of a model with random weights."""
-    import torch
-
-    from transformer_mt.encoding.tokenizer import PAD_ID
-    from transformer_mt.model.transformer import Transformer, resolve_tying
-    from transformer_mt.training.batches import Batch
-    from transformer_mt.training.micro_batch import Learner
-
     sizes = cfg.tokenizer.vocab_sizes
     model_cfg = resolve_tying(cfg.model, joint=cfg.tokenizer.joint)
     learner = Learner(Transformer(model_cfg, *sizes, pad_id=PAD_ID), cfg.train)
@@ -173,13 +133,6 @@ def seconds_per_update(cfg: Config) -> float:
         learner.optimizer.step(1e-9, rows * _LENGTH)
         times.append(time.perf_counter() - started)
     return min(times)
-
-
-def make_start(own: OwnText, *, minutes: float | None, processes: int) -> str:
-    """The YAML of an experiment to start with, with a reason behind each setting."""
-    device = "cpu" if choose_device().type == "cpu" else "cuda"
-    _, advice = starting_config(own, device=device, minutes=minutes, processes=processes)
-    return "\n".join(_lines(own, advice)) + "\n"
 
 
 def _lines(own: OwnText, advice: list[Advice]) -> Iterator[str]:

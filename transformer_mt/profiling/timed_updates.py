@@ -36,9 +36,7 @@ _TOO_LITTLE = (
     "the worst micro-batches do not fit into memory (a process was {}): lower train.max_tokens or "
     "the sizes of the model"
 )
-
 _CALL_EVERY_S = 0.25  # while other processes measure
-
 Value = TypeVar("Value")
 
 
@@ -155,10 +153,9 @@ def worst_batches(plan: EpochPlan, src_lengths: Indices, tgt_lengths: Indices) -
 
 
 def in_new_processes(
-    work: Callable[[Ranks], Value],
-    n_processes: int,
+    work: Callable[[Ranks], Value], n_processes: int,
     waiting: Callable[[float], object] = lambda _: None,
-) -> Value:
+) -> Value:  # fmt: skip
     """What `work`, picklable, gives in processes that train together, as rank 0 has it.
 
     They are started with as many threads as `tmt train` would give them, and nothing that this

@@ -101,10 +101,9 @@ def _is_valid(cfg: Config, pieces: Sequence[Advice]) -> bool:
         section, name = piece.key.split(".")
         tree[section][name] = piece.value
     try:
-        build_config(tree, "advice")
+        return bool(build_config(tree, "advice"))
     except ConfigError:
         return False
-    return True
 
 
 def _is_set_otherwise(cfg: Config, piece: Advice) -> bool:

@@ -102,8 +102,10 @@ def _finished(report_path: Path, sides: list[Path], shards: Path) -> SyntheticCo
     with suppress(Damaged, TypeError):  # a file that is damaged, or not a report
         report = SyntheticCorpus(**(read_json(report_path) or {}))
         return report if len(existing) == 2 else None
-    if existing and not shards.exists():  # else the process was killed at the very end
-        raise DataError(f"{existing[0]}: exists and was not written by tmt; name another prefix")
+    if shards.exists():
+        existing = []  # the process was killed at the very end
+    if foreign := [*([report_path] if report_path.exists() else []), *existing]:
+        raise DataError(f"{foreign[0]}: exists and was not written by tmt; name another prefix")
     return None
 
 
