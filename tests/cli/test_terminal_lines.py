@@ -1,5 +1,6 @@
 """In a real terminal of 80 and of 120 columns no line runs over the edge: captures of tmux."""
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -43,7 +44,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def screens(words: list[str], columns: int, cwd: Path) -> Iterator[list[str]]:
     """The lines that a terminal shows while a program runs, and after it, each in one piece."""
-    tmux, mark = ["tmux", "-L", f"tmt{columns}"], cwd / f"ended{columns}"
+    tmux, mark = ["tmux", "-L", f"tmt{os.getpid()}"], cwd / f"ended{columns}"
     mark.unlink(missing_ok=True)
     line = f"{shlex.join(words)}; touch {shlex.quote(str(mark))}; sleep 60"
     size = ["-x", str(columns), "-y", "300"]

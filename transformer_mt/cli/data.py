@@ -22,6 +22,7 @@ from transformer_mt.cli.options import (
     show,
 )
 from transformer_mt.errors import DataError, TmtError
+from transformer_mt.messages.catalogue import tr
 
 if TYPE_CHECKING:
     from transformer_mt.config.experiment import Config
@@ -68,7 +69,7 @@ def data_check(
     paths = [path for path in (src_path, tgt_path) if path is not None]
     languages = tell_languages(paths, src, tgt)
     if src is None or tgt is None:
-        say(f"languages: {language_name(languages.src)} → {language_name(languages.tgt)}")
+        say(tr("languages: {} → {}", language_name(languages.src), language_name(languages.tgt)))
     tests = [Source(path=path) for path in test or ()]
     report = check_source(source_of_files(paths), languages, tests=tests, say=say)
     if page is not None:
@@ -92,7 +93,7 @@ def data_find(
     from transformer_mt.text.languages import canonical_code
 
     languages = Languages(src=canonical_code(src), tgt=canonical_code(tgt))
-    say("asking OPUS …")
+    say(tr("asking OPUS …"))
     found = find_corpora(languages)
     if as_json:
         show(json.dumps(list(map(vars, found)), indent=1))
@@ -101,12 +102,15 @@ def data_find(
     for corpus in found:
         pairs = "" if corpus.pairs is None else f"{corpus.pairs:,} pairs"
         size = "" if corpus.size is None else f"{corpus.size / 1e6:,.1f} MB"
-        rows.append((corpus.name, pairs, size, "test set" if corpus.role == "test" else ""))
+        rows.append((corpus.name, pairs, size, tr("test set") if corpus.role == "test" else ""))
     if rows:
         show(align_columns(rows, numbers=(1, 2)))
     say(
-        f"{len(found)} found; sizes of the downloads; licences: https://opus.nlpl.eu; "
-        "tmt data download CONFIG fetches those that a configuration names"
+        tr(
+            "{} found; sizes of the downloads; licences: https://opus.nlpl.eu; tmt "
+            "data download CONFIG fetches those that a configuration names",
+            len(found),
+        )
     )
 
 
@@ -145,8 +149,8 @@ def data_clean(
     clean_stage(local, fingerprints(local), out_dir, work_dir, say)
     report = read_report(out_dir)
     show("\n".join(report.explain() if explain else report.summary()))
-    say(f"page: {out_dir / 'report.html'}")
-    say(f"{work_dir} keeps the scores; delete it when the thresholds are settled")
+    say(tr("page: {}", out_dir / "report.html"))
+    say(tr("{} keeps the scores; delete it when the thresholds are settled", work_dir))
 
 
 @data_app.command("prepare")
@@ -184,8 +188,14 @@ def data_sample(
         return
     for share in shares:
         show(
-            f"{share.rows_in_epoch:>10,} of {share.rows:>10,} pairs, {share.tokens_in_epoch:>12,} "
-            f"target tokens, weight {share.weight:g}: {share.source}"
+            tr(
+                "{:>10,} of {:>10,} pairs, {:>12,} target tokens, weight {:g}: {}",
+                share.rows_in_epoch,
+                share.rows,
+                share.tokens_in_epoch,
+                share.weight,
+                share.source,
+            )
         )
     for pair in pairs:
         show(f"{pair.source}\n  {pair.tags}{pair.src}\n  {pair.tgt}")
@@ -241,8 +251,8 @@ def _translate_corpus(
     if as_json:
         show(json.dumps(corpus.to_json(), indent=1))
         return
-    say(f"{corpus.pairs:,} pairs; left out: {corpus.empty:,} empty, {corpus.cut:,} cut")
-    say("under data.train of the next configuration:")
+    say(tr("{:,} pairs; left out: {:,} empty, {:,} cut", corpus.pairs, corpus.empty, corpus.cut))
+    say(tr("under data.train of the next configuration:"))
     show(corpus.source_line(tag))
 
 
@@ -274,12 +284,12 @@ def tokenizer_train(
     from transformer_mt.text.languages import canonical_code
 
     if model_type not in ("bpe", "unigram"):
-        raise TmtError(f"--type {model_type}: use bpe or unigram")
+        raise TmtError(tr("--type {}: use bpe or unigram", model_type))
     cfg = TokenizerConfig.model_validate({"type": model_type, "vocab_size": vocab_size})
     check_file_target(out_path)
     codes = [canonical_code(code) for code in lang]
     tokenizer = train_tokenizer(split_lines(input_path), out_path, cfg, codes, seed=seed)
-    say(f"{out_path}: {tokenizer.vocab_size} pieces")
+    say(tr("{}: {} pieces", out_path, tokenizer.vocab_size))
 
 
 @tokenizer_app.command("encode")
@@ -310,7 +320,9 @@ def tokenizer_decode(
         try:
             row = [int(number) for number in line.split()]
         except ValueError as error:
-            raise DataError(f"{line[:40]!r}: expected ids, whole numbers with spaces") from error
+            raise DataError(
+                tr("{!r}: expected ids, whole numbers with spaces", line[:40])
+            ) from error
         if any(not 0 <= number < tokenizer.vocab_size for number in row):
-            raise DataError(f"{line[:40]!r}: ids run from 0 to {tokenizer.vocab_size - 1}")
+            raise DataError(tr("{!r}: ids run from 0 to {}", line[:40], tokenizer.vocab_size - 1))
         show(tokenizer.decode([row])[0])

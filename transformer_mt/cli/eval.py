@@ -11,6 +11,7 @@ from typer import Option
 
 from transformer_mt.cli.options import OUTPUT, AsJson, Device, Into, find_model_path, say, show
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.terminal import terminal_width
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def evaluate(
     chosen = {"bleu": bleu, "chrf": chrf, "chrf++": chrf_words, "ter": ter, "spbleu": spbleu}
     metrics = [name for name, on in chosen.items() if on]
     if min_bleu is not None and not 0 <= min_bleu <= 100:
-        raise TmtError(f"--min-bleu {min_bleu}: expected a number from 0 to 100")
+        raise TmtError(tr("--min-bleu {}: expected a number from 0 to 100", min_bleu))
     if min_bleu is not None and not bleu:
         metrics.insert(0, "bleu")
     from transformer_mt.evaluation.systems import evaluate_systems
@@ -79,7 +80,7 @@ def evaluate(
     systems = _systems(context, models or [], hyps or [])
     tests = _test_sets(systems, (src, ref), testset, (from_language, lang), to)
     if report and not all(test.src for test in tests):
-        raise TmtError("--report shows the sources, too: give --src FILE, and --from CODE")
+        raise TmtError(tr("--report shows the sources, too: give --src FILE, and --from CODE"))
     with ShownStages() as stages:
         found = evaluate_systems(
             systems, tests, metrics or ("bleu", "chrf"), comet_python=comet,
@@ -89,7 +90,7 @@ def evaluate(
     _print(found, as_json=as_json)
     if report:
         with ShownStages() as stages:
-            stages.begin("looking for errors, sentence by sentence")
+            stages.begin(tr("looking for errors, sentence by sentence"))
             _write_report(found, systems, report)
     if min_bleu is not None:
         _insist(found, min_bleu)
@@ -126,19 +127,19 @@ def _test_sets(
     src, ref = files
     from_code, code = codes
     if testset and (src or ref):
-        raise TmtError("give --testset NAME, or --src FILE and --ref FILE, not both")
+        raise TmtError(tr("give --testset NAME, or --src FILE and --ref FILE, not both"))
     model = next((system.path for system in systems if system.is_model), None)
     if model is not None:
         if from_code or code:
-            raise TmtError("--lang and --from go with --hyp alone: a model knows its languages")
+            raise TmtError(tr("--lang and --from go with --hyp alone: a model knows its languages"))
         languages = load_config(model / "config.yaml").languages
     elif not code or not (testset or ref):
-        raise TmtError("--hyp needs --ref FILE and --lang CODE, or a model beside it (-m)")
+        raise TmtError(tr("--hyp needs --ref FILE and --lang CODE, or a model beside it (-m)"))
     elif ref and not src:
         name = systems[0].name if len(systems) == 1 else ref.name
         return [evaluation.references_only(ref, canonical_code(code), name)]
     elif not from_code:
-        raise TmtError("sources without a model: say their language, too, --from CODE")
+        raise TmtError(tr("sources without a model: say their language, too, --from CODE"))
     else:
         languages = Languages(src=canonical_code(from_code), tgt=canonical_code(code))
     if testset:
@@ -146,7 +147,7 @@ def _test_sets(
     if src and ref:
         return [evaluation.files_test_set(src, ref, languages, to)]
     if model is None or src or ref:
-        raise TmtError("--src and --ref go together")
+        raise TmtError(tr("--src and --ref go together"))
     return evaluation.run_test_sets(model, languages, to)
 
 
@@ -165,7 +166,16 @@ def _print(found: "Evaluation", *, as_json: bool) -> None:
             if counts["any"]:
                 kinds = ", ".join(f"{fault} {n}" for fault, n in counts.items() if fault != "any")
                 n_texts = len(test.refs)
-                say(f"{test.name}: {counts['any']} of {n_texts} by {system} have faults: {kinds}")
+                say(
+                    tr(
+                        "{}: {} of {} by {} have faults: {}",
+                        test.name,
+                        counts["any"],
+                        n_texts,
+                        system,
+                        kinds,
+                    )
+                )
 
 
 def _write_report(found: "Evaluation", systems: "list[System]", directory: Path) -> None:
@@ -179,7 +189,7 @@ def _write_report(found: "Evaluation", systems: "list[System]", directory: Path)
     with writing_files(directory) as folder:
         write_json(folder / "report.json", content)
         write_evaluation_page(content, found, folder / "report.html")
-    say(f"report: {directory / 'report.html'}")
+    say(tr("report: {}", directory / "report.html"))
 
 
 def _insist(found: "Evaluation", min_bleu: float) -> None:
@@ -192,5 +202,5 @@ def _insist(found: "Evaluation", min_bleu: float) -> None:
         if scores["bleu"].score < min_bleu
     ]
     if low:
-        say(f"tmt: BLEU is below {min_bleu} on {', '.join(low)}")
+        say(tr("tmt: BLEU is below {} on {}", min_bleu, ", ".join(low)))
         raise typer.Exit(1)

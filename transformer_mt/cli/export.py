@@ -7,6 +7,7 @@ import typer
 
 from transformer_mt.cli.options import Device, ModelPath, find_model_path, one_of, say
 from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.messages.catalogue import tr
 
 PROOF_TEXTS = 100  # texts that both engines translate
 _SRC = "texts for the proof; default: dev of the model's run"
@@ -55,19 +56,19 @@ def export(
     refuse_foreign(path, MANIFEST)
     try:
         if ExportOrigin.read(path) == origin:
-            raise ConfigError(f"{path} exists; name a new directory")
+            raise ConfigError(tr("{} exists; name a new directory", path))
     except Damaged as error:
-        say(f"{error}; making it anew")
+        say(tr("{}; making it anew", error))
     with writing_folder(path, MANIFEST) as unproven:
         save_ctranslate2(translator.model, tokenizers, unproven, kind)
         exported = CTranslate2Engine(unproven, tokenizers, threads=1)
         n_equal = count_equal(translator, exported, texts)
-        say(f"{n_equal} of {len(texts)} translations are the same in both engines")
+        say(tr("{} of {} translations are the same in both engines", n_equal, len(texts)))
         if kind == "float32" and n_equal < ENOUGH * len(texts):
-            say("tmt: the exported model does not translate as it should; nothing was kept")
+            say(tr("tmt: the exported model does not translate as it should; nothing was kept"))
             raise typer.Exit(1)
         origin.write(unproven)
-    say(f"{path}; next: tmt translate -m {model_dir} --engine ctranslate2 TEXT")
+    say(tr("{}; next: tmt translate -m {} --engine ctranslate2 TEXT", path, model_dir))
 
 
 def _sample(model_dir: Path, src_path: Path | None) -> list[str]:
@@ -75,8 +76,8 @@ def _sample(model_dir: Path, src_path: Path | None) -> list[str]:
 
     path = src_path or model_dir.parent / "data" / "clean" / "dev.src"
     if not path.is_file():
-        raise TmtError(f"{path}: no such file; give --src FILE, texts to prove the export on")
+        raise TmtError(tr("{}: no such file; give --src FILE, texts to prove the export on", path))
     texts = [text for text in split_lines(path) if text.strip()][:PROOF_TEXTS]
     if not texts:
-        raise TmtError(f"{path}: there is no text")
+        raise TmtError(tr("{}: there is no text", path))
     return texts

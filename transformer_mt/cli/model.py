@@ -17,6 +17,7 @@ from transformer_mt.cli.options import (
     show,
 )
 from transformer_mt.errors import DataError, TmtError
+from transformer_mt.messages.catalogue import tr
 
 _option: Any = typer.Option
 
@@ -34,7 +35,9 @@ def score(
 
     srcs, tgts = list(split_lines(src_path)), list(split_lines(tgt_path))
     if len(srcs) != len(tgts):
-        raise DataError(f"{src_path} has {len(srcs)} lines but {tgt_path} has {len(tgts)}")
+        raise DataError(
+            tr("{} has {} lines but {} has {}", src_path, len(srcs), tgt_path, len(tgts))
+        )
     for pair in load_translator(model).score_pairs(srcs, tgts, to=to):
         if as_json:
             log_prob = None if math.isnan(pair.log_prob) else pair.log_prob
@@ -54,9 +57,9 @@ def average(
     from transformer_mt.rendering.progress import ShownStages
 
     with ShownStages() as stages:
-        stages.begin(f"averaging the last {last} checkpoints of {run_dir}")
+        stages.begin(tr("averaging the last {} checkpoints of {}", last, run_dir))
         updates = average_run(Run(run_dir), out_dir, last, say)
-    say(f"{out_dir}: mean of the checkpoints after updates {', '.join(map(str, updates))}")
+    say(tr("{}: mean of the checkpoints after updates {}", out_dir, ", ".join(map(str, updates))))
 
 
 _MODELS = "model or run directory; may be repeated; default: the newest finished run"
@@ -79,7 +82,7 @@ def info(
         return
     show("\n\n".join(map(_render_tree, found)))
     if len(found) > 1:
-        say("what differs between runs: tmt compare RUN RUN")
+        say(tr("what differs between runs: tmt compare RUN RUN"))
 
 
 _FIND = "the heads in which the first looks most at the second"
@@ -117,14 +120,18 @@ def explain(
 
     chosen = (kind, layer, head) != (None, None, None)
     if find is not None and (chosen or numbers):
-        raise TmtError("--find says which layer and head: leave out --kind, --layer and --head, "
-                       "and --numbers")  # fmt: skip
+        raise TmtError(
+            tr(
+                "--find says which layer and head: leave out --kind, --layer and --head, and "
+                "--numbers"
+            )
+        )
     if example is not None:
         show(example_text(example))
     elif contrast is not None:
         show(explain_command.contrast_text(load_translator(model), contrast, to=to))
     elif text is None:
-        raise TmtError("give a sentence, --example NAME or --contrast FILE")
+        raise TmtError(tr("give a sentence, --example NAME or --contrast FILE"))
     else:
         view = explain_command.View.parse(kind, layer, head)
         if out_dir is not None:
@@ -138,7 +145,7 @@ def explain(
             )
             show(found, styled=True)
             if out_dir is not None:
-                say(f"pictures and page: {out_dir}")
+                say(tr("pictures and page: {}", out_dir))
 
 
 def _render_tree(value: Any, indent: int = 0) -> str:

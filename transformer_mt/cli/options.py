@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.terminal import Always, say, set_quiet, show
 
 __all__ = ["Always", "say", "show"]
@@ -98,7 +99,9 @@ def one_of(option: str, value: str, allowed: tuple[Name, ...]) -> Name:
         if value == name:
             return name
     *others, last = allowed
-    raise TmtError(f"{option} {value}: expected {', '.join(others)}{' or ' * bool(others)}{last}")
+    raise TmtError(
+        tr("{} {}: expected {}{}{}", option, value, ", ".join(others), " or " * bool(others), last)
+    )
 
 
 def read_config(
@@ -125,12 +128,12 @@ def load_translator(model: Path | None, *, precision: str = "auto") -> "Translat
 def input_lines(texts: list[str] | None, path: Path | None) -> Iterator[str]:
     """Arguments, or a file's lines, or those of standard input."""
     if texts and path:
-        raise TmtError("give texts or --input FILE, not both")
+        raise TmtError(tr("give texts or --input FILE, not both"))
     if texts:
         return (line for text in texts for line in text.split("\n"))
     from transformer_mt.corpus.readers.lines import split_lines, split_stream
 
-    return split_lines(path) if path else split_stream(sys.stdin.buffer, "standard input")
+    return split_lines(path) if path else split_stream(sys.stdin.buffer, tr("standard input"))
 
 
 def write_lines(lines: Iterator[str], path: Path | None) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from transformer_mt.cli.options import AsJson, say, show
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.terminal import folded, terminal_width
 
 
@@ -53,4 +54,4 @@ def compare(
     if picture is not None:
         metrics = [read_metrics(Run(path).metrics_path) for path in run_dirs]
         write_dev_curves(dict(zip(found.runs, metrics, strict=True)), picture)
-        say(f"curves: {picture}")
+        say(tr("curves: {}", picture))

@@ -26,6 +26,7 @@ from transformer_mt.cli.options import (
     show,
 )
 from transformer_mt.errors import STOPPED, ConfigError, TrainingStopped
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.processes.environment import is_rank, own_place
 from transformer_mt.system.processes.launch import count_processes, launch
 
@@ -79,7 +80,7 @@ def train(
     except TrainingStopped as stopped:
         if not is_first_rank():
             return
-        say(Always(f"{stopped}; the same command goes on"))
+        say(Always(tr("{}; the same command goes on", stopped)))
         raise typer.Exit(STOPPED) from stopped
     if is_first_rank():
         for line in trained.describe():
@@ -96,8 +97,11 @@ def _configuration_of(
     """
     if own_place() is not None:
         raise ConfigError(
-            f"torchrun takes a configuration: tmt init {shlex.join(files)} > my.yaml, and then "
-            "torchrun … train my.yaml"
+            tr(
+                "torchrun takes a configuration: tmt init {} > my.yaml, and then "
+                "torchrun … train my.yaml",
+                shlex.join(files),
+            )
         )
     from transformer_mt.pipeline.run_dir import Run
     from transformer_mt.profiling.quick_start import make_start, read_own_text
@@ -108,12 +112,18 @@ def _configuration_of(
     path = run.directory / "start.yaml"
     say(own.note)
     if path.is_file():
-        say(f"settings of the first start: {path}")
+        say(tr("settings of the first start: {}", path))
         return path
     text = make_start(own, minutes=minutes, processes=processes)
     run.claim()
     write_text(path, text)
-    say(f"settings for this text and machine: {path}; to edit them: tmt init {' '.join(files)}")
+    say(
+        tr(
+            "settings for this text and machine: {}; to edit them: tmt init {}",
+            path,
+            " ".join(files),
+        )
+    )
     return path
 
 

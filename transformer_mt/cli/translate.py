@@ -31,6 +31,7 @@ from transformer_mt.cli.translation_job import (
     best,
 )
 from transformer_mt.errors import DataError, TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.terminal import show_document
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ _search: Any = partial(typer.Option, rich_help_panel="How to search")
 _choice: Any = partial(typer.Option, rich_help_panel="Instead of the best")
 _words: Any = partial(typer.Option, rich_help_panel="Words")
 _INPUT = (
-    "a file, one text per line; .md, .html, .docx, .pptx, .odt, .srt, .vtt and .jsonl keep their "
-    "structure"
+    "a file, one text per line; .md, .html, .docx, .pptx, .odt, .srt, .vtt and "
+    ".jsonl keep their structure"
 )
 _MODELS = "model or run directory; default: the newest finished run; several vote"
 _FORMAT = "text, markdown, html, srt, vtt, jsonl, docx, pptx or odt; default: by file name"
@@ -184,7 +185,7 @@ def _penalty(name: str | None, engine: str) -> "Penalty | None":
     from transformer_mt.search.options import Penalty
 
     if engine == "ctranslate2" and name is None:
-        say("CTranslate2 divides scores by length^α: --penalty average")
+        say(tr("CTranslate2 divides scores by length^α: --penalty average"))
         return "average"
     kinds: tuple[Penalty, ...] = get_args(Penalty)
     return None if name is None else one_of("--penalty", name, kinds)
@@ -200,7 +201,7 @@ def _load(paths: Sequence[Path], engine: str) -> "Translator":
     keep_memory()
     translator = Translator.load(*paths)
     if engine == "ctranslate2" and len(paths) > 1:
-        raise TmtError("--engine ctranslate2 takes one model; several vote with native")
+        raise TmtError(tr("--engine ctranslate2 takes one model; several vote with native"))
     if engine == "native" or len(paths) > 1:
         return translator
     load = exported_engine if engine == "ctranslate2" else faster_engine
@@ -221,9 +222,9 @@ def _form(
     if name is not None:
         form = one_of("--format", name, (*FORMS, *PACKAGE_FORMS))
     if form != "text" and texts:
-        raise TmtError(f"--format {form} is for files and standard input")
+        raise TmtError(tr("--format {} is for files and standard input", form))
     if form != "text" and for_lines:
-        raise TmtError(f"{for_lines} goes with lines of text, not with {form}")
+        raise TmtError(tr("{} goes with lines of text, not with {}", for_lines, form))
     return form
 
 
@@ -246,8 +247,12 @@ class _Files:
             check_file_target(self.output_path)
         if self.form in PACKAGE_FORMS and not (self.input_path and self.output_path):
             raise TmtError(
-                f"a {self.form} is not text to type or to print: give its files, "
-                f"-i IN.{self.form} -o OUT.{self.form}"
+                tr(
+                    "a {} is not text to type or to print: give its files, -i IN.{} -o OUT.{}",
+                    self.form,
+                    self.form,
+                    self.form,
+                )
             )
         if self.input_path is None:
             return
@@ -259,8 +264,11 @@ class _Files:
             same = self.output_path is not None and self.input_path.samefile(self.output_path)
             if same and self.input_path.is_file() and not force:
                 raise TmtError(
-                    f"{self.output_path}: is the input itself, and its text would be lost; name "
-                    "another output, or add --force to replace it"
+                    tr(
+                        "{}: is the input itself, and its text would be lost; name "
+                        "another output, or add --force to replace it",
+                        self.output_path,
+                    )
                 )
 
     def can_keep(self) -> bool:
@@ -305,7 +313,7 @@ class _Files:
         def translated(texts: list[str]) -> list[str]:
             return list(job.outputs(texts, len(texts), best))
 
-        where = self.input_path or "standard input"
+        where = self.input_path or tr("standard input")
         content = self._content()
         try:
             if self.form in PACKAGE_FORMS:
@@ -318,7 +326,7 @@ class _Files:
         except DataError as error:
             raise DataError(f"{where}: {error}") from error
         except UnicodeDecodeError as error:
-            raise TmtError(f"{where}: not UTF-8 text (byte {error.start + 1})") from error
+            raise TmtError(tr("{}: not UTF-8 text (byte {})", where, error.start + 1)) from error
         if self.output_path is None:
             show_document(result.decode())
         else:
@@ -333,6 +341,6 @@ class _Files:
         with nullcontext(sys.stdin.buffer) if path is None else open_bytes(path) as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
-            where = path or "standard input"
-            raise TmtError(f"{where}: more than {MOST_BYTES >> 20} MiB; divide the document")
+            where = path or tr("standard input")
+            raise TmtError(tr("{}: more than {} MiB; divide the document", where, MOST_BYTES >> 20))
         return content

@@ -16,6 +16,7 @@ import typer
 
 from transformer_mt.cli.options import say
 from transformer_mt.errors import STOPPED
+from transformer_mt.messages.catalogue import tr
 
 if TYPE_CHECKING:
     from transformer_mt.translation.documents.marks import Align
@@ -61,8 +62,13 @@ class TranslationJob:
             self._tell_of_faults()
         elif kind is KeyboardInterrupt and self._kept is not None and self._kept.n_kept:
             say(
-                f"stopped: {self._kept.n_kept:,} translations are kept in {self._kept.path}; to go "
-                f"on, give the same command: tmt {shlex.join(sys.argv[1:])}"
+                tr(
+                    "stopped: {:,} translations are kept in {}; to go on, give the "
+                    "same command: tmt {}",
+                    self._kept.n_kept,
+                    self._kept.path,
+                    shlex.join(sys.argv[1:]),
+                )
             )
             raise typer.Exit(STOPPED) from error
 
@@ -76,7 +82,14 @@ class TranslationJob:
             self._kept = self._stack.enter_context(self._keep(self._at_once))
         n_kept = 0 if self._kept is None else self._kept.n_kept
         if self._kept is not None and n_kept:
-            say(f"going on after {n_kept:,} of {n_texts:,} translations, kept in {self._kept.path}")
+            say(
+                tr(
+                    "going on after {:,} of {:,} translations, kept in {}",
+                    n_kept,
+                    n_texts,
+                    self._kept.path,
+                )
+            )
             for _, faults in self._kept.texts():
                 self._count(faults)
         advance = self._progress(n_texts, n_kept)
@@ -96,7 +109,7 @@ class TranslationJob:
 
         def shown(text: str, translation: str) -> Sequence[int] | None:
             self._n_placed += 1
-            self._say_placed(f"marks in {self._n_placed:,}")
+            self._say_placed(tr("marks in {:,}", self._n_placed))
             return align(text, translation)
 
         return shown
@@ -138,7 +151,7 @@ class TranslationJob:
             if notes := translation.input.notes:
                 self._n_strange += 1
                 if self._n_strange <= SHOWN_FAULTS:
-                    say(f"strange text: {'; '.join(notes)}: {translation.source[:60]}")
+                    say(tr("strange text: {}: {}", "; ".join(notes), translation.source[:60]))
         return translations
 
     def _count(self, faults: Sequence[str]) -> None:
@@ -149,10 +162,10 @@ class TranslationJob:
     def _tell_of_faults(self) -> None:
         """The sums, if more were found than were named."""
         if self._n_strange > SHOWN_FAULTS:
-            say(f"{self._n_strange} of {self._n_texts} texts are strange to this model")
+            say(tr("{} of {} texts are strange to this model", self._n_strange, self._n_texts))
         if self._n_flagged > SHOWN_FAULTS:
             counts = ", ".join(f"{fault} {n}" for fault, n in self._faults.most_common())
-            say(f"{self._n_flagged} of {self._n_texts} translations have faults: {counts}")
+            say(tr("{} of {} translations have faults: {}", self._n_flagged, self._n_texts, counts))
 
 
 def best(translation: "Translation") -> str:

@@ -16,6 +16,7 @@ from pydantic import (
 
 from transformer_mt.config.problems import describe_problems
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.languages import canonical_code
 
 # Upper limits are beyond all use, and where later arithmetic still holds.
@@ -157,7 +158,7 @@ class Source(Section):
 
     def __str__(self) -> str:
         if self.demo:
-            return "the bundled corpus"
+            return tr("the bundled corpus")
         if self.files:
             return " + ".join(self.files)
         value = str(getattr(self, self.kind))

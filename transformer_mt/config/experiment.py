@@ -28,6 +28,7 @@ from transformer_mt.config.typing_mistakes import find_mistakes, is_guess, mende
 from transformer_mt.config.yaml_errors import tell_mistakes
 from transformer_mt.config.yaml_text import apply_setting, dump_yaml, parse_yaml, read_config_text
 from transformer_mt.errors import ConfigError
+from transformer_mt.messages.catalogue import tr
 
 _log = logging.getLogger(__name__)
 
@@ -160,8 +161,11 @@ class TrainConfig(Section):
             return values
         if values["shard_optimizer"] is not False:
             _log.warning(
-                "train.shard_optimizer is not used: each process keeps all of Adam's state. Remove "
-                "the key; if memory is short, lower train.max_tokens or make the model smaller"
+                tr(
+                    "train.shard_optimizer is not used: each process keeps all of "
+                    "Adam's state. Remove the key; if memory is short, lower "
+                    "train.max_tokens or make the model smaller"
+                )
             )
         return {key: value for key, value in values.items() if key != "shard_optimizer"}
 
@@ -289,8 +293,12 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
         text = read_config_text(path)
     except FileNotFoundError as error:
         raise ConfigError(
-            f"{path}: no such file; tmt comes with configurations of these names, without an "
-            f"ending: {', '.join(preset_paths())}"
+            tr(
+                "{}: no such file; tmt comes with configurations of these names, "
+                "without an ending: {}",
+                path,
+                ", ".join(preset_paths()),
+            )
         ) from error
     settings = list(overrides)
     found = _read_experiment(text, str(path), settings)
@@ -315,7 +323,7 @@ def _read_experiment(
     except ConfigError as error:
         return [str(error)], False
     if not isinstance(tree, dict):
-        return [f"{where}: expected keys and values, found {kind_of(tree)}"], False
+        return [tr("{}: expected keys and values, found {}", where, kind_of(tree))], False
     try:
         keys = [apply_setting(tree, override) for override in overrides]
         return build_config(tree, where, settings=keys)

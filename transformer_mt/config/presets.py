@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.messages.catalogue import tr
 
 _IN_WHEEL = Path(__file__).parent / "bundled"  # pyproject.toml puts configs/ there
 _IN_CHECKOUT = Path(__file__).parents[2] / "configs"
@@ -19,7 +20,9 @@ def preset_path(name: str) -> Path:
     """The file of one bundled configuration."""
     paths = preset_paths()
     if name not in paths:
-        raise ConfigError(f"{name}: no such configuration; tmt comes with {', '.join(paths)}")
+        raise ConfigError(
+            tr("{}: no such configuration; tmt comes with {}", name, ", ".join(paths))
+        )
     return paths[name]
 
 

@@ -11,21 +11,35 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from transformer_mt.config.names_elsewhere import meaning_of
+from transformer_mt.messages.catalogue import tr
 
 _MOST_PROBLEMS = 100  # that are told one by one
 _LONGEST_LINE, _LONGEST_VALUE = 1000, 200  # characters
 _NEAR, _VERY_NEAR = 0.65, 0.8  # likeness of names that differ by a slip
 
+_NUMBER, _TEXT, _SECTION, _LIST = tr("a number"), tr("text"), tr("a section"), tr("a list")
 _EXPECTED = {
-    "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
-    "finite_number": "a finite number", "bool_type": "true or false", "string_type": "text",
-    "invalid_key": "text", "list_type": "a list", "dict_type": "a section",
-    "model_type": "a section", "model_attributes_type": "a section",
-}  # fmt: skip
+    "int_type": tr("a whole number"),
+    "int_from_float": tr("a whole number"),
+    "float_type": _NUMBER,
+    "finite_number": tr("a finite number"),
+    "bool_type": tr("true or false"),
+    "string_type": _TEXT,
+    "invalid_key": _TEXT,
+    "list_type": _LIST,
+    "dict_type": _SECTION,
+    "model_type": _SECTION,
+    "model_attributes_type": _SECTION,
+}
 _KINDS = {
-    str: "text", bool: "true/false", int: "a number", float: "a number", list: "a list",
-    dict: "a section", type(None): "nothing",
-}  # fmt: skip
+    str: _TEXT,
+    bool: tr("true/false"),
+    int: _NUMBER,
+    float: _NUMBER,
+    list: _LIST,
+    dict: _SECTION,
+    type(None): tr("nothing"),
+}
 
 
 def describe_problems(
@@ -45,7 +59,7 @@ def describe_problems(
         for key, problems in islice(by_key.items(), _MOST_PROBLEMS)
     ]
     more = len(by_key) - len(lines)
-    return [*lines, f"{where}: {more:,} more such problems"] if more else lines
+    return [*lines, tr("{}: {:,} more such problems", where, more)] if more else lines
 
 
 def _cut(text: str, size: int) -> str:
@@ -69,9 +83,9 @@ def _describe(location: list[Any], problems: list[Any], prefix: str, root: type[
     """pydantic's problems with one key → one line: file: key: what was found, what is allowed."""
     kind, value = problems[0]["type"], problems[0]["input"]
     if kind == "extra_forbidden":
-        return prefix + "unknown key" + _nearest_key(location, root)
+        return prefix + tr("unknown key") + _nearest_key(location, root)
     if kind == "missing":
-        return prefix + "missing, and there is no default"
+        return prefix + tr("missing, and there is no default")
     if kind == "value_error":
         return prefix + str(problems[0]["ctx"]["error"])
     if isinstance(value, dict) or value is None:
@@ -79,16 +93,16 @@ def _describe(location: list[Any], problems: list[Any], prefix: str, root: type[
     else:
         found = f"{_cut(repr(value), _LONGEST_VALUE)} ({kind_of(value)})"
     expected = " or ".join(map(_expected, problems))
-    quotes = "; put it in quotes" if kind == "string_type" and kind_of(value) == "a number" else ""
-    return f"{prefix}expected {expected}, found {found}{quotes}"
+    quotes = tr("; put it in quotes") if kind == "string_type" and kind_of(value) == _NUMBER else ""
+    return tr("{}expected {}, found {}{}", prefix, expected, found, quotes)
 
 
 def _expected(problem: Any) -> str:
     kind, limits = problem["type"], problem.get("ctx", {})
     if kind in ("too_short", "too_long"):
         n_items = limits.get("min_length", limits.get("max_length"))
-        bound = "at least" if kind == "too_short" else "at most"
-        return f"{bound} {n_items} item{'s' * (n_items != 1)}"
+        bound = tr("at least") if kind == "too_short" else tr("at most")
+        return tr("{} {} item{}", bound, n_items, "s" * (n_items != 1))
     message = problem["msg"].removeprefix("Input should be ")
     number = "a number " if kind.startswith(("greater", "less")) else ""
     return _EXPECTED.get(kind, number + message[0].lower() + message[1:])
@@ -122,8 +136,8 @@ def _nearest_key(location: list[Any], root: type[BaseModel]) -> str:
     best = max(near, key=lambda key: near[key])
     begun = [key for key in near if key.rpartition(".")[2].startswith(unknown)][:1]
     if meant := same or ([best] if near[best] >= _NEAR else begun):
-        return f" (did you mean {' or '.join(meant)}?)"
-    return f"; allowed here: {', '.join(fields)}"
+        return tr(" (did you mean {}?)", " or ".join(meant))
+    return tr("; allowed here: {}", ", ".join(fields))
 
 
 def _likeness(unknown: str, name: str) -> float:

@@ -15,11 +15,12 @@ from typing import Any, Literal, NamedTuple
 
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config, build_config
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.languages import is_unspaced
 
 UPDATES_PER_EPOCH = 50  # at least, so that a small corpus is not a handful of updates
 MIN_TOKENS_PER_UPDATE = 500
-_SENNRICH = "Sennrich and Zhang 2019"
+_SENNRICH = tr("Sennrich and Zhang 2019")
 _SHARES = ("model.dropout", "tokenizer.sampling")
 _SPACED_NOT_LATIN = frozenset(
     "ar be bg bn el fa gu he hi hy ka ko mk ml mr my ne pa ru si ta te uk ur".split()
@@ -40,11 +41,13 @@ class _Size(NamedTuple):
     why: str
 
 
-_TINY = _Size(128, 4, 256, 4, '"Transformer-tiny", best on 29,000 pairs: Wu et al. 2021')
-_SMALL = _Size(256, 4, 1024, 6, "less than base suits less text: Araabi and Monz 2020")
-_BASE = _Size(512, 8, 2048, 6, "the paper's base model: Vaswani et al. 2017, table 3")
-_BIG = _Size(1024, 16, 4096, 6, "with enough text and time big beats base: Popel and Bojar 2018")
-_FOR_CPU = _Size(256, 4, 1024, 6, "base takes days without a GPU: docs/performance.md")
+_TINY = _Size(128, 4, 256, 4, tr('"Transformer-tiny", best on 29,000 pairs: Wu et al. 2021'))
+_SMALL = _Size(256, 4, 1024, 6, tr("less than base suits less text: Araabi and Monz 2020"))
+_BASE = _Size(512, 8, 2048, 6, tr("the paper's base model: Vaswani et al. 2017, table 3"))
+_BIG = _Size(
+    1024, 16, 4096, 6, tr("with enough text and time big beats base: Popel and Bojar 2018")
+)
+_FOR_CPU = _Size(256, 4, 1024, 6, tr("base takes days without a GPU: docs/performance.md"))
 
 
 class _Recipe(NamedTuple):
@@ -79,11 +82,13 @@ def recommend(n_pairs: int, tgt_tokens: int, *, languages: Languages, device: st
     if device == "cpu" and size.d_model > _FOR_CPU.d_model:
         size, vocab_size = _FOR_CPU, _CPU_VOCAB_SIZE
     joint, why_joint = _joint(languages)
-    why_vocab_size = "frequent words stay whole: Vaswani et al. 2017, Ding et al. 2019"
+    why_vocab_size = tr("frequent words stay whole: Vaswani et al. 2017, Ding et al. 2019")
     if vocab_size <= 7_000:
-        why_vocab_size = f"a small corpus needs a small vocabulary: Ding et al. 2019, {_SENNRICH}"
+        why_vocab_size = tr(
+            "a small corpus needs a small vocabulary: Ding et al. 2019, {}", _SENNRICH
+        )
     if is_unspaced(languages.src) or is_unspaced(languages.tgt):
-        why_vocab_size += "; with room for characters"
+        why_vocab_size += tr("; with room for characters")
         vocab_size = max(vocab_size, 5_000) * (3 if joint else 2) // 2
     paper_lr = recipe.lr == "paper"
     rows: dict[str, tuple[Any, str]] = {
@@ -96,21 +101,21 @@ def recommend(n_pairs: int, tgt_tokens: int, *, languages: Languages, device: st
         "model.encoder_layers": (size.layers, size.why),
         "model.decoder_layers": (size.layers, size.why),
         "model.dropout": (recipe.dropout, _why_dropout(recipe.dropout)),
-        "model.norm": ("pre", "post stalled here at high rates: docs/results.md")
+        "model.norm": ("pre", tr("post stalled here at high rates: docs/results.md"))
         if size.d_model < _BASE.d_model
-        else ("post", "as in the paper, with its slow warm-up"),
+        else ("post", tr("as in the paper, with its slow warm-up")),
         "train.tokens_per_update": _tokens_per_update(recipe.tokens_per_update, tgt_tokens),
         "train.lr": (
             recipe.lr,
-            "d_model^-0.5 · warmup^-0.5: Vaswani et al. 2017, section 5.3"
+            tr("d_model^-0.5 · warmup^-0.5: Vaswani et al. 2017, section 5.3")
             if paper_lr
-            else "a small pre-norm model takes a high one: Wu et al. 2021; docs/results.md",
+            else tr("a small pre-norm model takes a high one: Wu et al. 2021; docs/results.md"),
         ),
         "train.warmup_updates": (
             recipe.warmup_updates,
-            "as in the paper; a shorter one can diverge: Popel and Bojar 2018"
+            tr("as in the paper; a shorter one can diverge: Popel and Bojar 2018")
             if paper_lr
-            else "short, because training is: docs/results.md",
+            else tr("short, because training is: docs/results.md"),
         ),
     }
     return [Advice(key, value, why) for key, (value, why) in rows.items()]
@@ -138,7 +143,7 @@ def starting_point(
     rows: list[tuple[str, Any, str]] = []
     if advice["model.norm"].value == "pre":
         del advice["model.norm"]
-        why = "rotary positions, SwiGLU, RMSNorm: 1.75 to 2.5 BLEU better here, docs/results.md"
+        why = tr("rotary positions, SwiGLU, RMSNorm: 1.75 to 2.5 BLEU better here, docs/results.md")
         rows.append(("model.architecture", "modern", why))
     if not advice["tokenizer.sampling"].value:
         del advice["tokenizer.sampling"]
@@ -147,17 +152,17 @@ def starting_point(
     advice["tokenizer.vocab_size"] = size._replace(value=max(size.value, least))
     if advice["train.lr"].value != "paper":
         warmup = max(1, min(_SHORT_WARMUP, n_updates // 5))
-        why = "a fifth of the updates at most, so that it ends"
+        why = tr("a fifth of the updates at most, so that it ends")
         advice["train.warmup_updates"] = Advice("train.warmup_updates", warmup, why)
-    by_updates = ("train.max_updates", n_updates, "for a corpus of this size")
+    by_updates = ("train.max_updates", n_updates, tr("for a corpus of this size"))
     rows += [
-        by_updates if minutes is None else ("train.max_minutes", minutes, "as asked for"),
-        ("train.cooldown_updates", "auto", "lr falls to 0 in the last third"),
-        ("train.max_tokens", 2048 if device == "cpu" else "auto", "of one micro-batch"),
-        ("train.validate_every", max(1, n_updates // 8), "about eight times"),
-        ("train.log_every", max(1, n_updates // 40), "about forty lines"),
-        ("train.patience", None, "it trains to its end"),
-        ("train.average", 0, "after a cool-down the last weights are the best"),
+        by_updates if minutes is None else ("train.max_minutes", minutes, tr("as asked for")),
+        ("train.cooldown_updates", "auto", tr("lr falls to 0 in the last third")),
+        ("train.max_tokens", 2048 if device == "cpu" else "auto", tr("of one micro-batch")),
+        ("train.validate_every", max(1, n_updates // 8), tr("about eight times")),
+        ("train.log_every", max(1, n_updates // 40), tr("about forty lines")),
+        ("train.patience", None, tr("it trains to its end")),
+        ("train.average", 0, tr("after a cool-down the last weights are the best")),
     ]
     found = [*advice.values(), *(Advice(*row) for row in rows)]
     return sorted(found, key=lambda a: ("tokenizer", "model", "train").index(a.key.split(".")[0]))
@@ -180,10 +185,10 @@ def apply_advice(cfg: Config, advice: list[Advice]) -> Config:
 
 def _joint(languages: Languages) -> tuple[bool, str]:
     if languages.bidirectional:
-        return True, "each language is on both sides"
+        return True, tr("each language is on both sides")
     if _script(languages.src) == _script(languages.tgt):
-        return True, "one script: names and words are shared (Vaswani et al. 2017, section 5.1)"
-    return False, "two scripts share next to nothing"
+        return True, tr("one script: names and words are shared (Vaswani et al. 2017, section 5.1)")
+    return False, tr("two scripts share next to nothing")
 
 
 def _script(language: str) -> str:
@@ -196,31 +201,33 @@ def _script(language: str) -> str:
 
 
 def _sampling(sampling: float, device: str) -> tuple[float, str]:
-    why = "enough text shows words in many forms already"
+    why = tr("enough text shows words in many forms already")
     if sampling and device == "cpu":
         sampling = 0.0
-        why = "other sub-words each epoch cost 14 BLEU in 600 updates of Tatoeba: docs/results.md"
+        why = tr(
+            "other sub-words each epoch cost 14 BLEU in 600 updates of Tatoeba: docs/results.md"
+        )
     elif sampling:
-        why = "other sub-words each epoch help small corpora in long trainings"
-    return sampling, f"{why}; Provilkov et al. 2020"
+        why = tr("other sub-words each epoch help small corpora in long trainings")
+    return sampling, tr("{}; Provilkov et al. 2020", why)
 
 
 def _why_dropout(dropout: float) -> str:
     if dropout >= 0.4:
-        return f"each pair is seen very often: {_SENNRICH}, Araabi and Monz 2020"
+        return tr("each pair is seen very often: {}, Araabi and Monz 2020", _SENNRICH)
     if dropout >= 0.2:
-        return "each pair is seen often: Wu et al. 2021, Araabi and Monz 2020; docs/results.md"
-    return "as in the paper; each pair is seen a few times only"
+        return tr("each pair is seen often: Wu et al. 2021, Araabi and Monz 2020; docs/results.md")
+    return tr("as in the paper; each pair is seen a few times only")
 
 
 def _tokens_per_update(tokens: int, tgt_tokens: int) -> tuple[int, str]:
     affordable = max(MIN_TOKENS_PER_UPDATE, tgt_tokens // UPDATES_PER_EPOCH)
     if affordable < tokens:
-        why = f"leaves {UPDATES_PER_EPOCH} updates in an epoch: {_SENNRICH}"
+        why = tr("leaves {} updates in an epoch: {}", UPDATES_PER_EPOCH, _SENNRICH)
         return affordable // 100 * 100, why
     if tokens > 3_000:
-        return tokens, "larger updates end better: Vaswani et al. 2017, Popel and Bojar 2018"
-    return tokens, f"small updates for a small corpus: {_SENNRICH}; docs/results.md"
+        return tokens, tr("larger updates end better: Vaswani et al. 2017, Popel and Bojar 2018")
+    return tokens, tr("small updates for a small corpus: {}; docs/results.md", _SENNRICH)
 
 
 def _setting(cfg: Config, key: str) -> object:

@@ -10,15 +10,20 @@ import re
 import unicodedata
 from typing import NamedTuple
 
+from transformer_mt.messages.catalogue import tr
+
 # One character for each: places in a folded text are places in the text.
 _FOLDED = str.maketrans(
     "：，、［【］】｛｝＃－＝“”„「」『』＂‘’＇\u3000\xa0\u2002\u2003\u2009\u202f\u200b\u2060\ufeff",
     ':,,[[]]{}#-=""""""""\'\'\'         ',
 )
 _TYPE = {
-    ":": "type ':' and a space", ",": "type ',' and a space, or put the whole text into quotes",
-    "\t": "type spaces", " ": "type a space", "-": "type '-' and a space",
-}  # fmt: skip
+    ":": tr("type ':' and a space"),
+    ",": tr("type ',' and a space, or put the whole text into quotes"),
+    "\t": tr("type spaces"),
+    " ": tr("type a space"),
+    "-": tr("type '-' and a space"),
+}
 _INVISIBLE = "\u200b\u2060\ufeff"
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _KEY_LINE = re.compile(r"[\"']?[A-Za-z_][\w.-]*[\"']? *:(?=\s|$|[^\s/\\:])")
@@ -132,7 +137,7 @@ class _Scanner:
             self._check_column(start, pos, column, told=told)
         elif is_due and _KEY.fullmatch(word := self.text[pos:end].rstrip()):
             self._check_column(start, pos, column, told=told)
-            at, message = pos + len(word), f"no ':' after {word}: type '{word}:' and a value"
+            at, message = pos + len(word), tr("no ':' after {}: type '{}:' and a value", word, word)
             self._add(pos, at, message, (at, at, ":"))
             self._above, self._opened = word, True
             return
@@ -161,14 +166,17 @@ class _Scanner:
         nearest = column
         if column > self._levels[-1]:
             nearest = self._levels[-1]
-            message = (
-                f"indented by {column} spaces, but {self._above}, above, by {nearest} and with a "
-                "value: keys of one section begin in the same column"
+            message = tr(
+                "indented by {} spaces, but {}, above, by {} and with a value: "
+                "keys of one section begin in the same column",
+                column,
+                self._above,
+                nearest,
             )
         elif column not in self._levels:
             nearest = min(self._levels, key=lambda level: (abs(level - column), -level))
             known = " or ".join(map(str, sorted({*self._levels})))
-            message = f"indented by {column} spaces; the sections above begin at {known}"
+            message = tr("indented by {} spaces; the sections above begin at {}", column, known)
         edit = (start, pos, " " * nearest)
         if told:
             self.mistakes[-1] = self.mistakes[-1]._replace(edits=(edit,))
@@ -231,7 +239,9 @@ class _Scanner:
             if closed := re.compile(pattern).match(self.text, pos, end):
                 if not self._ends_text(closed.end(), end):
                     how = "''" if quote == "'" else '\\"'
-                    message = f"text after the closing {quote}: a {quote} inside is written {how}"
+                    message = tr(
+                        "text after the closing {}: a {} inside is written {}", quote, quote, how
+                    )
                     self._add(closed.end() - 1, closed.end(), message)
                     return end
                 return closed.end()
@@ -244,7 +254,7 @@ class _Scanner:
             new = quote if opening == quote else "'" if "'" not in content else '"'
             edits = ((pos, pos + 1, new), (stop, stop + 1, new))
             named = " and ".join(dict.fromkeys(character_name(self.text[at]) for at in odd))
-            message = f"{named}: type {new} on both sides"
+            message = tr("{}: type {} on both sides", named, new)
             self._add(odd[0], odd[0] + 1, message, *edits, certain=bool(self._flow))
             return stop + 1
         self._unclosed[quote] = end
@@ -256,7 +266,7 @@ class _Scanner:
                 break
             stop += 1
         stop = pos + len(self.text[pos:stop].rstrip())
-        message = f"{quote} is not closed in this line: type {quote} after the text"
+        message = tr("{} is not closed in this line: type {} after the text", quote, quote)
         self._add(pos, pos + 1, message, (stop, stop, quote))
         return stop
 
@@ -282,13 +292,15 @@ class _Scanner:
         if key and not after_dash and (found := _EQUALS.match(self.folded, start, stop)):
             at, after = found.span(2)
             edit = (found.end(1), after, ":" if self.folded[after] == " " else ": ")
-            self._add(at, after, f"{self.text[at]} after a key: type ':' and a space", edit)
+            self._add(at, after, tr("{} after a key: type ':' and a space", self.text[at]), edit)
         elif word.endswith((",", "，")) and not key and not self._flow:
-            message = "a comma after a value: leave it out"
+            message = tr("a comma after a value: leave it out")
             self._add(stop - 1, stop, message, (stop - 1, stop, ""))
         plain = unicodedata.normalize("NFKC", word)
         if plain != word and _SCALAR.fullmatch(plain):
-            self._add(start, stop, f"full-width characters: type {plain}", (start, stop, plain))
+            self._add(
+                start, stop, tr("full-width characters: type {}", plain), (start, stop, plain)
+            )
         return pos, key
 
     def _colon(self, start: int, pos: int, end: int, key: bool, after_dash: bool) -> int | None:
@@ -307,7 +319,7 @@ class _Scanner:
         elif not spaced:
             if after_dash or self.folded[pos + 1] in "/\\:":
                 return None
-            message = "no space after ':': type ': '"
+            message = tr("no space after ':': type ': '")
             self._add(pos, pos + 1, message, (pos + 1, pos + 1, " "))
         return pos + 1
 
@@ -315,9 +327,12 @@ class _Scanner:
         """`key: value: value`, where the value must stand in quotes."""
         value = re.split(r"\s#", self.text[start:end])[0].rstrip()
         quote, stop = "'" if "'" not in value else '"', start + len(value)
-        message = (
-            f"a second ': ' in one line: begin a new line, or put the text into quotes, "
-            f"{quote}{value[:60]}{'…' if len(value) > 60 else ''}{quote}"
+        message = tr(
+            "a second ': ' in one line: begin a new line, or put the text into quotes, {}{}{}{}",
+            quote,
+            value[:60],
+            "…" if len(value) > 60 else "",
+            quote,
         )
         self._add(pos, pos + 1, message, (start, start, quote), (stop, stop, quote))
 
@@ -327,7 +342,7 @@ class _Scanner:
         """A character that stands for another one."""
         found = self.text[start]
         meant = found.translate(_FOLDED)
-        remedy = "remove it" if found in _INVISIBLE else _TYPE.get(meant, f"type {meant}")
+        remedy = tr("remove it") if found in _INVISIBLE else _TYPE.get(meant, tr("type {}", meant))
         message = f"{character_name(found)}: {remedy}"
         new = "" if found in _INVISIBLE else " " * self._step if meant == "\t" else meant
         self._add(start, end, message, *(edits or ((start, end, new),)), certain=certain)

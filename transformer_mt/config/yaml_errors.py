@@ -11,30 +11,39 @@ import yaml
 from rich.cells import cell_len
 
 from transformer_mt.config.typing_mistakes import Mistake
+from transformer_mt.messages.catalogue import tr
 
 _MOST_LINES = 20  # that are shown
 _WINDOW = 90  # characters of a line that are shown before the first caret, and from it on
 _CLOSING = {"[": "]", "{": "}"}
 _GENERIC = {
-    "mapping values are not allowed here": "': ' cannot stand here: put a text with a colon into "
-    "quotes, and begin each key in a line of its own",
-    "could not find expected ':'": "expected a key, a colon and a value, such as `seed: 1`",
-    "sequence entries are not allowed here": "'- ' begins a line of its own, below its key; in one "
-    "line a list is [a, b]",
-    "expected <block end>, but found '-'": "a list stands below its own key: indent it, or put "
-    "its key above",
-    "expected <block end>, but found '<block mapping start>'": "does not fit the lines above: keys "
-    "of one section begin in the same column",
-    "expected <block end>, but found '<scalar>'": "a text follows one that has ended: put all of "
-    "it into one pair of quotes",
-    "expected <block end>, but found '?'": "a key cannot follow an item of a list in this column",
+    "mapping values are not allowed here": tr(
+        "': ' cannot stand here: put a text with a colon into quotes, and begin each "
+        "key in a line of its own"
+    ),
+    "could not find expected ':'": tr("expected a key, a colon and a value, such as `seed: 1`"),
+    "sequence entries are not allowed here": tr(
+        "'- ' begins a line of its own, below its key; in one line a list is [a, b]"
+    ),
+    "expected <block end>, but found '-'": tr(
+        "a list stands below its own key: indent it, or put its key above"
+    ),
+    "expected <block end>, but found '<block mapping start>'": tr(
+        "does not fit the lines above: keys of one section begin in the same column"
+    ),
+    "expected <block end>, but found '<scalar>'": tr(
+        "a text follows one that has ended: put all of it into one pair of quotes"
+    ),
+    "expected <block end>, but found '?'": tr(
+        "a key cannot follow an item of a list in this column"
+    ),
 }
 
 
 def place(text: str, index: int) -> str:
     """`line 3, column 5`, both counted from 1."""
     line, column = text.count("\n", 0, index), index - (text.rfind("\n", 0, index) + 1)
-    return f"line {line + 1}, column {column + 1}"
+    return tr("line {}, column {}", line + 1, column + 1)
 
 
 def pointed_line(text: str, spans: Sequence[tuple[int, int]]) -> str:
@@ -67,18 +76,18 @@ def tell_mistakes(text: str, mistakes: Sequence[Mistake], where: str) -> list[st
         line = pointed_line(text, [(mistake.start, mistake.end) for mistake in own])
         messages.append(f"{where}: {place(text, own[0].start)}: {words}\n{line}")
     more = len(by_line) - len(messages)
-    return [*messages, f"{where}: {more} more such lines"] if more else messages
+    return [*messages, tr("{}: {} more such lines", where, more)] if more else messages
 
 
 def explain(error: yaml.YAMLError, text: str, where: str) -> str:
     """An error of PyYAML: the place, the finding, the remedy, and the line with a caret."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
-        return f"{where}: not valid YAML: {str(error).splitlines()[0][:500]}"
+        return tr("{}: not valid YAML: {}", where, str(error).splitlines()[0][:500])
     problem, at = str(error.problem)[:500], error.problem_mark.index
     index, words = (
         _bracket(error, problem, at, text)
         or _text(error, problem, at, text)
-        or (at, _GENERIC.get(problem) or f"not valid YAML: {problem}")
+        or (at, _GENERIC.get(problem) or tr("not valid YAML: {}", problem))
     )
     line = pointed_line(text, [(index, index + 1)])
     return f"{where}: {place(text, index)}: {words}\n{line}"
@@ -92,7 +101,7 @@ def _bracket(error: yaml.MarkedYAMLError, problem: str, at: int, text: str) -> _
     stray = text[at : at + 1]
     if stray in ("]", "}") and not problem.startswith("expected ',' or"):
         opening = next(a for a, b in _CLOSING.items() if b == stray)
-        return at, f"{stray} closes nothing: there is no {opening} before it"
+        return at, tr("{} closes nothing: there is no {} before it", stray, opening)
     opened = error.context_mark
     if opened is None or not str(error.context).startswith("while parsing a flow"):
         return None
@@ -101,15 +110,18 @@ def _bracket(error: yaml.MarkedYAMLError, problem: str, at: int, text: str) -> _
         return None
     if stray in ("]", "}") and stray != closing:
         where = place(text, opened.index)
-        return at, f"{bracket} of {where} is closed by {stray}, not by {closing}"
+        return at, tr("{} of {} is closed by {}, not by {}", bracket, where, stray, closing)
     if stray and "\n" not in text[opened.index : at]:
         return at, (
-            f"expected , or {closing} before this: entries are separated by ', ', and a text with "
-            "': ' stands in quotes"
+            tr(
+                "expected , or {} before this: entries are separated by ', ', and a "
+                "text with ': ' stands in quotes",
+                closing,
+            )
         )
     if stray and _indent(text, at) > _indent(text, opened.index):
-        return at, f"expected , at the end of the entry before, or {closing}"
-    return opened.index, f"{bracket} is never closed: type {closing} after the last entry"
+        return at, tr("expected , at the end of the entry before, or {}", closing)
+    return opened.index, tr("{} is never closed: type {} after the last entry", bracket, closing)
 
 
 def _indent(text: str, index: int) -> int:
@@ -121,9 +133,9 @@ def _text(error: yaml.MarkedYAMLError, problem: str, at: int, text: str) -> _Fou
     """Where a quote is not closed, or a text begins with a sign that has a meaning."""
     begun = at if error.context_mark is None else error.context_mark.index
     if "end of stream" in problem and text[begun : begun + 1] in ("'", '"'):
-        return begun, f"{text[begun]} is never closed: type {text[begun]} after the text"
+        return begun, tr("{} is never closed: type {} after the text", text[begun], text[begun])
     if "escape" in problem and error.context == "while scanning a double-quoted scalar":
-        return at, "in \"…\" a backslash begins an escape: type '…', or \\\\"
+        return at, tr("in \"…\" a backslash begins an escape: type '…', or \\\\")
     if problem == "could not find expected ':'":
         return begun, _GENERIC[problem]
     named = error.context in ("while scanning an alias", "while scanning an anchor")
@@ -132,4 +144,4 @@ def _text(error: yaml.MarkedYAMLError, problem: str, at: int, text: str) -> _Fou
     at = begun if named else at
     if (word := re.compile(r"[^\s,\]}]{1,60}").match(text, at)) is None:
         return None
-    return at, f"a text that begins with {word[0][0]} must stand in quotes: '{word[0]}'"
+    return at, tr("a text that begins with {} must stand in quotes: '{}'", word[0][0], word[0])

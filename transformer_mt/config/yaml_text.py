@@ -16,6 +16,7 @@ from transformer_mt.config.problems import kind_of
 from transformer_mt.config.typing_mistakes import find_mistakes, is_guess, mended
 from transformer_mt.config.yaml_errors import explain, tell_mistakes
 from transformer_mt.errors import ConfigError
+from transformer_mt.messages.catalogue import tr
 
 _LARGEST = 1 << 20  # characters of a text
 _MOST_NODES = 100_000  # values, each alias counted as all that it stands for
@@ -34,9 +35,9 @@ class _Loader(yaml.SafeLoader):
         seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                _refuse("a key must be text", key)
+                _refuse(tr("a key must be text"), key)
             if key.value in seen:
-                _refuse(f"key {key.value!r} appears twice", key)
+                _refuse(tr("key {!r} appears twice", key.value), key)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -44,10 +45,10 @@ class _Loader(yaml.SafeLoader):
         try:
             return super().construct_object(node, deep)
         except (ValueError, KeyError):
-            _refuse(f"{node.value[:50]!r} is no value of the tag {node.tag}", node)
+            _refuse(tr("{!r} is no value of the tag {}", node.value[:50], node.tag), node)
 
     def construct_undefined(self, node: yaml.Node) -> NoReturn:
-        _refuse(f"the tag {node.tag} has no meaning here", node)
+        _refuse(tr("the tag {} has no meaning here", node.tag), node)
 
 
 def _construct_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
@@ -89,18 +90,20 @@ def read_config_text(path: Path) -> str:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode) and not path.is_dir():
-            raise ConfigError(f"{path}: is a pipe or a device; write it to a file, and give that")
+            raise ConfigError(
+                tr("{}: is a pipe or a device; write it to a file, and give that", path)
+            )
         if status.st_size > 4 * _LARGEST:
-            raise ConfigError(f"{path}: more than 4 MiB; is it the right file?")
+            raise ConfigError(tr("{}: more than 4 MiB; is it the right file?", path))
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise
     except OSError as error:
         name = str(path) if len(str(path)) < 1000 else f"{str(path)[:60]}…"
-        raise ConfigError(f"{name}: cannot be read: {error.strerror}") from error
+        raise ConfigError(tr("{}: cannot be read: {}", name, error.strerror)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"{path}: not UTF-8 text (byte {error.start + 1}); save it as UTF-8"
+            tr("{}: not UTF-8 text (byte {}); save it as UTF-8", path, error.start + 1)
         ) from error
 
 
@@ -111,7 +114,9 @@ def parse_yaml(text: str, where: str) -> Any:
         ConfigError: each slip of the hand, or what YAML does not allow, with its line and a caret.
     """
     if len(text) > _LARGEST:
-        raise ConfigError(f"{where}: more than {_LARGEST >> 20} MiB of YAML; is it the right file?")
+        raise ConfigError(
+            tr("{}: more than {} MiB of YAML; is it the right file?", where, _LARGEST >> 20)
+        )
     mistakes = find_mistakes(text)
     told = tell_mistakes(text, mistakes, where)
     if any(mistake.certain for mistake in mistakes):
@@ -139,21 +144,21 @@ def _plain_values(text: str, where: str) -> Any:
     except yaml.YAMLError as error:
         raise ConfigError(explain(error, text, where)) from error
     except RecursionError as error:
-        raise ConfigError(f"{where}: nested more than {_DEEPEST} levels deep") from error
+        raise ConfigError(tr("{}: nested more than {} levels deep", where, _DEEPEST)) from error
     except ValueError as error:  # an escape beyond the last character
-        raise ConfigError(f"{where}: not valid YAML: {error}") from error
+        raise ConfigError(tr("{}: not valid YAML: {}", where, error)) from error
 
 
 def _check(node: yaml.Node, n_nodes: list[int], *, depth: int) -> None:
     """Refuse what is too much, once aliases are written out; nothing has been made of it yet."""
     n_nodes[0] += 1
     if n_nodes[0] > _MOST_NODES:
-        _refuse(f"more than {_MOST_NODES:,} values, with aliases written out; use fewer", node)
+        _refuse(tr("more than {:,} values, with aliases written out; use fewer", _MOST_NODES), node)
     if depth > _DEEPEST:
-        _refuse(f"nested more than {_DEEPEST} levels deep, or part of itself", node)
+        _refuse(tr("nested more than {} levels deep, or part of itself", _DEEPEST), node)
     if isinstance(node, yaml.ScalarNode):
         if _NO_TEXT.search(node.value):
-            _refuse("a text with a NUL or half a character", node)
+            _refuse(tr("a text with a NUL or half a character"), node)
         return
     for child in node.value:
         for part in child if isinstance(child, tuple) else (child,):

@@ -17,6 +17,7 @@ from transformer_mt.config.experiment import ModelConfig
 from transformer_mt.corpus.readers.pairs import split_lines
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.rendering.progress import Stages
 from transformer_mt.search.engine import Engine, Request
@@ -62,9 +63,9 @@ class DecodeReport:
             f"  {r.beam:>4}  {r.batch:>5}  {r.sentences_per_s:>11,.1f}  {r.tokens_per_s:>9,.0f}"
             for r in self.rates
         ]
-        lines.append(f"  peak memory  {self.peak_memory_mib:,.0f} MiB")
+        lines.append(tr("  peak memory  {:,.0f} MiB", self.peak_memory_mib))
         if self.cold_start_s is not None:
-            lines.append(f"  cold start   {self.cold_start_s:.1f} s to the first translation")
+            lines.append(tr("  cold start   {:.1f} s to the first translation", self.cold_start_s))
         return "\n".join(lines)
 
 
@@ -79,10 +80,10 @@ def bench_model(
     translator = Translator.load(model_dir)
     texts = [text for text in split_lines(src_path) if text.strip()][:n_sentences]
     if not texts:
-        raise DataError(f"{src_path}: there is nothing to translate")
+        raise DataError(tr("{}: there is nothing to translate", src_path))
     requests = [Request(ids) for ids in translator.src_tokenizer.encode(texts) if ids]
     options = SearchOptions.resolve(translator.cfg.decode)
-    stages.begin("starting tmt translate once")
+    stages.begin(tr("starting tmt translate once"))
     command = python_command(TMT, "translate", "-m", str(model_dir), texts[0])
     started = time.monotonic()
     subprocess.run(command, env=child_environment(), check=True, capture_output=True)
@@ -113,7 +114,7 @@ def _report(
     keep_memory()
     ordered = sorted(requests, key=lambda request: -len(request.src))
     rates = []
-    stages.begin(f"translating {len(ordered)} sentences", len(BEAMS) * len(BATCHES))
+    stages.begin(tr("translating {} sentences", len(ordered)), len(BEAMS) * len(BATCHES))
     for beam in BEAMS:
         for batch in BATCHES:
             rates.append(_rate(engine, ordered, replace(options, beam=beam), batch, rounds))

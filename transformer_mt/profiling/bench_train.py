@@ -20,6 +20,7 @@ from transformer_mt.corpus.readers.tables import language_of
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.encoding.encoded_corpus import open_corpus
 from transformer_mt.errors import ConfigError, DataError, TmtError, TokenizerError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.pipeline.prepare import fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling.flops import peak_gflops
@@ -68,18 +69,38 @@ class BenchReport(TrainingSetup):
 
     def render(self) -> str:
         lines = [
-            f"{self.size}: {self.parameters / 1e6:.1f} M parameters · {self.precision} · "
-            f"{self.processes} × {self.device}, {self.threads} threads each · micro-batches of "
-            f"{self.max_tokens} tokens",
-            f"  tokens/s       {self.tgt_tokens_per_s:,.0f} target, {self.src_tokens_per_s:,.0f} "
-            f"source, {self.tokens_per_s:,.0f} together",
-            f"  padding        {self.src_padding:.1%} of source, {self.tgt_padding:.1%} of target",
-            f"  update         {self.update_ms:.1f} ms, median of {self.updates}",
+            tr(
+                "{}: {:.1f} M parameters · {} · {} × {}, {} threads each · "
+                "micro-batches of {} tokens",
+                self.size,
+                self.parameters / 1000000.0,
+                self.precision,
+                self.processes,
+                self.device,
+                self.threads,
+                self.max_tokens,
+            ),
+            tr(
+                "  tokens/s       {:,.0f} target, {:,.0f} source, {:,.0f} together",
+                self.tgt_tokens_per_s,
+                self.src_tokens_per_s,
+                self.tokens_per_s,
+            ),
+            tr(
+                "  padding        {:.1%} of source, {:.1%} of target",
+                self.src_padding,
+                self.tgt_padding,
+            ),
+            tr("  update         {:.1f} ms, median of {}", self.update_ms, self.updates),
             *(f"    {part:<12} {self.part_ms[part]:.1f} ms" for part in PARTS),
-            f"  arithmetic     {self.gflops:,.0f} of {self.peak_gflops:,.0f} GFLOP/s: "
-            f"{self.share_of_peak:.1%}",
-            f"  peak memory    {self.peak_memory_mib:,.0f} MiB",
-            f"  cold start     {self.first_update_s:.1f} s to the first update",
+            tr(
+                "  arithmetic     {:,.0f} of {:,.0f} GFLOP/s: {:.1%}",
+                self.gflops,
+                self.peak_gflops,
+                self.share_of_peak,
+            ),
+            tr("  peak memory    {:,.0f} MiB", self.peak_memory_mib),
+            tr("  cold start     {:.1f} s to the first update", self.first_update_s),
         ]
         return "\n".join(lines)
 
@@ -93,7 +114,7 @@ def bench_configuration(
         ConfigError: only one path, or no languages in the names of the files.
     """
     if (src_path is None) != (tgt_path is None):
-        raise ConfigError("--src and --tgt go together: two files, line by line translations")
+        raise ConfigError(tr("--src and --tgt go together: two files, line by line translations"))
     tree: dict[str, Any] = {
         "name": f"bench-{size}",
         "languages": {"src": "zh", "tgt": "en"},
@@ -107,7 +128,7 @@ def bench_configuration(
         tree["languages"] = {"src": _language_of(src_path), "tgt": _language_of(tgt_path)}
         tree["data"] = {"train": [{"files": paths}]}
         tree["tokenizer"] = {"vocab_size": FILE_VOCABULARY, "joint": True}
-    return build_config(tree, "tmt bench")
+    return build_config(tree, tr("tmt bench"))
 
 
 def _language_of(path: Path) -> str:
@@ -116,7 +137,12 @@ def _language_of(path: Path) -> str:
         if code := language_of(suffix[1:]):
             return code
     raise ConfigError(
-        f"{path}: the name of the file must end with its language: {path.stem}.en, {path.stem}.zh …"
+        tr(
+            "{}: the name of the file must end with its language: {}.en, {}.zh …",
+            path,
+            path.stem,
+            path.stem,
+        )
     )
 
 
@@ -135,16 +161,16 @@ def bench_training(
     cfg = cfg.model_copy(update={"train": train})
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         run, stages = Run(Path(folder) / "run"), stages or Stages()
-        stages.begin("preparing the corpus")
+        stages.begin(tr("preparing the corpus"))
         local = obtain_sources(cfg, lambda _: None)
         try:
             prepare(local, fingerprints(local), run, lambda _: None)
         except TokenizerError as error:
-            message = f"too little text to measure with; give a larger corpus ({error})"
+            message = tr("too little text to measure with; give a larger corpus ({})", error)
             raise DataError(message) from error
-        stages.begin(f"measuring {n_updates} updates")
+        stages.begin(tr("measuring {} updates", n_updates))
         report = in_new_processes(partial(measure, size, cfg, run.directory, n_updates), processes)
-        stages.begin("starting tmt train once, up to its first update")
+        stages.begin(tr("starting tmt train once, up to its first update"))
         return replace(report, first_update_s=cold_start_seconds(cfg, run, processes))
 
 
@@ -208,4 +234,4 @@ def cold_start_seconds(cfg: Config, run: Run, processes: int) -> float:
                 lines.append(line)
         finally:
             process.kill()  # nothing of it is wanted any more
-    raise TmtError(f"tmt train did not come to its first update:\n{''.join(lines[-20:])}")
+    raise TmtError(tr("tmt train did not come to its first update:\n{}", "".join(lines[-20:])))

@@ -24,6 +24,7 @@ from transformer_mt.encoding.encoded_corpus import open_corpus
 from transformer_mt.encoding.random_sample import RandomSample
 from transformer_mt.encoding.tokenizer import MAX_CHARACTERS
 from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.pipeline.prepare import fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling.corpus_index import CorpusIndex
@@ -36,7 +37,7 @@ from transformer_mt.system.terminal import columns_of
 MIN_DRAWN = 6_000_000
 DRAWN_PER_PIECE = 200  # a large vocabulary needs more text to be learned from
 
-_NOT_HERE = "the network is not to be used"  # in the errors of all kinds of named sources
+_NOT_HERE = tr("the network is not to be used")  # in the errors of all kinds of named sources
 _LONGEST_NAME, _SHORTEST_NAME = 44, 16  # columns of a source in a table
 _LONGEST_LICENCE = 12
 _N_STEPS = 4  # cleaning, vocabulary, encoding, and the end
@@ -106,7 +107,7 @@ def measure_sources(
     if problems:
         raise ConfigError("\n".join(problems))
     if not sample.items:
-        raise ConfigError("data.train holds no pairs")
+        raise ConfigError(tr("data.train holds no pairs"))
     return sizes, sample
 
 
@@ -118,7 +119,7 @@ def _measure(
     sizes = [path.stat().st_size for path in files if path.is_file()]
     packed = any(path.suffix in (".gz", ".xz", ".bz2", ".zst") for path in files)
     expected = sum(sizes) * (_COMPRESSION if packed else 1) or None
-    stages.begin(f"reading {source}", expected)
+    stages.begin(tr("reading {}", source), expected)
     n_pairs = src_characters = tgt_characters = told = 0
     for src, tgt in found.read():
         n_pairs += 1
@@ -151,14 +152,21 @@ def _describe_missing(cfg: Config, missing: Sequence[tuple[str, Source]], *, off
     rows = []
     for label, source in missing:
         pairs, mib = index.look_up(source.opus) if source.opus else (None, None)
-        known = [f"{pairs:,} pairs" if pairs else "", f"{mib:,.1f} MiB" if mib else "size unknown"]
+        known = [
+            f"{pairs:,} pairs" if pairs else "",
+            f"{mib:,.1f} MiB" if mib else tr("size unknown"),
+        ]
         rows.append([f"  {label}", clip(str(source), 32), *known])
     one = len(rows) == 1
     return "\n".join(
         [
-            f"{len(rows)} corp{'us is' if one else 'ora are'} not on this machine yet:",
+            tr(
+                "{} corp{} not on this machine yet:",
+                len(rows),
+                tr("us is") if one else tr("ora are"),
+            ),
             align_columns(rows, numbers=(2, 3)),
-            f"get {'it' if one else 'them'} with tmt data download CONFIG, then plan again",
+            tr("get {} with tmt data download CONFIG, then plan again", "it" if one else "them"),
         ]
     )
 
@@ -168,7 +176,7 @@ def format_sources(sizes: Sequence[SourceSize], width: int = 80) -> str:
     rows = []
     for size in sizes:
         mib = "" if size.mib is None else f"{size.mib:,.1f} MiB"
-        notes = [f"weight {size.weight:g}"] if size.weight != 1 else []
+        notes = [tr("weight {:g}", size.weight)] if size.weight != 1 else []
         notes += [clip(size.licence, _LONGEST_LICENCE)] if size.licence else []
         rows.append([f"  {size.role}", "", f"{size.pairs:,} pairs", mib, ", ".join(notes)])
     taken = max(map(columns_of, align_columns(rows).split("\n")))
@@ -202,7 +210,7 @@ def planning_corpus(
     local = LocalData(cfg, drawn, local.dev, local.test)
     small = Run(folder / "run")
     stages = stages or Stages()
-    stages.begin(f"preparing {len(sample.items):,} pairs: text, vocabulary, ids", _N_STEPS)
+    stages.begin(tr("preparing {:,} pairs: text, vocabulary, ids", len(sample.items)), _N_STEPS)
 
     def step(line: str) -> None:
         if line.startswith("["):  # a stage begins

@@ -12,6 +12,7 @@ from typing import Literal
 
 import torch
 
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.profiling.flops import product_gflops
 from transformer_mt.system.device import choose_device, choose_precision
 from transformer_mt.system.machine import cpu_flags, total_memory_bytes, usable_cores
@@ -32,7 +33,9 @@ class MachineFact:
 
 def examine_machine() -> list[MachineFact]:
     """Look at the machine; under a second."""
-    software = f"{platform.python_version()}, torch {torch.__version__}, {platform.platform()}"
+    software = tr(
+        "{}, torch {}, {}", platform.python_version(), torch.__version__, platform.platform()
+    )
     device = choose_device()
     facts = [MachineFact("Python", software), _system(), _cpu(), _memory(), *_cuda()]
     return [*facts, _precision(device), _compiler(), *_packages(), _disk(Path.cwd())]
@@ -46,7 +49,7 @@ def render(facts: Sequence[MachineFact]) -> str:
         lines.append(f"{fact.verdict:<7}  {fact.name:<{width}}  {fact.value}")
         if fact.advice:
             lines.append(f"{'':<{width + 9}}  → {fact.advice}")
-    lines.append(f"problems: {sum(fact.verdict == 'problem' for fact in facts)}")
+    lines.append(tr("problems: {}", sum(fact.verdict == "problem" for fact in facts)))
     return "\n".join(lines)
 
 
@@ -61,13 +64,13 @@ def _system() -> MachineFact:
     names = {"Linux": "Linux", "Darwin": "macOS"}
     name = names.get(platform.system(), platform.system() or "unknown")
     if "microsoft" in platform.release().lower():
-        name = "Linux within Windows (WSL)"
-    tested = "tested on Linux; written for macOS, too, on the CPU; Windows: within WSL"
+        name = tr("Linux within Windows (WSL)")
+    tested = tr("tested on Linux; written for macOS, too, on the CPU; Windows: within WSL")
     note = {
         "Linux": "",
-        "macOS": "not tested here; trains and translates on the CPU, without Apple's GPU",
-        "Linux within Windows (WSL)": "keep runs in WSL's own files: /mnt/c is slow",
-    }.get(name, "not tested here: tmt is made for Linux")
+        "macOS": tr("not tested here; trains and translates on the CPU, without Apple's GPU"),
+        "Linux within Windows (WSL)": tr("keep runs in WSL's own files: /mnt/c is slow"),
+    }.get(name, tr("not tested here: tmt is made for Linux"))
     return _judge("system", f"{name} ({tested})", note=note)
 
 
@@ -75,9 +78,14 @@ def _cpu() -> MachineFact:
     cores = usable_cores()
     threads, setting = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
     native = [flag for flag in ("amx_bf16", "avx512_bf16") if flag in cpu_flags()]
-    value = f"{cores} usable cores, {threads} threads, bf16: {', '.join(native) or 'not native'}"
-    crowded = f"threads without a core slow the others down: set OMP_NUM_THREADS={cores}"
-    idle = f"OMP_NUM_THREADS={setting} leaves cores idle: unset it to train faster"
+    value = tr(
+        "{} usable cores, {} threads, bf16: {}",
+        cores,
+        threads,
+        ", ".join(native) or tr("not native"),
+    )
+    crowded = tr("threads without a core slow the others down: set OMP_NUM_THREADS={}", cores)
+    idle = tr("OMP_NUM_THREADS={} leaves cores idle: unset it to train faster", setting)
     problem = crowded if threads > cores else ""
     return _judge("CPU", value, problem=problem, note=idle if setting and threads < cores else "")
 
@@ -86,19 +94,21 @@ def _memory() -> MachineFact:
     """RAM, or the limit of the container where that is lower."""
     total = total_memory_bytes()
     if total is None:
-        return MachineFact("memory", "unknown on this system")
-    little = "little for training: lower train.max_tokens and model.d_model"
+        return MachineFact("memory", tr("unknown on this system"))
+    little = tr("little for training: lower train.max_tokens and model.d_model")
     return _judge("memory", f"{total / GIB:.1f} GiB", note=little if total < 4 * GIB else "")
 
 
 def _cuda() -> Iterator[MachineFact]:
     for index in range(torch.cuda.device_count()):
         device = torch.cuda.get_device_properties(index)
-        about = f"{device.total_memory / GIB:.0f} GiB, capability {device.major}.{device.minor}"
+        about = tr(
+            "{:.0f} GiB, capability {}.{}", device.total_memory / GIB, device.major, device.minor
+        )
         yield MachineFact(f"CUDA {index}", f"{device.name}, {about}")
     if not torch.cuda.is_available():
-        driver = "there is an NVIDIA driver: install a torch build that fits it"
-        value = "no device: everything runs on the CPU"
+        driver = tr("there is an NVIDIA driver: install a torch build that fits it")
+        value = tr("no device: everything runs on the CPU")
         yield _judge("CUDA", value, note=driver if shutil.which("nvidia-smi") else "")
 
 
@@ -111,22 +121,26 @@ def _precision(device: torch.device) -> MachineFact:
     chosen, other = ("fp32", "bf16") if is_fp32 else ("bf16", "fp32")
     measured = ", ".join(f"{name} {speed:.0f}" for name, speed in speeds.items())
     ratio = speeds[chosen] / speeds[other]
-    value = f"{chosen}: {ratio:.1f} × as fast as {other} (matrix product, GFLOP/s: {measured})"
-    slower = f"{other} is faster here: try --set train.precision={other}"
-    return _judge("precision auto", value, note=slower if ratio < 0.75 else "")  # above: noise
+    value = tr(
+        "{}: {:.1f} × as fast as {} (matrix product, GFLOP/s: {})", chosen, ratio, other, measured
+    )
+    slower = tr("{} is faster here: try --set train.precision={}", other, other)
+    return _judge(tr("precision auto"), value, note=slower if ratio < 0.75 else "")  # above: noise
 
 
 def _compiler() -> MachineFact:
     names = (os.environ.get("CXX"), "c++", "g++", "clang++", "cl")
     found = next((path for name in names if name and (path := shutil.which(name))), None)
-    slow = "training works, but cannot be compiled: install g++ or clang++ for speed"
+    slow = tr("training works, but cannot be compiled: install g++ or clang++ for speed")
     return _judge("C++ compiler", found or "none", note="" if found else slow)
 
 
 def _packages() -> Iterator[MachineFact]:
     """Versions of the packages in pyproject.toml: the core, and each extra but `dev`."""
     if _version("transformer-mt") == "missing":
-        yield _judge("packages", "tmt runs uninstalled", note="pip install -e . checks them")
+        yield _judge(
+            "packages", tr("tmt runs uninstalled"), note=tr("pip install -e . checks them")
+        )
         return
     groups: dict[str, list[str]] = {}
     for requirement in metadata.requires("transformer-mt") or []:
@@ -137,10 +151,10 @@ def _packages() -> Iterator[MachineFact]:
     for extra_name, found in groups.items():
         value, missing = ", ".join(found), any(entry.endswith(" missing") for entry in found)
         if extra_name:
-            advice = f"if you want it: pip install 'transformer-mt[{extra_name}]'"
-            yield _judge(f"extra {extra_name}", value, note=advice if missing else "")
+            advice = tr("if you want it: pip install 'transformer-mt[{}]'", extra_name)
+            yield _judge(tr("extra {}", extra_name), value, note=advice if missing else "")
         else:
-            advice = "pip install those that are missing"
+            advice = tr("pip install those that are missing")
             yield _judge("packages", value, problem=advice if missing else "")
 
 
@@ -153,9 +167,9 @@ def _version(package: str) -> str:
 
 def _disk(folder: Path) -> MachineFact:
     free = shutil.disk_usage(folder).free
-    value = f"{free / GIB:.1f} GiB free in {folder}"
+    value = tr("{:.1f} GiB free in {}", free / GIB, folder)
     if not os.access(folder, os.W_OK):
-        return _judge("disk", value, problem="nothing can be written here: use --run-dir")
-    full = "a checkpoint of the base model takes about 0.8 GiB: make room, or use --run-dir"
+        return _judge("disk", value, problem=tr("nothing can be written here: use --run-dir"))
+    full = tr("a checkpoint of the base model takes about 0.8 GiB: make room, or use --run-dir")
     problem, note = (full if free < limit * GIB else "" for limit in (1, 5))
     return _judge("disk", value, problem=problem, note=note)

@@ -20,6 +20,7 @@ from transformer_mt.config.recipes import Advice
 from transformer_mt.encoding.encoded_corpus import open_corpus
 from transformer_mt.encoding.epochs import SubwordSampling, sample_corpus
 from transformer_mt.evaluation.test_sets import read_dev_sets
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import build_model, load_tokenizers
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.validate import dev_loss
@@ -92,26 +93,52 @@ class Plan(TrainingSetup):
         """Lines of at most 80 columns."""
         where = self.device if self.processes == 1 else f"{self.processes} × {self.device}"
         facts = {
-            "one epoch": f"about {self.pairs_per_epoch:,} pairs ({self.corpus}), "
-            f"{self.src_tokens_per_epoch:,} source and {self.tgt_tokens_per_epoch:,} target "
-            f"tokens, {self.updates_per_epoch:,} updates",
-            "one update": f"{self.micro_batches_per_update:.1f} micro-batches of at most "
-            f"{self.max_tokens} tokens, padding {self.src_padding:.1%} of source and "
-            f"{self.tgt_padding:.1%} of target; peak lr {self.peak_lr:.2e}",
-            "measured here": f"{self.tgt_tokens_per_s:,.0f} target tokens/s, "
-            f"{self.peak_memory_mib:,.0f} MiB, {self.validation_seconds:.1f} s a validation",
+            "one epoch": tr(
+                "about {:,} pairs ({}), {:,} source and {:,} target tokens, {:,} updates",
+                self.pairs_per_epoch,
+                self.corpus,
+                self.src_tokens_per_epoch,
+                self.tgt_tokens_per_epoch,
+                self.updates_per_epoch,
+            ),
+            "one update": tr(
+                "{:.1f} micro-batches of at most {} tokens, padding {:.1%} of source "
+                "and {:.1%} of target; peak lr {:.2e}",
+                self.micro_batches_per_update,
+                self.max_tokens,
+                self.src_padding,
+                self.tgt_padding,
+                self.peak_lr,
+            ),
+            "measured here": tr(
+                "{:,.0f} target tokens/s, {:,.0f} MiB, {:.1f} s a validation",
+                self.tgt_tokens_per_s,
+                self.peak_memory_mib,
+                self.validation_seconds,
+            ),
             "preparation": _duration(self.preparation_minutes / 60),
-            "training": f"at most {self.updates:,} updates, {self.epochs:.1f} epochs: "
-            f"{_duration(self.training_hours)}, with validations {_duration(self.hours)}",
+            "training": tr(
+                "at most {:,} updates, {:.1f} epochs: {}, with validations {}",
+                self.updates,
+                self.epochs,
+                _duration(self.training_hours),
+                _duration(self.hours),
+            ),
         }
-        lines = [f"{self.name}: {self.parameters / 1e6:.1f} M parameters, {self.precision} on "
-                 f"{where}", format_sources(self.sources)]  # fmt: skip
+        size = tr(
+            "{}: {:.1f} M parameters, {} on {}",
+            self.name,
+            self.parameters / 1e6,
+            self.precision,
+            where,
+        )
+        lines = [size, format_sources(self.sources)]
         for label, text in facts.items():
             lines += _wrapped(text, f"  {label:<{_LABEL_WIDTH - 2}}", " " * _LABEL_WIDTH)
         if self.advice:
-            lines.append("  worth a try for a corpus of this size; the score on dev decides:")
+            lines.append(tr("  worth a try for a corpus of this size; the score on dev decides:"))
         for piece in self.advice:
-            lines.append(f"    --set {piece.key}={json.dumps(piece.value)}")
+            lines.append(tr("    --set {}={}", piece.key, json.dumps(piece.value)))
             lines += _wrapped(piece.why, " " * 10, " " * 10)
         return "\n".join(lines)
 
@@ -125,7 +152,7 @@ def _wrapped(text: str, first: str, others: str) -> list[str]:
 def _duration(hours: float) -> str:
     if hours == 0:
         return "done"
-    return f"about {60 * hours:.1f} minutes" if hours < 1 else f"about {hours:.1f} hours"
+    return tr("about {:.1f} minutes", 60 * hours) if hours < 1 else tr("about {:.1f} hours", hours)
 
 
 def make_plan(
@@ -159,9 +186,9 @@ def make_plan(
         affordable = max(1, MAX_PLANNED_ROWS // len(open_corpus(corpus_dir)))
         copies = min(affordable, round(corpus.scale))
         work = partial(dry_run, corpus.cfg, corpus.run.directory, corpus_dir, copies, budget_s)
-        stages.begin("measuring updates and a validation", _START_S + budget_s)
+        stages.begin(tr("measuring updates and a validation"), _START_S + budget_s)
         found = in_new_processes(work, processes or count_processes(), stages.advance)
-        stages.begin("looking for settings that suit the corpus")
+        stages.begin(tr("looking for settings that suit the corpus"))
         return _conclude(cfg, sizes, corpus, found, corpus.scale / copies)
 
 
@@ -223,8 +250,8 @@ def _describe(corpus: PlanningCorpus) -> str:
     if not corpus.preparation_s:
         return "prepared"
     if corpus.scale == 1:
-        return "prepared for this plan"
-    return f"estimated from {1 / corpus.scale:.2%} of the pairs"
+        return tr("prepared for this plan")
+    return tr("estimated from {:.2%} of the pairs", 1 / corpus.scale)
 
 
 def dry_run(

@@ -22,6 +22,7 @@ from transformer_mt.corpus.readers.pairs import read_pairs
 from transformer_mt.corpus.readers.spreadsheets import is_table, layout_of
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.transformer import Transformer, resolve_tying
 from transformer_mt.system.device import choose_device
 from transformer_mt.text.identify import identify
@@ -31,7 +32,9 @@ from transformer_mt.training.micro_batch import Learner
 
 _MEASURED = 3  # updates
 _LENGTH = 20  # tokens of a sentence, in the updates that are measured
-_REMEDY = "name them: files such as my.zh and my.en, or a table whose first row is Chinese, English"
+_REMEDY = tr(
+    "name them: files such as my.zh and my.en, or a table whose first row is Chinese, English"
+)
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
             stand on the wrong sides.
     """
     if len(paths) != 2 and (len(paths) != 1 or not is_table(paths[0])):
-        raise ConfigError("give a configuration, two text files, or one table (CSV, TSV, XLSX)")
+        raise ConfigError(tr("give a configuration, two text files, or one table (CSV, TSV, XLSX)"))
     languages = tell_languages(paths, remedy=_REMEDY)
     both = " and ".join(map(str, paths))
     src, tgt = map(language_name, (languages.src, languages.tgt))
@@ -69,8 +72,16 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
     if list(map(identify, samples)) == [languages.tgt, languages.src]:
         shown = "; ".join(texts[0][:40] for texts in samples)
         raise DataError(
-            f"{both}: the sides look swapped: what is called {languages.src} is {tgt}, and what is "
-            f"called {languages.tgt} is {src} ({shown}); change their names"
+            tr(
+                "{}: the sides look swapped: what is called {} is {}, and what is "
+                "called {} is {} ({}); change their names",
+                both,
+                languages.src,
+                tgt,
+                languages.tgt,
+                src,
+                shown,
+            )
         )
     source: str | dict[str, Any] = {"files": list(map(str, paths))}
     if len(paths) == 1:
@@ -137,7 +148,7 @@ def seconds_per_update(cfg: Config) -> float:
 
 def _lines(own: OwnText, advice: list[Advice]) -> Iterator[str]:
     yield f"# {own.note}."
-    yield "# Settings to start from: the score on dev decides. Every key: tmt config base."
+    yield tr("# Settings to start from: the score on dev decides. Every key: tmt config base.")
     yield f"name: {flow_yaml(own.name)}"
     yield f"languages: {{src: {own.languages.src}, tgt: {own.languages.tgt}}}"
     yield "data:"

@@ -17,6 +17,7 @@ import torch
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
 from transformer_mt.errors import TmtError, TrainingError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import build_model, load_tokenizers
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling.flops import training_flops
@@ -32,9 +33,9 @@ from transformer_mt.training.micro_batch import Learner
 
 PARTS = ("data", "forward", "loss", "backward", "optimizer")
 
-_TOO_LITTLE = (
-    "the worst micro-batches do not fit into memory (a process was {}): lower train.max_tokens or "
-    "the sizes of the model"
+_TOO_LITTLE = tr(
+    "the worst micro-batches do not fit into memory (a process was {}): lower "
+    "train.max_tokens or the sizes of the model"
 )
 _CALL_EVERY_S = 0.25  # while other processes measure
 Value = TypeVar("Value")
@@ -74,7 +75,7 @@ class TimedTraining:
         self.tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
-        seed_all(cfg.seed, "initial weights")
+        seed_all(cfg.seed, tr("initial weights"))
         self.model = build_model(cfg, self.tokenizers).to(self.device).train()
         self.learner = Learner(self.model, cfg.train, ranks)
         self.plan = experiment_plan(cfg, corpus, epoch=0, copies=copies)
@@ -180,8 +181,8 @@ def in_new_processes(
                 waiting(_CALL_EVERY_S)
         except ProcessExitedException as error:
             if error.signal_name == "SIGKILL":  # how a system that is short of memory ends it
-                raise TrainingError(_TOO_LITTLE.format("killed")) from error
-            raise TrainingError(f"a process that measured training ended: {error}") from error
+                raise TrainingError(_TOO_LITTLE.format(tr("killed"))) from error
+            raise TrainingError(tr("a process that measured training ended: {}", error)) from error
     result = results.get()
     if isinstance(result, TmtError):
         raise result
@@ -202,7 +203,7 @@ def _as_rank(
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            results.put(TrainingError(_TOO_LITTLE.format("refused more memory")))
+            results.put(TrainingError(_TOO_LITTLE.format(tr("refused more memory"))))
         else:
             if ranks.is_main:
                 results.put(result)

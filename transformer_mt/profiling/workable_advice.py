@@ -17,6 +17,7 @@ from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.encoding.tags import tag_pieces
 from transformer_mt.encoding.tokenizer import train_tokenizer
 from transformer_mt.errors import ConfigError, TokenizerError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.pipeline.run_dir import Run
 
 # Bytes of text of both sides together that a trial reads; a part gives fewer pieces than the whole,
@@ -61,7 +62,7 @@ def _possible(piece: Advice, cfg: Config, texts: Sequence[Path], sharing: set[bo
     if size == piece.value:
         return piece
     what = "most" if size < piece.value else "least"
-    return piece._replace(value=size, why=f"the {what} that this text can give")
+    return piece._replace(value=size, why=tr("the {} that this text can give", what))
 
 
 def possible_vocab_size(size: int, cfg: Config, texts: Sequence[Path], *, joint: bool) -> int:
