@@ -17,8 +17,7 @@ _ENTITY = re.compile(
     r"&(?:#[0-9]{1,7}(?![0-9])|#[xX][0-9a-fA-F]{1,6}(?![0-9a-fA-F])|[A-Za-z][A-Za-z0-9]{1,31});?"
 )
 _SPACES = re.compile("[ \t\r\n\f]+")
-_SPELLED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\xa0": "&nbsp;"}
-_SPECIAL = re.compile("[&<>\xa0]")
+_SPELLED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\xa0": "&nbsp;"})
 
 _PAIRS = frozenset(
     "a abbr acronym b bdi bdo big cite del dfn em font i ins label mark q s small span strike "
@@ -70,7 +69,7 @@ class _HtmlSyntax(Syntax):
         return decode_html(raw)
 
     def encode(self, text: str) -> str:
-        return _SPECIAL.sub(lambda special: _SPELLED[special[0]], text)
+        return text.translate(_SPELLED)
 
 
 SYNTAX = _HtmlSyntax()

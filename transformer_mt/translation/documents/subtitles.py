@@ -27,10 +27,9 @@ _VTT_TAGS = re.compile(f"({_VTT_TAG})")
 _VTT_TIME = re.compile(r"<(?:\d+:)?\d\d:\d\d\.\d\d\d>")
 _VTT_NAME = re.compile("[a-z]+")
 _VTT_SPEAKER = re.compile(rf"((?:(?!<v[ .\t]){_VTT_TAG}|\s)*)(?:([-–—](?![-–—])\s*)|(?=<v[ .\t]))")
-_SPELLED = {
+_SPELLED = str.maketrans({
     "&": "&amp;", "<": "&lt;", ">": "&gt;", "\xa0": "&nbsp;", "\u200e": "&lrm;", "\u200f": "&rlm;",
-}  # fmt: skip
-_SPECIAL = re.compile(f"[{''.join(_SPELLED)}]")
+})  # fmt: skip
 
 
 def read_srt(text: str) -> Document:
@@ -104,7 +103,7 @@ class _VttSyntax(Syntax):
         return unescape(raw)
 
     def encode(self, text: str) -> str:
-        return _SPECIAL.sub(lambda special: _SPELLED[special[0]], text)
+        return text.translate(_SPELLED)
 
     def write(self, tokens: Sequence[Token], joints: Sequence[str], raw: str) -> str:
         times = iter(sorted(filter(_is_time, tokens), key=_seconds))
