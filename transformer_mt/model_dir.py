@@ -138,9 +138,10 @@ def _check_sizes(cfg: Config, path: Path) -> None:
         SafetensorError: it is no such file.
     """
     with safe_open(path, framework="pt") as file:
-        found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-        n_numbers = sum(math.prod(part.get_shape()) for part in found.values())
-        kinds = {part.get_dtype() for part in found.values()}
+        names = file.keys()  # the file itself cannot be iterated
+        found = [file.get_slice(name) for name in names]
+        n_numbers = sum(math.prod(part.get_shape()) for part in found)
+        kinds = {part.get_dtype() for part in found}
     if not kinds <= _FLOATS:
         raise ValueError(f"weights of the type {', '.join(sorted(kinds - _FLOATS))}")
     if cfg.model.matrix_parameters > 2 * n_numbers:  # the exact comparison comes with the model

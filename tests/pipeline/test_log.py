@@ -158,7 +158,7 @@ def test_one_estimate_of_the_time_left(tmp_path: Path) -> None:
     """The number of the record is that of the live line, and knows the limit in minutes."""
     log, output = make_log(tmp_path / "m", terminal=True, train={"max_minutes": 65.0})
     with log:
-        log.record("train", 50, {**FULL, "minutes": 61.0, "eta_minutes": 99.0})
+        log.record("train", 50, {**FULL, "minutes": 61.0})
         assert log.records[-1]["eta_minutes"] == pytest.approx(4.0)
         log.advance(50)
     assert "4 min left" in output.getvalue() and "99" not in output.getvalue()

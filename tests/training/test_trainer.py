@@ -391,7 +391,7 @@ def test_records_tell_what_happened(tmp_path: Path) -> None:
     assert 0 < first["epoch"] < second["epoch"] < 10
     assert first["ppl"] == pytest.approx(math.exp(first["loss"]))
     assert first["loss"] > second["loss"]
-    assert first["tgt_tokens_per_s"] > 0 and second["eta_minutes"] == 0
+    assert first["tgt_tokens_per_s"] > 0
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("full"), MemoryError()])

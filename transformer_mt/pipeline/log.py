@@ -85,9 +85,8 @@ class TrainingLog(SilentLog):
     def record(self, event: str, update: int, values: Mapping[str, Any]) -> None:
         if values.get("minutes") is not None:
             self._clock.set(values["minutes"])
-        left = self._clock.left(update, self.records)
-        if "eta_minutes" in values and left:
-            values = {**values, "eta_minutes": left.minutes}
+            if event == "train" and (left := self._clock.left(update, self.records)):
+                values = {**values, "eta_minutes": left.minutes}
         record = {"event": event, "update": update, **{k: _finite(v) for k, v in values.items()}}
         self.records.append(record)
         self._write_last()

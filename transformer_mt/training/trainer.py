@@ -289,14 +289,9 @@ class Trainer:
         return None
 
     def _status(self, lr: float, norm: float, n_in_epoch: int) -> dict[str, float]:
-        minutes = self.progress.seconds / 60
-        train = self.cfg.train
-        left = minutes / self.progress.update * (self._end - self.progress.update)
-        if train.max_minutes is not None and not self.progress.last_update:
-            left = min(left, max(0.0, train.max_minutes - minutes))
         epoch = self.progress.epoch + self.progress.next_in_epoch / n_in_epoch
-        known = {"lr": lr, "grad_norm": norm, "epoch": epoch}
-        return {**known, "minutes": minutes, "eta_minutes": left}
+        minutes = self.progress.seconds / 60
+        return {"lr": lr, "grad_norm": norm, "epoch": epoch, "minutes": minutes}
 
     def _report_skipped(self, log: SilentLog, batches: list[Indices], in_a_row: int) -> None:
         rows = np.concatenate(batches)

@@ -59,13 +59,17 @@ def test_an_exception_or_a_kill_is_told_and_nothing_is_left(
     assert not active_children()
 
 
-def test_copies_end_with_their_process() -> None:
-    """Even if it is killed: the connection ends, because no copy holds another's."""
+@pytest.mark.parametrize("busy", [False, True])
+def test_copies_end_with_their_process(busy: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    """Silently, even if it is killed: the connection ends, because no copy holds another's."""
     read, write = os.pipe()
     if not (parent := os.fork()):
         workers = Workers(work, 2)
         found = workers.map([(1, 0.1), (2, 0.1)])
         os.write(write, " ".join(str(pid) for _, pid in found).encode())
+        if busy:
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            workers.map([(1, 1.0), (2, 1.0)])
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(parent, 0)
     pids = [int(pid) for pid in os.read(read, 100).split()]
@@ -74,6 +78,7 @@ def test_copies_end_with_their_process() -> None:
     while any(map(process_of, pids)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    assert capfd.readouterr().err == ""
 
 
 def test_beside_other_threads_no_copy_is_made() -> None:

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
@@ -94,12 +95,10 @@ def _serve(connection: Connection, others: list[Connection], work: Callable[...,
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
-    while True:
-        try:
+    with suppress(EOFError, ConnectionError):  # the first process has gone: nobody reads an error
+        while True:
             arguments = connection.recv()
-        except EOFError:
-            return
-        try:
-            connection.send((None, work(*arguments)))
-        except Exception as error:
-            connection.send((error, None))
+            try:
+                connection.send((None, work(*arguments)))
+            except Exception as error:
+                connection.send((error, None))
