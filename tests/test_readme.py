@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,16 @@ from transformer_mt.model.transformer import Transformer, resolve_tying
 
 READMES = ["README.md", "README.zh.md"]
 MANUAL = [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))]
+CHINESE = [f"docs/zh/{path.name}" for path in sorted((ROOT / "docs/zh").glob("*.md"))]
+TRANSLATED = [page for page in CHINESE if page != "docs/zh/terms.md"]
 LAB = [f"docs/lab/{path.name}" for path in sorted((ROOT / "docs/lab").glob("*.md"))]
 GENERATED = {f"docs/{name}" for name in write_manual.PAGES}
-PAGES = [*READMES, "CONTRIBUTING.md", "SECURITY.md", "scripts/README.md", *MANUAL]
+PAGES = [*READMES, "CONTRIBUTING.md", "SECURITY.md", "scripts/README.md", *MANUAL, *CHINESE]
 MOST_WORDS = 1200
+MOST_CHARACTERS = 2400  # Chinese ones, which are read about as fast as half as many words
 HISTORY = re.compile(
     r"no longer|used to (?:be|have|take)|versions? before|as ever\b|since last time|"
-    r"earlier version|present version|with the version",
+    r"earlier version|present version|with the version|不再|曾经|以前|以往|旧版|之前的?版本",
     re.IGNORECASE,
 )
 SMALL = [
@@ -185,17 +189,64 @@ def test_both_languages_say_the_same() -> None:
     assert tmt_commands(english) == tmt_commands(chinese)
     parsed = [[parse_yaml(block, page) for block in blocks(page, "yaml")] for page in READMES]
     assert parsed[0] == parsed[1]
+    pages = [text_of(english), text_of(chinese).replace("](docs/zh/", "](docs/")]
     for pattern in (r"^#+ ", r"^- ", r"^\|", r"\]\((?!README)([^)]+)\)", r"configs/[\w-]+\.yaml"):
-        found = [re.findall(pattern, text_of(page), re.MULTILINE) for page in READMES]
+        found = [re.findall(pattern, page, re.MULTILINE) for page in pages]
         assert found[0] == found[1] != [], pattern
 
 
-@pytest.mark.parametrize("page", sorted({*READMES, *MANUAL, *LAB} - GENERATED))
+@pytest.mark.parametrize("page", TRANSLATED)
+def test_a_chinese_page_says_what_the_english_one_says(page: str) -> None:
+    english = page.replace("/zh/", "/")
+    name = Path(page).name
+    assert text_of(english).split("\n")[2] == f"English · [中文](zh/{name})"
+    assert text_of(page).split("\n")[2] == f"[English](../{name}) · 中文"
+    assert fenced_commands(page) == fenced_commands(english)
+    for language in ("yaml", "python"):
+        assert blocks(page, language) == blocks(english, language)
+    for pattern in (r"^#+ ", r"^!\[", r"^\|"):
+        found = [re.findall(pattern, text_of(one), re.MULTILINE) for one in (english, page)]
+        assert len(found[0]) == len(found[1]), pattern
+    measured = re.compile(r"\d+\.\d+|\d{4}-\d\d-\d\d|\b[0-9a-f]{7}\b", re.ASCII)
+    assert Counter(measured.findall(text_of(page))) == Counter(measured.findall(text_of(english)))
+    assert linked(page) == linked(english)
+
+
+@pytest.mark.parametrize("page", ["README.zh.md", *CHINESE])
+def test_chinese_is_set_as_the_terms_say(page: str) -> None:
+    """Full-width punctuation; a space between Chinese and Latin letters, numbers or code."""
+    text = re.sub(r"\]\([^)\s]+\)", "]", _FENCE.sub("", text_of(page)))
+    text = re.sub(r"`[^`\n]+`", "`x`", text)
+    wrong = r"[\u4e00-\u9fff][A-Za-z0-9`,;:!?()]|[A-Za-z0-9%`,;:!?()][\u4e00-\u9fff]"
+    assert not [text[m.start() - 9 : m.end() + 9] for m in re.finditer(wrong, text)]
+    assert page.endswith("terms.md") or "您" not in text
+
+
+def linked(page: str) -> set[Path]:
+    """The files that a page leads to, without anchors; of a Chinese page, the English one."""
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text_of(page))
+    paths = [((ROOT / page).parent / link).resolve().relative_to(ROOT) for link in links]
+    return {Path(str(path).replace("docs/zh/", "docs/")) for path in paths} - {
+        Path(page.replace("/zh/", "/"))
+    }
+
+
+def test_the_chinese_readme_leads_to_chinese_pages() -> None:
+    links = re.findall(r"\]\((docs/[\w-]+\.md)\)", text_of("README.zh.md"))
+    assert not {link.replace("docs/", "docs/zh/") for link in links} & set(TRANSLATED)
+
+
+@pytest.mark.parametrize("page", sorted({*READMES, *MANUAL, *CHINESE, *LAB} - GENERATED))
 def test_a_page_takes_five_minutes(page: str) -> None:
+    chinese = re.compile(r"[\u4e00-\u9fff]")
     assert len(text_of(page).split()) <= MOST_WORDS
+    if "zh" in page:
+        words = chinese.sub(" ", text_of(page)).split()
+        assert len(words) <= MOST_WORDS
+        assert len(chinese.findall(text_of(page))) <= MOST_CHARACTERS
 
 
-@pytest.mark.parametrize("page", [*READMES, *MANUAL])
+@pytest.mark.parametrize("page", [*READMES, *MANUAL, *CHINESE])
 def test_history_stands_in_the_laboratory(page: str) -> None:
     assert not HISTORY.findall(text_of(page))
 
@@ -224,9 +275,9 @@ def test_every_script_has_its_line() -> None:
             assert path.name in listed, path
 
 
-def test_table_of_configurations_is_true() -> None:
-    rows = [line for line in text_of("docs/own-text.md").splitlines() if "](../configs/" in line]
-    rows = [row for row in rows if row.startswith("| [configs/")]
+@pytest.mark.parametrize("page", ["docs/own-text.md", "docs/zh/own-text.md"])
+def test_table_of_configurations_is_true(page: str) -> None:
+    rows = [line for line in text_of(page).splitlines() if line.startswith("| [configs/")]
     names = [re.findall(r"\[(configs/.+?)\]", row)[0] for row in rows]
     assert sorted(names) == sorted(f"configs/{path.name}" for path in ROOT.glob("configs/*.yaml"))
     for name, row in zip(names, rows, strict=True):
