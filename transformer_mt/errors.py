@@ -53,6 +53,8 @@ OUTSIDE = (TmtError, OSError, MemoryError, RecursionError, UnicodeError)
 
 def describe(error: BaseException) -> str:
     """One of `OUTSIDE` as a message for people."""
+    from transformer_mt.messages.catalogue import tr  # which needs modules: see `__init__.py`
+
     match error:
         case TmtError():
             return str(error)
@@ -64,19 +66,21 @@ def describe(error: BaseException) -> str:
             ]
             where = "".join(f"{name}: " for name in names)
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            remedy = "; make room, and run the same command again" if full else ""
+            remedy = tr("; make room, and run the same command again") if full else ""
             return f"{where}{error.strerror or str(error) or type(error).__name__}{remedy}"
         case MemoryError():
-            return f"not enough memory{f': {error}' if str(error) else ''}"
+            return tr("not enough memory{}", f": {error}" if str(error) else "")
         case RecursionError():
-            return "the input is nested too deeply"
+            return tr("the input is nested too deeply")
         case UnicodeEncodeError():
             found = error.object[error.start]
             if "\ud800" <= found <= "\udfff":
-                return f"{error.object[:80]!r} is not UTF-8"
-            return (
-                f"the encoding {error.encoding} has no character U+{ord(found):04X}; set "
-                "PYTHONIOENCODING=utf-8, or write to a file"
+                return tr("{!r} is not UTF-8", error.object[:80])
+            return tr(
+                "the encoding {} has no character U+{:04X}; set "
+                "PYTHONIOENCODING=utf-8, or write to a file",
+                error.encoding,
+                ord(found),
             )
         case _:
             return str(error) or type(error).__name__

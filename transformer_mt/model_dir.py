@@ -23,6 +23,7 @@ from transformer_mt import __version__
 from transformer_mt.config.experiment import Config, load_config
 from transformer_mt.encoding.tokenizer import PAD_ID, Tokenizer
 from transformer_mt.errors import ModelDirError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.transformer import Transformer, resolve_tying
 from transformer_mt.system.output import writing_folder
 from transformer_mt.system.state import Damaged, damages, read_manifest, write_manifest
@@ -117,7 +118,9 @@ def load_model_dir(path: Path) -> LoadedModel:
             model = build_model(cfg, tokenizers)
         load_weights(model, load_file(path / _WEIGHTS))
     except (SafetensorError, ValueError, OSError) as error:
-        raise ModelDirError(f"{path / _WEIGHTS}: does not fit config.yaml: {error}") from error
+        raise ModelDirError(
+            tr("{}: does not fit config.yaml: {}", path / _WEIGHTS, error)
+        ) from error
     return LoadedModel(cfg, model.eval(), tokenizers, metadata, _load_known(path, metadata))
 
 
@@ -127,7 +130,7 @@ def _load_known(path: Path, metadata: dict[str, Any]) -> KnownUnits | None:
     try:
         return KnownUnits.load(path / _KNOWN)
     except (ValueError, OSError, KeyError, BadZipFile) as error:
-        raise ModelDirError(f"{path / _KNOWN}: cannot be read: {error}") from error
+        raise ModelDirError(tr("{}: cannot be read: {}", path / _KNOWN, error)) from error
 
 
 def _check_sizes(cfg: Config, path: Path) -> None:
@@ -173,21 +176,23 @@ class _UndrawnNumbers(TorchFunctionMode):
 def read_metadata(path: Path) -> dict[str, Any]:
     """The metadata of a model directory, after comparing every file with its digest."""
     if not path.is_dir():
-        raise ModelDirError(f"{path}: no such model directory; train one with tmt train CONFIG")
+        raise ModelDirError(
+            tr("{}: no such model directory; train one with tmt train CONFIG", path)
+        )
     try:
         metadata = read_manifest(path, _METADATA)
     except Damaged as error:
-        raise ModelDirError(f"{error}; copy the whole model directory again") from error
+        raise ModelDirError(tr("{}; copy the whole model directory again", error)) from error
     if metadata is None:
-        raise ModelDirError(f"{path}: not a model directory: {_METADATA} is missing")
+        raise ModelDirError(tr("{}: not a model directory: {} is missing", path, _METADATA))
     if metadata.get("format") != FORMAT:
         found = metadata.get("format")
-        raise ModelDirError(f"{path}: format {found}; this tmt reads format {FORMAT}")
+        raise ModelDirError(tr("{}: format {}; this tmt reads format {}", path, found, FORMAT))
     missing = {"config.yaml", _WEIGHTS} - metadata.get("files", {}).keys()
     if missing:
-        raise ModelDirError(f"{path / _METADATA}: lists no {', '.join(sorted(missing))}")
+        raise ModelDirError(tr("{}: lists no {}", path / _METADATA, ", ".join(sorted(missing))))
     if problems := damages(path, metadata):
-        raise ModelDirError("\n".join(problems) + "; copy the whole model directory")
+        raise ModelDirError("\n".join(problems) + tr("; copy the whole model directory"))
     return metadata
 
 

@@ -91,7 +91,7 @@ def main() -> None:
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        in_users_language(get_command(app))(arguments)
+        (app if LANGUAGE == "en" else in_users_language(get_command(app)))(arguments)
     except BrokenPipeError:  # the reader of our output has gone, e.g. `| head`
         _drop_output()
         sys.exit(1)
@@ -105,10 +105,9 @@ def main() -> None:
 
 def in_users_language(command: Any) -> Any:
     """A command whose help is translated."""
-    if LANGUAGE != "en":
-        _fold_help()
-        for holder, name in help_texts(command):
-            setattr(holder, name, translation_of(getattr(holder, name)))
+    _fold_help()
+    for holder, name in help_texts(command):
+        setattr(holder, name, translation_of(getattr(holder, name)))
     return command
 
 

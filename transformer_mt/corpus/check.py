@@ -24,12 +24,13 @@ from transformer_mt.corpus.report.collect import build_report
 from transformer_mt.corpus.report.report import CorpusReport, PartReport
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.terminal import Say
 from transformer_mt.text.identify import identify
 from transformer_mt.text.languages import canonical_code, language_name
 
 _N_IDENTIFIED = 500  # lines of each side that tell its language
-_OPTIONS = "give both, such as --src zh --tgt en"
+_OPTIONS = tr("give both, such as --src zh --tgt en")
 
 
 def source_of_files(paths: Sequence[Path]) -> Source:
@@ -59,10 +60,13 @@ def tell_languages(
         names = " and ".join(map(str, paths))
         if len(paths) == 1 and not is_table(paths[0]):
             raise DataError(
-                f"{names}: give the file of the other side, too; or, if both sides are in it, "
-                "--src and --tgt"
+                tr(
+                    "{}: give the file of the other side, too; or, if both sides are "
+                    "in it, --src and --tgt",
+                    names,
+                )
             )
-        both = f"both sides are {language_name(codes[0])}" if codes[0] and codes[1] else ""
+        both = tr("both sides are {}", language_name(codes[0])) if codes[0] and codes[1] else ""
         raise DataError(f"{names}: {both or 'the languages cannot be told'}; {remedy}")
     return Languages(src=str(codes[0]), tgt=str(codes[1]))
 
@@ -117,7 +121,7 @@ def check_source(
         problems += str(error).split("\n")
     problems += _carriage_returns(n_returns, n_pairs)
     if not n_pairs:
-        problems = problems or ["nothing is kept: there is no pair"]
+        problems = problems or [tr("nothing is kept: there is no pair")]
         return CorpusReport({"pairs": PartReport(0, 0)}, problems=problems, languages=languages)
     train = source.model_copy(update={"limit": n_pairs})  # up to where they can be read
     cfg = Config(name="check", languages=languages, data=DataConfig(root=".", train=[train]))
@@ -136,9 +140,16 @@ def _carriage_returns(counts: list[int], n_pairs: int) -> list[str]:
     """More carriage returns than lines were most likely meant to end lines."""
     lines, hold = ("line", "holds") if n_pairs == 1 else ("lines", "hold")
     return [
-        f"{n_pairs:,} {lines} on the {side} side {hold} {n:,} carriage returns (CR): the "
-        "lines of the file seem to end with CR alone, and tmt reads LF and CR LF; convert it: "
-        "tr '\\r' '\\n' < FILE > NEW"
+        tr(
+            "{:,} {} on the {} side {} {:,} carriage returns (CR): the lines of the "
+            "file seem to end with CR alone, and tmt reads LF and CR LF; convert it: "
+            "tr '\\r' '\\n' < FILE > NEW",
+            n_pairs,
+            lines,
+            side,
+            hold,
+            n,
+        )
         for side, n in zip(("source", "target"), counts, strict=True)
         if n > n_pairs
     ]
@@ -159,7 +170,14 @@ def _leaks(
         return []
     n_src, n_tgt = map(len, shared)
     return [
-        f"{test}: {n_src:,} sources and {n_tgt:,} targets of its {len(pairs):,} pairs are in the "
-        f"training text, too: {lines.name_first()}; name it under data.test or data.dev, and "
-        "cleaning drops them"
+        tr(
+            "{}: {:,} sources and {:,} targets of its {:,} pairs are in the training "
+            "text, too: {}; name it under data.test or data.dev, and cleaning drops "
+            "them",
+            test,
+            n_src,
+            n_tgt,
+            len(pairs),
+            lines.name_first(),
+        )
     ]

@@ -31,17 +31,18 @@ from transformer_mt.corpus.report.page import write_page
 from transformer_mt.corpus.report.report import CorpusReport
 from transformer_mt.corpus.sources.obtain import LocalData
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.arrays import save_array
 from transformer_mt.system.processes.parallel import count_workers
 from transformer_mt.system.state import fingerprint, sha256
 from transformer_mt.system.terminal import Say
 from transformer_mt.text.normalise import Normaliser
 
-_OVERLAP_STAYS = (
-    "train: {:,} pairs share a side with dev or test and stay (data.clean.overlap is false): "
-    "scores will look better than they are"
+_OVERLAP_STAYS = tr(
+    "train: {:,} pairs share a side with dev or test and stay (data.clean.overlap "
+    "is false): scores will look better than they are"
 )
-_TOO_SMALL = (
+_TOO_SMALL = tr(
     "train: too little text to learn which sides belong together; the rule mismatch is not applied"
 )
 
@@ -118,8 +119,15 @@ def read_clean(out_dir: Path, part: str) -> tuple[list[str], list[str]]:
     src, tgt = (list(split_lines(out_dir / f"{part}.{side}")) for side in ("src", "tgt"))
     if len(src) != len(tgt):
         raise DataError(
-            f"{out_dir}: {part}.src has {len(src)} lines but {part}.tgt has {len(tgt)}: "
-            "delete the directory, so that it is made again"
+            tr(
+                "{}: {}.src has {} lines but {}.tgt has {}: delete the directory, so "
+                "that it is made again",
+                out_dir,
+                part,
+                len(src),
+                part,
+                len(tgt),
+            )
         )
     return src, tgt
 
@@ -162,8 +170,12 @@ def _read_evaluation_parts(local: LocalData) -> dict[str, list[Pair]]:
     for part, pairs in parts.items():
         if not any(src.strip() and tgt.strip() for src, tgt in pairs):
             raise DataError(
-                f"data.{part}: no pair with text on both sides ({len(pairs)} read); give another "
-                "source, or leave the key out and a share of train is held out"
+                tr(
+                    "data.{}: no pair with text on both sides ({} read); give another "
+                    "source, or leave the key out and a share of train is held out",
+                    part,
+                    len(pairs),
+                )
             )
     return parts
 
@@ -210,7 +222,9 @@ def _notes_on_evaluation(evaluation: dict[str, list[Pair]]) -> list[str]:
     for part, pairs in evaluation.items():
         n_empty = sum(not (src.strip() and tgt.strip()) for src, tgt in pairs)
         if n_empty:
-            notes.append(f"{part}: {n_empty} of {len(pairs)} pairs have an empty side and stay")
+            notes.append(
+                tr("{}: {} of {} pairs have an empty side and stay", part, n_empty, len(pairs))
+            )
     test_keys = [set[str](), set[str]()]
     for part, pairs in evaluation.items():
         for keys, side in zip(test_keys, zip(*pairs, strict=True), strict=True):
@@ -220,5 +234,5 @@ def _notes_on_evaluation(evaluation: dict[str, list[Pair]]) -> list[str]:
         for pair in evaluation.get("dev", [])
     )
     if n_shared:
-        notes.append(f"dev: {n_shared} pairs share a side with test and stay")
+        notes.append(tr("dev: {} pairs share a side with test and stay", n_shared))
     return notes

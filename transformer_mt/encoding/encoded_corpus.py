@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from transformer_mt.encoding.tags import Ids, Tagging
 from transformer_mt.encoding.tokenizer import EOS_ID, Tokenizer
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.arrays import Array, save_blocks
 from transformer_mt.system.output import remove, write_json, writing_folder
 from transformer_mt.system.processes.parallel import run_shards
@@ -188,10 +189,13 @@ def _count(shards: Iterable[Path], max_length: int | None) -> EncodingReport:
             tgt_tokens += int(shard["tgt_lengths"].sum())
     if not kept:
         raise DataError(
-            f"no pair is left: all {too_long} have more than data.max_length = {max_length} "
-            "tokens on a side"
+            tr(
+                "no pair is left: all {} have more than data.max_length = {} tokens on a side",
+                too_long,
+                max_length,
+            )
             if too_long
-            else "no pair is left after cleaning"
+            else tr("no pair is left after cleaning")
         )
     return EncodingReport(kept, too_long, src_tokens, tgt_tokens)
 
@@ -243,7 +247,7 @@ def open_corpus(directory: Path) -> EncodedCorpus:
         sources = np.asarray(np.load(path, mmap_mode="r")) if path.exists() else None
         return EncodedCorpus(src, tgt, sources)
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{directory}: encoded corpus is incomplete: {error}") from error
+        raise DataError(tr("{}: encoded corpus is incomplete: {}", directory, error)) from error
 
 
 def _open_side(directory: Path, side: str) -> EncodedSide:
@@ -252,7 +256,13 @@ def _open_side(directory: Path, side: str) -> EncodedSide:
     n_bytes, total = path.stat().st_size, int(offsets[-1])
     if n_bytes not in (2 * total, 4 * total):
         raise DataError(
-            f"{path}: {n_bytes} bytes for {total} tokens; delete {directory} and run again"
+            tr(
+                "{}: {} bytes for {} tokens; delete {} and run again",
+                path,
+                n_bytes,
+                total,
+                directory,
+            )
         )
     dtype = np.uint16 if n_bytes == 2 * total else np.int32
     return EncodedSide(np.memmap(path, dtype=dtype, mode="r"), offsets)

@@ -29,6 +29,7 @@ from transformer_mt.encoding.encoded_corpus import (
 )
 from transformer_mt.encoding.subword_sampling import SubwordSampler
 from transformer_mt.encoding.tokenizer import Tokenizer
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import remove, remove_other_prints, writing_folder
 from transformer_mt.system.processes.parallel import run_shards, spawn_context, start_worker
 from transformer_mt.system.state import Damaged, damages, fingerprint, read_manifest, write_manifest
@@ -94,7 +95,7 @@ def epoch_corpora(
             ahead.join()
         place, following = (own_dir / f"{number:06d}" for number in (epoch, epoch + 1))
         if not _is_whole(place):
-            say(f"  epoch {epoch}: drawing sub-words")
+            say(tr("  epoch {}: drawing sub-words", epoch))
             sample_corpus(sampling, epoch, place, workers=workers)
         for other in own_dir.glob("[0-9]" * 6 + "*"):
             if not other.name.startswith((place.name, following.name)):

@@ -19,6 +19,7 @@ from transformer_mt.config.experiment import TokenizerConfig
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.encoding.random_sample import RandomSample
 from transformer_mt.errors import TokenizerError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import writing
 from transformer_mt.text.languages import is_unspaced
 from transformer_mt.text.normalise import well_formed
@@ -54,16 +55,28 @@ class Tokenizer:
             }
         except (RuntimeError, UnicodeError) as error:
             raise TokenizerError(
-                f"{where}: not a SentencePiece model ({error}); copy the file again, or make it "
-                "with tmt tokenizer train"
+                tr(
+                    "{}: not a SentencePiece model ({}); copy the file again, or make "
+                    "it with tmt tokenizer train",
+                    where,
+                    error,
+                )
             ) from error
         names = ("pad", "unk", "bos", "eos")
         found = [getattr(self._model, f"{name}_id")() for name in names]
         if found != [PAD_ID, UNK_ID, BOS_ID, EOS_ID]:
             ids = ", ".join(f"{name} {id_}" for name, id_ in zip(names, found, strict=True))
             raise TokenizerError(
-                f"{where}: its special ids are {ids} (-1: none), but tmt needs pad {PAD_ID}, "
-                f"unk {UNK_ID}, bos {BOS_ID}, eos {EOS_ID}; make it with tmt tokenizer train"
+                tr(
+                    "{}: its special ids are {} (-1: none), but tmt needs pad {}, unk "
+                    "{}, bos {}, eos {}; make it with tmt tokenizer train",
+                    where,
+                    ids,
+                    PAD_ID,
+                    UNK_ID,
+                    BOS_ID,
+                    EOS_ID,
+                )
             )
         # What no translation holds, and decoding leaves out.
         self.silent_ids = [PAD_ID, BOS_ID, *self.tags.values()]
@@ -79,10 +92,10 @@ class Tokenizer:
             return cls(path.read_bytes(), where=str(path))
         except FileNotFoundError as error:
             raise TokenizerError(
-                f"{path}: no such tokenizer; make it with tmt tokenizer train"
+                tr("{}: no such tokenizer; make it with tmt tokenizer train", path)
             ) from error
         except OSError as error:
-            raise TokenizerError(f"{path}: cannot be read: {error.strerror}") from error
+            raise TokenizerError(tr("{}: cannot be read: {}", path, error.strerror)) from error
 
     @property
     def vocab_size(self) -> int:
@@ -169,12 +182,15 @@ def train_tokenizer(
         sample.add(text, len(text))
     if not sample.items:
         raise TokenizerError(
-            "no text to learn a tokenizer from: all lines are blank or longer than "
-            f"{MAX_SENTENCE_BYTES} bytes; check data.train"
+            tr(
+                "no text to learn a tokenizer from: all lines are blank or longer than "
+                "{} bytes; check data.train",
+                MAX_SENTENCE_BYTES,
+            )
         )
     model = BytesIO()
     vocab_size = cfg.vocab_sizes[side]
-    text_name = f"this {' + '.join(languages)} text"
+    text_name = tr("this {} text", " + ".join(languages))
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=map(_utf8, sample.items),
@@ -186,9 +202,14 @@ def train_tokenizer(
     tokenizer = Tokenizer(model.getvalue(), where=str(out_path))
     if tokenizer.vocab_size < vocab_size:
         raise TokenizerError(
-            f"tokenizer.vocab_size {vocab_size} is too large for {text_name}: the "
-            f"largest possible is {tokenizer.vocab_size}; set tokenizer.vocab_size to "
-            f"{tokenizer.vocab_size} or less"
+            tr(
+                "tokenizer.vocab_size {} is too large for {}: the largest possible is "
+                "{}; set tokenizer.vocab_size to {} or less",
+                vocab_size,
+                text_name,
+                tokenizer.vocab_size,
+                tokenizer.vocab_size,
+            )
         )
     with writing(out_path) as temporary:
         temporary.write_bytes(model.getvalue())
@@ -263,7 +284,7 @@ def _usable(texts: Iterable[str], out_path: Path) -> Iterator[str]:
             yield text
     if too_long:
         _log.warning(
-            "%s: %d lines longer than %d bytes are left out of the training of the tokenizer",
+            tr("%s: %d lines longer than %d bytes are left out of the training of the tokenizer"),
             *(out_path, too_long, MAX_SENTENCE_BYTES),
         )
 
@@ -273,13 +294,20 @@ def _training_error(
 ) -> TokenizerError:
     needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
     if needed is None:
-        return TokenizerError(f"SentencePiece cannot learn a tokenizer: {error}")
+        return TokenizerError(tr("SentencePiece cannot learn a tokenizer: {}", error))
     least = needed[1]
-    bytes_ = "the 256 bytes of tokenizer.byte_fallback, " if cfg.byte_fallback else ""
+    bytes_ = tr("the 256 bytes of tokenizer.byte_fallback, ") if cfg.byte_fallback else ""
     return TokenizerError(
-        f"tokenizer.vocab_size {vocab_size} is too small for {text_name}: its "
-        f"characters, {bytes_}and {4 + n_tags} special pieces need {least}; set "
-        f"tokenizer.vocab_size to {least} or more"
+        tr(
+            "tokenizer.vocab_size {} is too small for {}: its characters, {}and {} "
+            "special pieces need {}; set tokenizer.vocab_size to {} or more",
+            vocab_size,
+            text_name,
+            bytes_,
+            4 + n_tags,
+            least,
+            least,
+        )
     )
 
 

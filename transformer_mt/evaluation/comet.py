@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.evaluation.metrics import Score
 from transformer_mt.evaluation.test_sets import EvaluationSet
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.processes.child_python import child_environment
 
 MODEL = "Unbabel/wmt22-comet-da"
@@ -49,7 +50,7 @@ def score_comet(
         TmtError: the test set has no sources; COMET failed, or answered something else.
     """
     if not test.src:
-        raise TmtError(f"--comet reads the sources, too, but {test.name} has none: give --src")
+        raise TmtError(tr("--comet reads the sources, too, but {} has none: give --src", test.name))
     systems = [
         [{"src": src, "mt": hyp, "ref": ref} for src, hyp, ref in rows]
         for rows in (zip(test.srcs, hyps, test.refs, strict=True) for hyps in outputs.values())
@@ -59,7 +60,7 @@ def score_comet(
         version = str(answer["version"])
         values = 100 * np.array(answer["scores"], np.float64).reshape(len(systems), len(test.refs))
     except (KeyError, TypeError, ValueError) as error:
-        raise TmtError(f"--comet {python}: an answer of another form: {error!r}") from error
+        raise TmtError(tr("--comet {}: an answer of another form: {!r}", python, error)) from error
     signature = f"model:{MODEL}|version:{version}|scale:100|bs:{_N_SAMPLES}|seed:{_SEED}"
     return dict(zip(outputs, _compare(values, signature), strict=True))
 
@@ -76,21 +77,33 @@ def _ask(python: Path, request: dict[str, Any]) -> dict[str, Any]:
         )
     except OSError as error:
         raise ConfigError(
-            f"--comet {python}: cannot be started: {error.strerror}; name the Python of an "
-            "environment with unbabel-comet, such as comet/bin/python"
+            tr(
+                "--comet {}: cannot be started: {}; name the Python of an environment "
+                "with unbabel-comet, such as comet/bin/python",
+                python,
+                error.strerror,
+            )
         ) from error
     if "No module named 'comet'" in result.stderr:
         raise ConfigError(
-            f"--comet {python}: has no COMET; {python} -m pip install unbabel-comet, or name the "
-            "Python of an environment that has it"
+            tr(
+                "--comet {}: has no COMET; {} -m pip install unbabel-comet, or name "
+                "the Python of an environment that has it",
+                python,
+                python,
+            )
         )
     if result.returncode != 0:
         last = "\n".join(result.stderr.strip().split("\n")[-5:])
-        raise TmtError(f"--comet {python}: failed with status {result.returncode}:\n{last}")
+        raise TmtError(
+            tr("--comet {}: failed with status {}:\n{}", python, result.returncode, last)
+        )
     try:
         answer: dict[str, Any] = json.loads(result.stdout)
     except ValueError as error:
-        raise TmtError(f"--comet {python}: expected JSON, found {result.stdout[:100]!r}") from error
+        raise TmtError(
+            tr("--comet {}: expected JSON, found {!r}", python, result.stdout[:100])
+        ) from error
     return answer
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import DataError
 from transformer_mt.evaluation.metrics import Score, share_score
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.translation.translator import Translator
 
 
@@ -49,24 +50,24 @@ def read_contrast(path: Path) -> list[ContrastItem]:
     for number, line in enumerate(split_lines(path), start=1):
         fields = [field.strip() for field in line.split("\t")]
         if problem := line.strip() and _problem(fields):
-            problems.append(f"{path}: line {number}: {problem}")
+            problems.append(tr("{}: line {}: {}", path, number, problem))
         elif line.strip():
             items.append(ContrastItem(*fields))
     if problems:
-        more = f"\n… and {len(problems) - 5} more such lines" if len(problems) > 5 else ""
+        more = tr("\n… and {} more such lines", len(problems) - 5) if len(problems) > 5 else ""
         raise DataError("\n".join(problems[:5]) + more)
     if not items:
-        raise DataError(f"{path}: empty; expected lines of source TAB right TAB wrong")
+        raise DataError(tr("{}: empty; expected lines of source TAB right TAB wrong", path))
     return items
 
 
 def _problem(fields: Sequence[str]) -> str:
     if len(fields) != 3:
-        return f"found {len(fields)} fields, expected 3: source TAB right TAB wrong"
+        return tr("found {} fields, expected 3: source TAB right TAB wrong", len(fields))
     for name, field in zip(ContrastItem._fields, fields, strict=True):
         if not field:
-            return f"the {name} field is empty"
-    return f"right and wrong are the same: {fields[1]!r}" if fields[1] == fields[2] else ""
+            return tr("the {} field is empty", name)
+    return tr("right and wrong are the same: {!r}", fields[1]) if fields[1] == fields[2] else ""
 
 
 def evaluate_contrast(

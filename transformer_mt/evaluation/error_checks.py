@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.languages import is_chinese, is_unspaced
 from transformer_mt.text.numbers_and_markup import numbers_apart
 from transformer_mt.text.scripts import script_of
@@ -79,7 +80,7 @@ def numbers(case: Case) -> CheckResult | None:
     if not missing:
         return _FINE
     listed = sorted(missing, key=lambda number: (len(number), number))
-    return CheckResult(len(missing), f"without {', '.join(listed)}")
+    return CheckResult(len(missing), tr("without {}", ", ".join(listed)))
 
 
 def _reads_words(language: str) -> bool:
@@ -131,7 +132,7 @@ def names(case: Case) -> CheckResult | None:
         return None
     lower = case.hyp.lower()
     missing = [name for name in wanted if name.lower() not in lower]
-    return CheckResult(len(missing), f"without {', '.join(missing)}") if missing else _FINE
+    return CheckResult(len(missing), tr("without {}", ", ".join(missing))) if missing else _FINE
 
 
 def repetition(case: Case) -> CheckResult:
@@ -141,7 +142,7 @@ def repetition(case: Case) -> CheckResult:
     if not hyp or len(hyp) <= len(ref):
         return _FINE
     again = ("" if is_unspaced(language) else " ").join(hyp[:20])
-    return CheckResult(len(hyp) - len(ref), f"again: {again}")
+    return CheckResult(len(hyp) - len(ref), tr("again: {}", again))
 
 
 def _said_again(pieces: list[str], language: str) -> list[str]:
@@ -165,14 +166,14 @@ def omission(case: Case) -> CheckResult:
     """Less than half as long as the reference, and by more than a few words."""
     n_hyp, n_ref, few, unit = _lengths(case)
     severe = n_hyp < n_ref / 2 and (n_ref - n_hyp >= few or not n_hyp)
-    return CheckResult(n_ref - n_hyp, f"{n_hyp} for {n_ref} {unit}") if severe else _FINE
+    return CheckResult(n_ref - n_hyp, tr("{} for {} {}", n_hyp, n_ref, unit)) if severe else _FINE
 
 
 def too_long(case: Case) -> CheckResult:
     """More than twice as long as the reference, and by more than a few words."""
     n_hyp, n_ref, few, unit = _lengths(case)
     severe = n_hyp > 2 * n_ref and n_hyp - n_ref >= few
-    return CheckResult(n_hyp - n_ref, f"{n_hyp} for {n_ref} {unit}") if severe else _FINE
+    return CheckResult(n_hyp - n_ref, tr("{} for {} {}", n_hyp, n_ref, unit)) if severe else _FINE
 
 
 def _lengths(case: Case) -> tuple[int, int, int, str]:
@@ -194,24 +195,24 @@ def untranslated(case: Case) -> CheckResult:
     if not is_chinese(tgt) and tgt not in ("ja", "ko"):
         n_han = script_of(case.hyp).han
         if n_han and not script_of(case.ref).han:
-            return CheckResult(n_han, f"{n_han} Chinese characters")
+            return CheckResult(n_han, tr("{} Chinese characters", n_han))
     src, ref, hyp = (Counter(words(text, tgt)) for text in (case.src, case.ref, case.hyp))
     copied, usual = (src & hyp).total(), (src & ref).total()
     n_words, unit = hyp.total(), "characters" if is_unspaced(tgt) else "words"
     if n_words >= 3 and copied >= 0.8 * n_words and copied - usual >= max(3, 0.5 * n_words):
-        return CheckResult(copied, f"{copied} of {n_words} {unit} are the source's")
+        return CheckResult(copied, tr("{} of {} {} are the source's", copied, n_words, unit))
     return _FINE
 
 
 Check = Callable[[Case], CheckResult | None]
 CHECKS: dict[str, tuple[Check, str]] = {
-    "numbers": (numbers, "numbers of source and reference that the translation lacks"),
-    "names": (names, "names and addresses that the reference copies and the translation lacks"),
-    "repetition": (repetition, "stretches said again, beyond the reference"),
-    "omission": (omission, "less than half as long as the reference"),
-    "too long": (too_long, "more than twice as long as the reference"),
-    "unknown": (unknown, "signs of unknown characters"),
-    "untranslated": (untranslated, "the source instead of its translation"),
+    "numbers": (numbers, tr("numbers of source and reference that the translation lacks")),
+    "names": (names, tr("names and addresses that the reference copies and the translation lacks")),
+    "repetition": (repetition, tr("stretches said again, beyond the reference")),
+    "omission": (omission, tr("less than half as long as the reference")),
+    "too long": (too_long, tr("more than twice as long as the reference")),
+    "unknown": (unknown, tr("signs of unknown characters")),
+    "untranslated": (untranslated, tr("the source instead of its translation")),
 }
 
 

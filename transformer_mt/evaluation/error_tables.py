@@ -13,6 +13,7 @@ from typing import Any
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.evaluation.error_checks import CHECKS, CheckResult
 from transformer_mt.evaluation.metrics import Scorer
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.languages import is_unspaced
 from transformer_mt.text.words import words
 
@@ -45,7 +46,7 @@ def score_by_length(
     """
     per_word = _CHARACTERS_PER_WORD if is_unspaced(language) else 1
     starts = [per_word * start for start in LENGTHS]
-    names = [*(f"{low + 1}–{high}" for low, high in pairwise(starts)), f"over {starts[-1]}"]
+    names = [*(f"{low + 1}–{high}" for low, high in pairwise(starts)), tr("over {}", starts[-1])]
     rows: dict[int, list[int]] = defaultdict(list)
     for i, src in enumerate(srcs):
         rows[bisect_left(starts, max(1, len(words(src, language)))) - 1].append(i)
@@ -72,7 +73,7 @@ def recall_by_frequency(
         n_words += wanted
         n_missed += wanted - Counter(words(hyp, language))
     names = [str(a) if b == a + 1 else f"{a}–{b - 1}" for a, b in pairwise(FREQUENCIES)]
-    names.append(f"{FREQUENCIES[-1]} and more")
+    names.append(tr("{} and more", FREQUENCIES[-1]))
     inside: dict[int, list[str]] = defaultdict(list)
     for word in n_words:
         inside[bisect_right(FREQUENCIES, frequencies.get(word, 0)) - 1].append(word)
@@ -93,9 +94,9 @@ def word_frequencies(
     Of a long text the beginning is read. The name of the text stands beside the counts.
     """
     vocabulary = {word for ref in refs for word in words(ref, language)}
-    lines, basis = iter(refs), "the references (no training text at hand)"
+    lines, basis = iter(refs), tr("the references (no training text at hand)")
     if training_path is not None:
         lines = islice(split_lines(training_path), MAX_TRAINING_LINES)
-        basis = f"the training text (its first {MAX_TRAINING_LINES:,} lines at most)"
+        basis = tr("the training text (its first {:,} lines at most)", MAX_TRAINING_LINES)
     counts = Counter(word for line in lines for word in words(line, language) if word in vocabulary)
     return counts, basis

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.cells import align_columns
 from transformer_mt.text.languages import is_chinese, is_unspaced, language_name
 
@@ -151,13 +152,16 @@ class Scorer:
         if name == "spbleu":
             return _spbleu()
         if name != "ter":
-            raise ConfigError(f"unknown metric {name!r}: use {', '.join(METRICS)}")
+            raise ConfigError(tr("unknown metric {!r}: use {}", name, ", ".join(METRICS)))
         # TER counts words; for Chinese and Japanese it can count characters instead.
         cjk = is_chinese(self._language) or self._language == "ja"
         if is_unspaced(self._language) and not cjk:
             raise ConfigError(
-                f"ter needs words, but {language_name(self._language)} is written without spaces; "
-                "use bleu (counted in characters) or chrf"
+                tr(
+                    "ter needs words, but {} is written without spaces; use bleu "
+                    "(counted in characters) or chrf",
+                    language_name(self._language),
+                )
             )
         return TER(normalized=cjk, asian_support=cjk)
 
@@ -184,7 +188,7 @@ def format_table(results: Mapping[str, Mapping[str, Score]]) -> str:
     """Lay scores out in aligned columns for a terminal; {test set: {metric: Score}} in order."""
     scores = [(test, score) for test, row in results.items() for score in row.values()]
     columns = ["interval"] if any(score.interval for _, score in scores) else []
-    rows = [["test set", "metric", "score", *["95 % interval" for _ in columns], "signature"]]
+    rows = [[tr("test set"), "metric", "score", *["95 % interval" for _ in columns], "signature"]]
     for test, score in scores:
         bounds = [score.interval or "–" for _ in columns]
         rows.append([test, score.name, f"{score.score:.2f}", *bounds, score.signature])
@@ -202,7 +206,7 @@ def score_rows(results: Mapping[str, SystemScores]) -> Iterator[tuple[str, str, 
 
 def format_comparison(results: Mapping[str, SystemScores]) -> str:
     """Lay {test set: {system: {metric: Score}}} out for a terminal, signatures below."""
-    rows = [["test set", "metric", "system", "score", "95 % interval", "difference", "p", ""]]
+    rows = [[tr("test set"), "metric", "system", "score", "95 % interval", "difference", "p", ""]]
     signatures: dict[str, None] = {}
     for test, system, score in score_rows(results):
         cells = [test, score.name, system, f"{score.score:.2f}", score.interval or "–"]
@@ -230,9 +234,14 @@ def _spbleu() -> Any:
         return BLEU(tokenize=_SPBLEU_TOKENIZER)
     except (OSError, RuntimeError, SystemExit) as error:  # it exits where TLS fails
         raise ConfigError(
-            f"spbleu needs sacreBLEU's tokenizer {_SPBLEU_TOKENIZER}, whose model could not be "
-            f"fetched or read ({error}); run this command once with a network, or copy "
-            f"{SACREBLEU_DIR}/models from a machine that has it"
+            tr(
+                "spbleu needs sacreBLEU's tokenizer {}, whose model could not be "
+                "fetched or read ({}); run this command once with a network, or copy "
+                "{}/models from a machine that has it",
+                _SPBLEU_TOKENIZER,
+                error,
+                SACREBLEU_DIR,
+            )
         ) from error
 
 
@@ -245,12 +254,19 @@ def _tokenizer_for(language: str) -> tuple[str, str | None]:
         if find_spec(module):
             return name, None
         return "char", (
-            f"BLEU is counted in characters, because {name} is not installed "
-            f"(pip install 'sacrebleu[{extra}]'): not comparable with published scores"
+            tr(
+                "BLEU is counted in characters, because {} is not installed (pip "
+                "install 'sacrebleu[{}]'): not comparable with published scores",
+                name,
+                extra,
+            )
         )
     if is_unspaced(language):
         return "char", (
-            f"BLEU is counted in characters: {language_name(language)} is written without spaces"
+            tr(
+                "BLEU is counted in characters: {} is written without spaces",
+                language_name(language),
+            )
         )
     return "13a", None
 
@@ -258,7 +274,11 @@ def _tokenizer_for(language: str) -> tuple[str, str | None]:
 def _check_aligned(hyps: Sequence[str], refs: Sequence[str]) -> None:
     if len(hyps) != len(refs):
         raise DataError(
-            f"{len(hyps)} translations but {len(refs)} references: each line needs its reference"
+            tr(
+                "{} translations but {} references: each line needs its reference",
+                len(hyps),
+                len(refs),
+            )
         )
     if not hyps:
-        raise DataError("there is nothing to score: no translations and no references")
+        raise DataError(tr("there is nothing to score: no translations and no references"))

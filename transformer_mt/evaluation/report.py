@@ -17,6 +17,7 @@ from transformer_mt.evaluation.error_tables import (
 from transformer_mt.evaluation.metrics import SIGNIFICANT, Scorer, score_rows
 from transformer_mt.evaluation.systems import Evaluation
 from transformer_mt.evaluation.test_sets import EvaluationSet
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.pages import write_html
 from transformer_mt.text.languages import is_unspaced, language_name
 from transformer_mt.text.words import mark_differences
@@ -106,7 +107,7 @@ def _title(evaluation: Evaluation) -> str:
     test = evaluation.tests[0].name
     first = {name: next(iter(own.values())) for name, own in evaluation.scores[test].items()}
     scores = " · ".join(f"{name} {score.score:.2f}" for name, score in first.items())
-    return f"Evaluation: {scores} {next(iter(first.values())).name} on {test}"
+    return tr("Evaluation: {} {} on {}", scores, next(iter(first.values())).name, test)
 
 
 def _worst_sentences(found: Mapping[str, Any]) -> dict[str, list[list[str]]]:

@@ -27,6 +27,7 @@ from transformer_mt.evaluation.metrics import (
 )
 from transformer_mt.evaluation.robustness import careless_variants, frequent_words, score_words
 from transformer_mt.evaluation.test_sets import EvaluationSet, named_test_sets, run_test_sets
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.progress import Stages
 from transformer_mt.search.beam_search import Hypothesis
 from transformer_mt.search.engine import BATCH_TOKENS, Request, SearchEngine, batches_by_length
@@ -198,7 +199,7 @@ def evaluate_models(
     if texts is not None:
         srcs, refs = map(list, texts)
         if len(srcs) != len(refs) or not srcs:
-            raise DataError(f"{len(srcs)} sources but {len(refs)} references")
+            raise DataError(tr("{} sources but {} references", len(srcs), len(refs)))
         direction = direction_of(srcs[0], languages, to)
         tests = [EvaluationSet("texts", direction.tgt, srcs, refs, direction.src)]
     elif testset is not None:
@@ -237,9 +238,9 @@ def evaluate_systems(
             direction of a test set; see also `score_comet`.
     """
     if contrast_paths and not any(system.is_model for system in systems):
-        raise TmtError("--contrast needs a model: finished translations have no preferences")
+        raise TmtError(tr("--contrast needs a model: finished translations have no preferences"))
     if robustness and not all(system.is_model for system in systems):
-        raise TmtError("--robustness needs models: finished translations are of one text only")
+        raise TmtError(tr("--robustness needs models: finished translations are of one text only"))
     stages = stages or Stages()
     contrasts = {str(path): read_contrast(path) for path in contrast_paths}
     variants = (v for test in test_sets for v in careless_variants(test)) if robustness else ()
@@ -252,11 +253,11 @@ def evaluate_systems(
             for test in tests:
                 outputs[test.name][system.name] = _read_output(system, test, len(tests))
             continue
-        stages.begin(f"loading {system.path}")
+        stages.begin(tr("loading {}", system.path))
         translator = Translator.load(system.path)
         translator = translator.with_engine(WatchedEngine(translator.engine, stages))
         for test in tests:
-            stages.begin(f"translating {test.name} by {system.name}", len(test.srcs))
+            stages.begin(tr("translating {} by {}", test.name, system.name), len(test.srcs))
             found = _translate(translator, system, test, beam)
             outputs[test.name][system.name] = [translation.text for translation in found]
             faults[test.name][system.name] = _count_faults(found)
@@ -282,11 +283,11 @@ def _shares(
     """Scores that are a share of trials: single words of test sets, and contrast files."""
     for test in test_sets:
         if words := frequent_words(test):
-            stages.begin(f"translating single words of {test.name}", len(words))
+            stages.begin(tr("translating single words of {}", test.name), len(words))
             found = translator.translate(words, to=test.tgt, beam=beam)
             yield f"{test.name}.words", {"words": score_words(found, test.tgt)}
     for name, items in contrasts.items():
-        stages.begin(f"comparing the pairs of {name}")
+        stages.begin(tr("comparing the pairs of {}", name))
         yield name, {"contrast": evaluate_contrast(translator, items, to=to).score}
 
 
@@ -301,7 +302,7 @@ def _score(
     scorer = Scorer(test.tgt)
     scores: SystemScores = {name: {} for name in outputs}
     if n_samples:
-        stages.begin(f"resampling {test.name} for the confidence", len(metrics))
+        stages.begin(tr("resampling {} for the confidence", test.name), len(metrics))
         for metric in metrics:
             for name, found in scorer.compare(outputs, test.refs, [metric], n=n_samples).items():
                 scores[name] |= found
@@ -309,7 +310,7 @@ def _score(
     else:
         scores = {name: scorer.score(hyps, test.refs, metrics) for name, hyps in outputs.items()}
     if comet_python:
-        stages.begin(f"COMET on {test.name}")
+        stages.begin(tr("COMET on {}", test.name))
         for name, score in score_comet(comet_python, test, outputs).items():
             scores[name]["comet"] = score
     return scores
@@ -318,14 +319,23 @@ def _score(
 def _read_output(system: System, test: EvaluationSet, n_tests: int) -> list[str]:
     if n_tests != 1:
         raise DataError(
-            f"{system.path} belongs to one test set, but there are {n_tests}: name its own with "
-            "--src and --ref, or --testset"
+            tr(
+                "{} belongs to one test set, but there are {}: name its own with --src "
+                "and --ref, or --testset",
+                system.path,
+                n_tests,
+            )
         )
     hyps = list(split_lines(system.path))
     if len(hyps) != len(test.refs):
         raise DataError(
-            f"{system.path} has {len(hyps)} lines but the test set {test.name} has "
-            f"{len(test.refs)}: the files must be line-aligned"
+            tr(
+                "{} has {} lines but the test set {} has {}: the files must be line-aligned",
+                system.path,
+                len(hyps),
+                test.name,
+                len(test.refs),
+            )
         )
     return hyps
 
@@ -337,8 +347,14 @@ def _translate(
     if (test.src, test.tgt) not in own:
         directions = " and ".join(f"{src} → {tgt}" for src, tgt in own)
         raise TmtError(
-            f"{system.path} translates {directions}; the test set {test.name} is "
-            f"{test.src or 'without sources'} → {test.tgt}"
+            tr(
+                "{} translates {}; the test set {} is {} → {}",
+                system.path,
+                directions,
+                test.name,
+                test.src or tr("without sources"),
+                test.tgt,
+            )
         )
     return translator.translate(test.srcs, to=test.tgt, beam=beam)
 

@@ -16,6 +16,7 @@ from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.corpus.sources.cache import Cache, default_cache
 from transformer_mt.corpus.sources.sacrebleu_sets import obtain_test_set
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import load_tokenizers, read_metadata
 from transformer_mt.system.terminal import Say
 from transformer_mt.text.languages import language_name
@@ -91,7 +92,7 @@ def run_test_sets(
     found = list(read_test_sets(clean_dir, languages)) if clean_dir.is_dir() else []
     if not found:
         raise DataError(
-            f"{model_dir} does not lie in a run directory with test sets; give --src and --ref"
+            tr("{} does not lie in a run directory with test sets; give --src and --ref", model_dir)
         )
     return [test for test in found if wanted in (None, test.tgt)]
 
@@ -154,7 +155,12 @@ def _read_test(src_path: Path, ref_path: Path) -> tuple[list[str], list[str]]:
     srcs, refs = list(split_lines(src_path)), list(split_lines(ref_path))
     if len(srcs) != len(refs):
         raise DataError(
-            f"{src_path} has {len(srcs)} lines but {ref_path} has {len(refs)}: "
-            "the files must be line-aligned"
+            tr(
+                "{} has {} lines but {} has {}: the files must be line-aligned",
+                src_path,
+                len(srcs),
+                ref_path,
+                len(refs),
+            )
         )
     return srcs, refs

@@ -23,6 +23,7 @@ from transformer_mt.explain.telling_heads import (
     word_findings,
 )
 from transformer_mt.explain.terminal import map_title, render_terminal, render_top_words
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.cells import clip, wrap_cells
 from transformer_mt.rendering.pages import write_html
 from transformer_mt.system.output import writing_files
@@ -139,7 +140,7 @@ def contrast_text(
     """Accuracy on a contrast set, and some of the sentences that the model gets wrong."""
     result = evaluate_contrast(translator, read_contrast(path), to=to)
     share = result.score.score
-    lines = [f"{share:.1f} % of {result.n} sentences prefer the right translation"]
+    lines = [tr("{:.1f} % of {} sentences prefer the right translation", share, result.n)]
     for failure in result.failures[:n_failures]:
         lines.append(f"  {failure.item.source}")
         lines.append(f"    {failure.log_prob_right:8.2f}  {failure.item.right}")
@@ -168,7 +169,7 @@ def write_attention_page(
     write_html(
         Path(__file__).with_name("page.html.j2"),
         path,
-        title=f"Attention in {title}",
+        title=tr("Attention in {}", title),
         name=name,
         findings=findings,
         caution=CAUTION,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rich.cells import cell_len
 
 from transformer_mt.explain.terminal import WORD_START, choice_name
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.cells import clip
 from transformer_mt.rendering.figures import INK, MUTED, figure_style, new_figure, save_figure
 from transformer_mt.translation.attention_maps import KINDS, TITLES, AttentionMaps, Choice, Kind
@@ -49,8 +50,8 @@ def write_pngs(
 def _write_png(maps: AttentionMaps, path: Path, kind: Kind, layer: Choice, head: Choice) -> None:
     n_layers, n_heads = maps.weights(kind).shape[:2]
     large = maps.pick(kind, layer, head)
-    heads = {f"head {i}": maps.pick(kind, layer, i) for i in range(1, n_heads + 1)}
-    layers = {f"layer {i}": maps.pick(kind, i, "mean") for i in range(1, n_layers + 1)}
+    heads = {tr("head {}", i): maps.pick(kind, layer, i) for i in range(1, n_heads + 1)}
+    layers = {tr("layer {}", i): maps.pick(kind, i, "mean") for i in range(1, n_layers + 1)}
     sheet = _Sheet.plan(maps, kind, n_heads, n_layers)
     masked = maps.masked(kind)
     layer_name = choice_name("layer", layer)
@@ -59,8 +60,8 @@ def _write_png(maps: AttentionMaps, path: Path, kind: Kind, layer: Choice, head:
         _draw_heading(figure, sheet, maps, kind)
         caption = f"{layer_name}, {choice_name('head', head)}"
         _draw_large(figure, sheet, maps, kind, large, caption)
-        _draw_small(figure, sheet, heads, masked, sheet.heads, f"heads of {layer_name}")
-        _draw_small(figure, sheet, layers, masked, sheet.layers, "layers, mean of all heads")
+        _draw_small(figure, sheet, heads, masked, sheet.heads, tr("heads of {}", layer_name))
+        _draw_small(figure, sheet, layers, masked, sheet.layers, tr("layers, mean of all heads"))
         save_figure(figure, path)
 
 
@@ -188,7 +189,7 @@ def _draw_small(figure: "Figure", sheet: _Sheet, maps: dict[str, Weights], maske
                 grid: _Grid, caption: str) -> None:  # fmt: skip
     """Maps without labels, all on one scale, so that they can be compared."""
     top = max(float(weights.max()) for weights in maps.values())
-    caption = f"{caption[0].upper()}{caption[1:]} (largest weight {top:.2f})"
+    caption = tr("{}{} (largest weight {:.2f})", caption[0].upper(), caption[1:], top)
     _text(figure, sheet, grid.left, grid.top, caption)
     for i, (name, weights) in enumerate(maps.items()):
         row, column = divmod(i, grid.per_row)

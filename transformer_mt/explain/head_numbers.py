@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.explain.terminal import render_matrix
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.attention import causal_mask, may_attend, split_heads
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.translation.attention_maps import Kind, check_choice
@@ -56,8 +57,8 @@ def head_numbers(
     """
     assert not model.training and len(src) == len(tgt_in) == 1
     layers = model.encoder_layers if kind == "encoder" else model.decoder_layers
-    check_choice(layer, len(layers), f"{kind} attention: layer")
-    check_choice(head, model.cfg.heads, f"{kind} attention: head")
+    check_choice(layer, len(layers), tr("{} attention: layer", kind))
+    check_choice(head, model.cfg.heads, tr("{} attention: head", kind))
     block: Any = layers[layer - 1]
     attention = block.encoder_attn if kind == "cross" else block.self_attn
     projected = _projections(model, src, tgt_in, attention, kind)
@@ -107,7 +108,7 @@ def render_numbers(
         rows, columns: pieces of the queries (T) and of the keys (S).
     """
     head_width = numbers.q.size(-1)
-    some = f", first {n_features} of {head_width} columns" if head_width > n_features else ""
+    some = tr(", first {} of {} columns", n_features, head_width) if head_width > n_features else ""
     masked = "; −∞: masked" if numbers.scaled.isinf().any() else ""
     q, k, v, output = (
         values[:, :n_features] for values in (numbers.q, numbers.k, numbers.v, numbers.output)
@@ -117,8 +118,8 @@ def render_numbers(
         (f"K{some}", k, columns, ()),
         (f"V{some}", v, columns, ()),
         ("Scores = Q Kᵀ", numbers.scores, rows, columns),
-        (f"Scaled scores = Q Kᵀ / √{head_width}{masked}", numbers.scaled, rows, columns),
-        ("Weights = softmax of each row", numbers.weights, rows, columns),
+        (tr("Scaled scores = Q Kᵀ / √{}{}", head_width, masked), numbers.scaled, rows, columns),
+        (tr("Weights = softmax of each row"), numbers.weights, rows, columns),
         (f"Output = weights V{some}", output, rows, ()),
     ]
     blocks = (render_matrix(*matrix, digits=3, width=width) for matrix in matrices)

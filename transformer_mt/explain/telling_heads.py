@@ -14,13 +14,14 @@ import numpy as np
 from transformer_mt.config.data import Languages
 from transformer_mt.errors import TmtError
 from transformer_mt.explain.piece_text import PieceText, Word
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.arrays import Floats
 from transformer_mt.text.languages import is_unspaced
 from transformer_mt.translation.attention_maps import AttentionMaps, Kind
 
-CAUTION = (
-    "Weights alone mislead: they say where a head took its values from, not what the layers above "
-    "made of them."
+CAUTION = tr(
+    "Weights alone mislead: they say where a head took its values from, not what "
+    "the layers above made of them."
 )
 _LEAST = 0.005  # a smaller difference of weights is not seen in two decimals
 
@@ -118,7 +119,7 @@ def pronoun_findings(maps: AttentionMaps, languages: Languages) -> list[Finding]
     found.sort(key=lambda item: item[0], reverse=True)
     findings = [finding for _, finding in found]
     if not findings or found[0][0] <= (False, _LEAST):
-        why = "shown instead" if findings else "no pronoun to ask about"
+        why = tr("shown instead") if findings else tr("no pronoun to ask about")
         return [_sharpest(maps, src, why), *findings]
     return findings
 
@@ -143,22 +144,22 @@ def _pronoun_finding(
         for own in head_weights(maps, kind, pronoun.pieces, word.pieces)
     )
     row, name = pronoun.pieces[0], pronoun.text
-    asks = f"{name} (step {row + 1})" if kind == "cross" else name
+    asks = tr("{} (step {})", name, row + 1) if kind == "cross" else name
     shown = f"{word.text} ({src.around(word)})" if is_unspaced(src.language) else word.text
     if strength[0]:
-        text = f"{asks} looks most at {shown}: {_where(kind, own)}"
+        text = tr("{} looks most at {}: {}", asks, shown, _where(kind, own))
     elif own.excess > _LEAST:
-        text = f"in no head does {asks} look most at an earlier word; nearest: {shown}, "
+        text = tr("in no head does {} look most at an earlier word; nearest: {}, ", asks, shown)
         text += _where(kind, own)
     else:
-        text = f"in no head of this model does {asks} stand out from the other rows"
+        text = tr("in no head of this model does {} stand out from the other rows", asks)
     label = f"{name} → {word.text}"
     return strength, Finding(kind, own.layer, own.head, row, label, text)
 
 
 def _where(kind: Kind, own: HeadWeight) -> str:
-    head = f"{kind} layer {own.layer}, head {own.head}"
-    return f"{head}, weight {own.weight:.2f} (its other rows: {own.elsewhere:.2f})"
+    head = tr("{} layer {}, head {}", kind, own.layer, own.head)
+    return tr("{}, weight {:.2f} (its other rows: {:.2f})", head, own.weight, own.elsewhere)
 
 
 def _sharpest(maps: AttentionMaps, src: PieceText, why: str) -> Finding:
@@ -172,11 +173,15 @@ def _sharpest(maps: AttentionMaps, src: PieceText, why: str) -> Finding:
     layer, head = np.unravel_index(stands_out.mean(axis=-1).argmax(), stands_out.shape[:2])
     row = int(stands_out[layer, head].argmax())
     mean = float(weights[layer, head].max(axis=-1).mean())
-    text = (
-        f"{why}: cross layer {layer + 1}, head {head + 1}, whose steps peak most sharply, with "
-        f"{mean:.2f} on one piece on average"
+    text = tr(
+        "{}: cross layer {}, head {}, whose steps peak most sharply, with {:.2f} "
+        "on one piece on average",
+        why,
+        layer + 1,
+        head + 1,
+        mean,
     )
-    return Finding("cross", int(layer) + 1, int(head) + 1, row, "sharpest head", text)
+    return Finding("cross", int(layer) + 1, int(head) + 1, row, tr("sharpest head"), text)
 
 
 def word_findings(
@@ -195,15 +200,19 @@ def word_findings(
     nearest = max(found, key=lambda item: item[0].weight - item[0].elsewhere)
     findings = []
     for own, asker in peaks or [nearest]:
-        asks = f"{first} (row {asker.pieces[0] + 1})" if len(askers) > 1 else first
+        asks = tr("{} (row {})", first, asker.pieces[0] + 1) if len(askers) > 1 else first
         if own.peaks:
-            text = f"{asks} looks most at {second}: {_where(kind, own)}"
+            text = tr("{} looks most at {}: {}", asks, second, _where(kind, own))
         elif own.weight > own.elsewhere + _LEAST:
-            text = f"in no head does {asks} look most at {second}; nearest: {_where(kind, own)}"
+            text = tr(
+                "in no head does {} look most at {}; nearest: {}", asks, second, _where(kind, own)
+            )
         else:
-            text = (
-                f"no head of this model looks from {asks} to {second} above its average of "
-                f"{own.elsewhere:.2f}"
+            text = tr(
+                "no head of this model looks from {} to {} above its average of {:.2f}",
+                asks,
+                second,
+                own.elsewhere,
             )
         row, label = asker.pieces[0], f"{first} → {second}"
         findings.append(Finding(kind, own.layer, own.head, row, label, text))
@@ -219,8 +228,13 @@ def _places(
     for word in (first, second):
         if not (src.find(word) or tgt.find(word)):
             raise TmtError(
-                f"{option}: {word!r} is neither in the text, {src.text.strip()}, nor in the "
-                f"translation, {tgt.text.strip()}"
+                tr(
+                    "{}: {!r} is neither in the text, {}, nor in the translation, {}",
+                    option,
+                    word,
+                    src.text.strip(),
+                    tgt.text.strip(),
+                )
             )
     if src.find(second):
         kind: Kind = "encoder" if src.find(first) else "cross"
@@ -232,16 +246,22 @@ def _places(
         columns = [piece + 1 for word in tgt.find(second) for piece in word.pieces]
         askers = [asker for asker in askers if asker.pieces[0] >= min(columns)]
         if not askers:
-            raise TmtError(f"{option}: the step that writes {first} cannot see a later word")
+            raise TmtError(tr("{}: the step that writes {} cannot see a later word", option, first))
     else:
         raise TmtError(
-            f"{option}: the encoder does not see the translation; --find {second} {first} asks "
-            f"where the step that writes {second} looks"
+            tr(
+                "{}: the encoder does not see the translation; --find {} {} asks where "
+                "the step that writes {} looks",
+                option,
+                second,
+                first,
+                second,
+            )
         )
     if kind == "encoder":
         columns = [c for c in columns if all(c not in asker.pieces for asker in askers)]
     if not columns:
-        raise TmtError(f"{option}: give two different words")
+        raise TmtError(tr("{}: give two different words", option))
     return kind, askers, columns
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from rich.cells import cell_len
 
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.cells import align_columns, clip, fit, printable, wrap_cells
 from transformer_mt.translation.attention_maps import (
     EXPLANATIONS,
@@ -77,7 +78,9 @@ def render_terminal(
             )
             lines.append(f"{label} {drawn}  {strongest[i]}".rstrip())
         lines.append("")
-    lines.append(_legend(top, color, width, f"   {MASKED} masked, exactly 0" * bool(masked.any())))
+    lines.append(
+        _legend(top, color, width, tr("   {} masked, exactly 0", MASKED) * bool(masked.any()))
+    )
     return "\n".join(lines)
 
 
@@ -86,7 +89,7 @@ def map_title(kind: Kind, layer: Choice, head: Choice) -> str:
 
 
 def choice_name(part: Literal["layer", "head"], choice: Choice) -> str:
-    return f"mean of all {part}s" if choice == "mean" else f"{part} {choice}"
+    return tr("mean of all {}s", part) if choice == "mean" else f"{part} {choice}"
 
 
 def _same_width(pieces: Sequence[str]) -> list[str]:
@@ -125,8 +128,8 @@ def _legend(top: float, color: bool, width: int, note: str) -> str:
         return f"{_cell(0, True)} 0   {_cell(1, True)} {top:.2f}{note}"
     bounds = [top * (i + 1) / len(SHADES) for i in range(len(SHADES) - 1)]
     steps = zip(SHADES[1:], bounds, strict=True)
-    text = "   ".join(f"{shade * 2} from {bound:.2f}" for shade, bound in steps)
-    return wrap_cells(f"{text}   largest {top:.2f}{note}", width)
+    text = "   ".join(tr("{} from {:.2f}", shade * 2, bound) for shade, bound in steps)
+    return wrap_cells(tr("{}   largest {:.2f}{}", text, top, note), width)
 
 
 def render_top_words(maps: AttentionMaps, *, k: int = 5, width: int = 100) -> str:
@@ -143,7 +146,7 @@ def render_top_words(maps: AttentionMaps, *, k: int = 5, width: int = 100) -> st
     word_width = max((cell_len(word) for own in words for word in own), default=0)
     label_widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     n_fitting = (width - len("step") - sum(label_widths) - 4) // (word_width + 2)
-    lines = [["step", *rows[0], "most probable next pieces"]]
+    lines = [["step", *rows[0], tr("most probable next pieces")]]
     for i, (row, own) in enumerate(zip(rows[1:], words, strict=True), start=1):
         shown = own[: max(1, n_fitting)]
         lines.append([str(i), *row, "  ".join(fit(word, word_width) for word in shown)])

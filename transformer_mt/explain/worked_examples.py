@@ -15,6 +15,7 @@ from torch import Tensor
 from transformer_mt.errors import ConfigError
 from transformer_mt.explain.head_numbers import HeadNumbers, attend
 from transformer_mt.explain.terminal import render_matrix
+from transformer_mt.messages.catalogue import tr
 
 Rows = list[list[int]]
 
@@ -34,14 +35,16 @@ class Example:
 
 EXAMPLES = {
     "two-words": Example(
-        title="Two words, d_model 3, d_k 2",
+        title=tr("Two words, d_model 3, d_k 2"),
         words=("x₁", "x₂"),
         x=[[1, 0, 1], [0, 1, 1]],
         w_q=[[1, 0], [0, 1], [1, 0]],
         w_k=[[0, 1], [1, 0], [0, 1]],
         w_v=[[1, 1], [0, 1], [1, 0]],
-        slips="K is [[0, 2], [1, 1]], not [[1, 2], [1, 1]]. The scores are divided by √2, not √3: "
-        "d_k, the number of columns of Q and K, is 2; 3 is d_model.",
+        slips=tr(
+            "K is [[0, 2], [1, 1]], not [[1, 2], [1, 1]]. The scores are divided by "
+            "√2, not √3: d_k, the number of columns of Q and K, is 2; 3 is d_model."
+        ),
     ),
     "thinking-machines": Example(
         title='"Thinking Machines", d_model 4, d_k 4',
@@ -50,22 +53,27 @@ EXAMPLES = {
         w_q=[[1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 0, 1], [0, 1, 1, 0]],
         w_k=[[0, 1, 1, 0], [1, 0, 0, 1], [0, 0, 1, 1], [1, 1, 0, 0]],
         w_v=[[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 1]],
-        slips="q₁, k₁, q₂ and k₂, the rows of Q and K, are as above. The softmax of [2, 8] is "
-        "[{low:.4f}, {high:.4f}]; it has no place here, though: the scaled scores of the first "
-        "word are [1.5, 5].",
+        slips=tr(
+            "q₁, k₁, q₂ and k₂, the rows of Q and K, are as above. The softmax of [2, "
+            "8] is [{low:.4f}, {high:.4f}]; it has no place here, though: the scaled "
+            "scores of the first word are [1.5, 5]."
+        ),
     ),
 }
 
-_SCALING_HEAD = """\
-Why attention divides by √d_k: random queries and keys of variance 1
-
-        variance of q·k     mean top weight     mean gradient norm
- d_k    plain     / √d_k    plain     / √d_k    plain     / √d_k"""
-_SCALING_EXPLANATION = """
-A dot product of d_k terms has variance d_k, so longer vectors give larger
-scores; the softmax then puts nearly all weight on one key, and its gradient
-p_i (δ_ij − p_j) goes to 0, so that hardly anything is learned. Divided by √d_k,
-the variance is 1 for every d_k."""
+_SCALING_HEAD = tr(
+    "Why attention divides by √d_k: random queries and keys of variance 1\n"
+    "\n"
+    "        variance of q·k     mean top weight     mean gradient norm\n"
+    " d_k    plain     / √d_k    plain     / √d_k    plain     / √d_k"
+)
+_SCALING_EXPLANATION = tr(
+    "\n"
+    "A dot product of d_k terms has variance d_k, so longer vectors give larger\n"
+    "scores; the softmax then puts nearly all weight on one key, and its gradient\n"
+    "p_i (δ_ij − p_j) goes to 0, so that hardly anything is learned. Divided by √d_k,\n"
+    "the variance is 1 for every d_k."
+)
 
 
 def compute(example: Example) -> HeadNumbers:
@@ -92,25 +100,25 @@ def example_text(name: str) -> str:
         ]
         return "\n".join([_SCALING_HEAD, *rows, _SCALING_EXPLANATION])
     if name not in EXAMPLES:
-        raise ConfigError(f"--example {name}: use {', '.join([*EXAMPLES, 'scaling'])}")
+        raise ConfigError(tr("--example {}: use {}", name, ", ".join([*EXAMPLES, "scaling"])))
     example = EXAMPLES[name]
     steps = compute(example)
     words, d_k = example.words, steps.k.shape[1]
     low, high = torch.tensor([2.0, 8.0]).softmax(0).tolist()
     blocks: list[tuple[str, Tensor, Sequence[str], Sequence[str]]] = [
-        ("X, one row per word", torch.tensor(example.x), words, ()),
+        (tr("X, one row per word"), torch.tensor(example.x), words, ()),
         ("W^Q", torch.tensor(example.w_q), (), ()),
         ("W^K", torch.tensor(example.w_k), (), ()),
         ("W^V", torch.tensor(example.w_v), (), ()),
-        ("Q = X W^Q: what each word asks for", steps.q, words, ()),
-        ("K = X W^K: what each word answers to", steps.k, words, ()),
-        ("V = X W^V: what each word hands on", steps.v, words, ()),
-        ("Scores = Q Kᵀ: a row per query, a column per key", steps.scores, words, words),
-        (f"Scaled scores = Q Kᵀ / √d_k, d_k = {d_k}", steps.scaled, words, words),
-        ("Weights = softmax of each row; each row sums to 1", steps.weights, words, words),
+        (tr("Q = X W^Q: what each word asks for"), steps.q, words, ()),
+        (tr("K = X W^K: what each word answers to"), steps.k, words, ()),
+        (tr("V = X W^V: what each word hands on"), steps.v, words, ()),
+        (tr("Scores = Q Kᵀ: a row per query, a column per key"), steps.scores, words, words),
+        (tr("Scaled scores = Q Kᵀ / √d_k, d_k = {}", d_k), steps.scaled, words, words),
+        (tr("Weights = softmax of each row; each row sums to 1"), steps.weights, words, words),
         ("Output = weights V", steps.output, words, ()),
     ]
-    parts = [example.title, *(render_matrix(*block) for block in blocks), "Often misprinted"]
+    parts = [example.title, *(render_matrix(*block) for block in blocks), tr("Often misprinted")]
     slips = textwrap.fill(example.slips.format(low=low, high=high), 80)
     return "\n\n".join(parts) + "\n" + slips
 

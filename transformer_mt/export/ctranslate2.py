@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from transformer_mt.encoding.tokenizer import BOS, EOS, UNK, Tokenizer
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.transformer import (
     NORM_EPS,
     Embedding,
@@ -67,7 +68,7 @@ class ExportOrigin:
         try:
             return cls(**content_of(manifest))
         except TypeError as error:
-            raise Damaged(f"{path / MANIFEST}: damaged: {error}") from error
+            raise Damaged(tr("{}: damaged: {}", path / MANIFEST, error)) from error
 
 
 def exported_path(model_dir: Path) -> Path:
@@ -81,7 +82,7 @@ def load_package() -> Any:
         import ctranslate2
     except ImportError as error:
         raise TmtError(
-            "CTranslate2 is not installed: pip install 'transformer-mt[export]'"
+            tr("CTranslate2 is not installed: pip install 'transformer-mt[export]'")
         ) from error
     return ctranslate2
 

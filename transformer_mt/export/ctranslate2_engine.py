@@ -13,6 +13,7 @@ import torch
 from transformer_mt.encoding.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.export.ctranslate2 import MANIFEST, ExportOrigin, exported_path, load_package
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import weights_digest
 from transformer_mt.search.beam_search import Hypothesis, LengthPenalty
 from transformer_mt.search.engine import Request, SearchEngine, length_limits
@@ -36,7 +37,7 @@ class CTranslate2Engine:
         """
         package = load_package()
         if not (path / "model.bin").is_file():
-            raise TmtError(f"{path}: no exported model; tmt export writes one")
+            raise TmtError(tr("{}: no exported model; tmt export writes one", path))
         self._src, self._tgt = tokenizers
         self._silent = [[id_] for id_ in self._tgt.silent_ids]
         self._ids = {p: i for i, p in enumerate(self._tgt.pieces(range(self._tgt.vocab_size)))}
@@ -51,7 +52,7 @@ class CTranslate2Engine:
             ConfigError: every option that would be ignored or mean something else.
         """
         if problems := _differences(requests, options):
-            raise ConfigError("--engine ctranslate2: " + "; ".join(problems))
+            raise ConfigError(tr("--engine ctranslate2: ") + "; ".join(problems))
         order = sorted(range(len(requests)), key=lambda i: -len(requests[i].src))
         results: dict[int, list[Hypothesis]] = {}
         for start in range(0, len(order), BATCH_SENTENCES):
@@ -128,11 +129,11 @@ def exported_engine(translator: Translator, model_dir: Path) -> CTranslate2Engin
     path = exported_path(model_dir)
     origin = ExportOrigin.read(path)
     if origin is None:
-        raise TmtError(f"{path}: no exported model; tmt export writes one")
+        raise TmtError(tr("{}: no exported model; tmt export writes one", path))
     if origin.weights != weights_digest(model_dir):
-        raise TmtError(f"{path} was made from other weights; tmt export makes it anew")
+        raise TmtError(tr("{} was made from other weights; tmt export makes it anew", path))
     if problems := damages(path, read_manifest(path, MANIFEST) or {}):
-        raise TmtError("\n".join(problems) + f"; delete {path} and export again")
+        raise TmtError("\n".join(problems) + tr("; delete {} and export again", path))
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
     return CTranslate2Engine(path, tokenizers, threads=torch.get_num_threads())
 
@@ -155,9 +156,9 @@ def _differences(requests: Sequence[Request], options: SearchOptions) -> list[st
     """What CTranslate2 does not have, or does in another way."""
     problems = []
     if options.penalty != "average" and options.beam > 1:
-        problems.append("it divides scores by length^α: give --penalty average")
+        problems.append(tr("it divides scores by length^α: give --penalty average"))
     if options.sampling is not None or options.mbr or options.diverse:
-        problems.append("sampling, mbr and diverse alternatives are tmt's own engine's")
+        problems.append(tr("sampling, mbr and diverse alternatives are tmt's own engine's"))
     if options.repetition_penalty != 1.0 or any(request.required for request in requests):
-        problems.append("required words and the repetition penalty are tmt's own engine's")
+        problems.append(tr("required words and the repetition penalty are tmt's own engine's"))
     return problems

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.figures import GRID, INK, figure_style, new_figure, save_figure
 
 if TYPE_CHECKING:
@@ -34,8 +35,12 @@ def write_curves(metrics: Sequence[Record], path: Path, *, name: str = "") -> No
     dev = [record for record in metrics if record.get("event") == "validation"]
     if not train and not dev:
         raise DataError(
-            f"{path.name}: no train or validation record among {len(metrics)} metrics; "
-            "train for at least train.log_every updates first"
+            tr(
+                "{}: no train or validation record among {} metrics; train for at "
+                "least train.log_every updates first",
+                path.name,
+                len(metrics),
+            )
         )
     with figure_style():
         figure = new_figure(7.5, 8.5)
@@ -43,15 +48,15 @@ def write_curves(metrics: Sequence[Record], path: Path, *, name: str = "") -> No
         losses, scores, rates = panels
         _draw(losses, train, "loss", color=TRAIN_COLOR, linewidth=1.2, label="train")
         lowest = _draw(losses, dev, "loss", best="min", color=DEV_COLOR, linewidth=1.8, label="dev")
-        _label(losses, "loss per target token (nats)", ["train", f"dev{lowest}"])
+        _label(losses, tr("loss per target token (nats)"), ["train", tr("dev{}", lowest)])
         found = [
             label + _draw(scores, dev, key, best="max", color=color, linewidth=width, label=label)
             for key, color, width, label in SCORES
         ]
-        _label(scores, "score on dev", found)
+        _label(scores, tr("score on dev"), found)
         scores.set_ylim(bottom=0)
         _draw(rates, train, "lr", color=RATE_COLOR, linewidth=1.5)
-        _label(rates, "learning rate", [])
+        _label(rates, tr("learning rate"), [])
         rates.set_ylim(bottom=0)
         rates.ticklabel_format(axis="y", style="plain")
         run = name or path.absolute().parent.name
@@ -70,12 +75,12 @@ def write_dev_curves(runs: Mapping[str, Sequence[Record]], path: Path) -> None:
         for name, records in runs.items()
     }
     if not any(dev_of.values()):
-        raise DataError(f"{path.name}: no run has a validation yet; train longer first")
+        raise DataError(tr("{}: no run has a validation yet; train longer first", path.name))
     with figure_style():
         figure = new_figure(7.5, 9)
         panels = figure.subplots(3, 1, sharex=True)
-        rows = (("loss", "min", "loss on dev (nats)"), ("bleu", "max", "BLEU on dev"),
-                ("chrf", "max", "chrF on dev"))  # fmt: skip
+        rows = (("loss", "min", tr("loss on dev (nats)")), ("bleu", "max", tr("BLEU on dev")),
+                ("chrf", "max", tr("chrF on dev")))  # fmt: skip
         for axes, (key, best, label) in zip(panels, rows, strict=True):
             found = []
             for i, (name, dev) in enumerate(dev_of.items()):
@@ -83,7 +88,7 @@ def write_dev_curves(runs: Mapping[str, Sequence[Record]], path: Path) -> None:
                 value = _draw(axes, dev, key, best=best, color=color, linewidth=1.6, label=name)
                 found.append(_clipped(name) + value)
             _label(axes, label, found)
-        _finish(figure, list(panels), title=f"{len(runs)} runs on their dev sets")
+        _finish(figure, list(panels), title=tr("{} runs on their dev sets", len(runs)))
         save_figure(figure, path)
 
 
@@ -106,7 +111,7 @@ def _draw(
     x, y = (min if best == "min" else max)(curve, key=lambda point: point[1])
     axes.plot(x, y, "o", markersize=8, markerfacecolor="none", markeredgecolor=style["color"])
     digits, word = (3, "lowest") if best == "min" else (1, "best")
-    return f", {word} {y:.{digits}f} at {x:,}"
+    return tr(", {} {:.{}f} at {:,}", word, y, digits, x)
 
 
 def _label(axes: "Axes", label: str, legend: Sequence[str]) -> None:
@@ -129,8 +134,8 @@ def _result(dev: Sequence[Record]) -> str:
         parts += [f"{label} {max(values):.1f}"] if values else []
     if not parts:
         losses = [record["loss"] for record in dev if record.get("loss") is not None]
-        parts = [f"loss {min(losses):.3f}"] if losses else []
-    return ", ".join(parts) + " on dev" if parts else ""
+        parts = [tr("loss {:.3f}", min(losses))] if losses else []
+    return ", ".join(parts) + tr(" on dev") if parts else ""
 
 
 def _clipped(name: str) -> str:

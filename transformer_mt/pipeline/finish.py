@@ -14,6 +14,7 @@ from transformer_mt.config.experiment import Config, load_config
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import CheckpointError, ModelDirError, TmtError
 from transformer_mt.evaluation.test_sets import read_dev_sets, read_test_sets
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import load_weights, read_metadata, save_model_dir
 from transformer_mt.pipeline.log import read_metrics
 from transformer_mt.pipeline.prepare import Prepared
@@ -54,7 +55,7 @@ def finish(
         for test in read_test_sets(run.clean_dir, cfg.languages)
     }
     curve = confidence_curve(translator, read_dev_sets(run.clean_dir, cfg.languages), ranks)
-    say(f"[verdict] {judge_training(cfg, read_metrics(run.metrics_path), outcome.stopped_by)}")
+    say(tr("[verdict] {}", judge_training(cfg, read_metrics(run.metrics_path), outcome.stopped_by)))
     metadata = {
         "name": cfg.name,
         "finished": finished,
@@ -111,21 +112,28 @@ def _read_metadata(run: Run) -> dict[str, Any]:
 def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[Weights, str]:
     """The best checkpoint or the mean of the last ones, whichever scores higher on dev."""
     progress, store, metric = trainer.progress, trainer.store, cfg.train.metric
-    best = f"best on dev, update {progress.best_update}"
+    best = tr("best on dev, update {}", progress.best_update)
     shown = abs(progress.best_metric)
     if cfg.train.average < 2 or trainer.ranks.told_by_main(len(store.validated_updates())) < 2:
-        say(f"[choose] dev {metric} {shown:.2f}: {best}")
+        say(tr("[choose] dev {} {:.2f}: {}", metric, shown, best))
         return _of_main(trainer, lambda: _best_weights(store, progress.best_update, say))
     weights, updates = _of_main(trainer, lambda: store.average(cfg.train.average, say))
     load_weights(trainer.model, weights)
     trainer.model.eval()
     averaged = trainer.validate()[metric]
-    average = f"mean of the {len(updates)} checkpoints {updates[0]} … {updates[-1]}"
+    average = tr("mean of the {} checkpoints {} … {}", len(updates), updates[0], updates[-1])
     value = -averaged if metric == "loss" else averaged
     better = value >= progress.best_metric
     say(
-        f"[choose] dev {metric}: {averaged:.2f} {average}; {shown:.2f} {best}. "
-        f"Taking the {'mean' if better else 'best'}"
+        tr(
+            "[choose] dev {}: {:.2f} {}; {:.2f} {}. Taking the {}",
+            metric,
+            averaged,
+            average,
+            shown,
+            best,
+            "mean" if better else "best",
+        )
     )
     if better:
         return weights, average
@@ -135,11 +143,11 @@ def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[Weights, s
 def _best_weights(store: CheckpointStore, update: int, say: Say) -> tuple[Weights, str]:
     """The weights of the best checkpoint, or, if they are damaged, of the newest intact one."""
     try:
-        return store.weights(update), f"best on dev, update {update}"
+        return store.weights(update), tr("best on dev, update {}", update)
     except CheckpointError as error:
-        say(Always(f"{error}; taking the newest intact checkpoint in its place"))
+        say(Always(tr("{}; taking the newest intact checkpoint in its place", error)))
         weights, (newest,) = store.average(1, say)
-        return weights, f"newest, update {newest}"
+        return weights, tr("newest, update {}", newest)
 
 
 def _of_main(trainer: Trainer, read: Callable[[], tuple[Weights, T]]) -> tuple[Weights, T]:
@@ -162,9 +170,9 @@ def average_run(run: Run, out_dir: Path, n_last: int, say: Say) -> list[int]:
     cfg = load_config(run.config_path)
     store = CheckpointStore(run.checkpoints_dir, {})
     if not store.validated_updates():
-        raise TmtError(f"{run.directory}: no validated checkpoint to average")
+        raise TmtError(tr("{}: no validated checkpoint to average", run.directory))
     weights, updates = store.average(n_last, say)
-    chosen = f"mean of the {len(updates)} checkpoints {updates[0]} … {updates[-1]}"
+    chosen = tr("mean of the {} checkpoints {} … {}", len(updates), updates[0], updates[-1])
     metadata = {
         "name": cfg.name,
         "finished": "",

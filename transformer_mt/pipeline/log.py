@@ -15,6 +15,7 @@ from rich.table import Table
 
 from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.errors import TmtError, TrainingError, describe
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.pipeline.time_left import TimeLeft, TrainingClock
 from transformer_mt.rendering.cells import clip
 from transformer_mt.system.output import write_text
@@ -66,7 +67,7 @@ class TrainingLog(SilentLog):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
         if self._n_unwritten:
-            self.say(f"{self._path}: {self._n_unwritten} records could not be written")
+            self.say(tr("{}: {} records could not be written", self._path, self._n_unwritten))
         if self._tensorboard is not None:
             self._tensorboard.close()
 
@@ -126,7 +127,7 @@ class TrainingLog(SilentLog):
         try:
             if self._n_unwritten:
                 self._write_all()
-                self.say(f"{self._path}: written again, nothing is missing")
+                self.say(tr("{}: written again, nothing is missing", self._path))
             else:
                 with self._path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(self.records[-1]) + "\n")
@@ -134,8 +135,11 @@ class TrainingLog(SilentLog):
         except (OSError, TmtError) as error:
             if not self._n_unwritten:
                 self.say(
-                    f"a record cannot be written: {describe(error)}; training goes on, and the "
-                    "records are written as soon as they can be"
+                    tr(
+                        "a record cannot be written: {}; training goes on, and the "
+                        "records are written as soon as they can be",
+                        describe(error),
+                    )
                 )
             self._n_unwritten += 1
 
@@ -166,7 +170,7 @@ _FORMATS = {
     "ppl": ("ppl", "9.2f"),
     "lr": ("lr", ".2e"),
     "grad_norm": ("norm", "6.2f"),
-    "tgt_tokens_per_s": ("tgt tok/s", "7.0f"),
+    "tgt_tokens_per_s": (tr("tgt tok/s"), "7.0f"),
     "bleu": ("BLEU", "6.2f"),
     "chrf": ("chrF", "6.2f"),
     "best_bleu": ("best", "6.2f"),
@@ -226,10 +230,10 @@ def format_status(
 ) -> str:
     """The state of a training in at most `width` columns, the most important things first."""
     total = f"/{max_updates}" if left is None or left.limit == "max_updates" else ""
-    parts = [f"update {update}{total}"]
+    parts = [tr("update {}{}", update, total)]
     if left:
-        why = " by patience" if left.limit == "patience" else ""
-        parts.append(f"{format_minutes(left.minutes)} left{why}")
+        why = tr(" by patience") if left.limit == "patience" else ""
+        parts.append(tr("{} left{}", format_minutes(left.minutes), why))
     last = next((record for record in reversed(records) if record["event"] == "train"), None)
     values = [" ".join(_format_value(key, (last or {}).get(key)).split()) for key in _IN_STATUS]
     scores = [r["bleu"] for r in records if r["event"] == "validation" and r.get("bleu")]
@@ -262,6 +266,6 @@ def _open_tensorboard(directory: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ModuleNotFoundError as error:
         raise TrainingError(
-            "train.tensorboard needs an extra package: pip install 'transformer-mt[track]'"
+            tr("train.tensorboard needs an extra package: pip install 'transformer-mt[track]'")
         ) from error
     return SummaryWriter(str(directory))

@@ -25,6 +25,7 @@ from transformer_mt.encoding.coverage import vocabulary_report
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, encode_corpus, open_corpus
 from transformer_mt.encoding.tags import tag_pieces, tagging
 from transformer_mt.encoding.tokenizer import Tokenizer, TokenizerTask, train_on_files
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.system.locks import locked
@@ -71,7 +72,7 @@ def prepare(
     with _alone(run.clean_dir.parent, say):
         if clean_stage(local, prints, run.clean_dir, run.work_dir, say, check=check):
             for line in read_report(run.clean_dir).summary():
-                say((Always if line.startswith("problem") else str)(f"  {line}"))
+                say((Always if line.startswith(tr("problem")) else str)(f"  {line}"))
         learn = partial(_train_tokenizers, cfg, run, say)
         _stage(run.tokenizer_dir, prints.tokenizer, say, "tokenizer", learn, check=check)
         tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
@@ -108,7 +109,7 @@ def clean_stage(
 @contextmanager
 def _alone(directory: Path, say: Say) -> Iterator[None]:
     """Wait until no other process works in `directory`, and remove what killed ones left there."""
-    busy = f"[data] another process is at work in {directory}; waiting for it"
+    busy = tr("[data] another process is at work in {}; waiting for it", directory)
     with locked(directory.with_name(f".{directory.name}.lock"), lambda: say(busy)):
         remove_all_left_over(directory)
         yield
@@ -151,11 +152,11 @@ def _stage(
     except Damaged as error:
         manifest, problems = {}, [str(error)]
     if manifest.get("made_from") == made_from and not problems:
-        say(f"[{name}] up to date: {directory}")
+        say(tr("[{}] up to date: {}", name, directory))
         return False
     for problem in problems:
         say(Always(f"[{name}] {problem}"))
-    say(f"[{name}] making {directory}")
+    say(tr("[{}] making {}", name, directory))
     with writing_folder(directory, _MARKER, ours=True) as temporary:
         make(temporary)
         write_manifest(temporary, _MARKER, {"made_from": made_from})
@@ -180,12 +181,16 @@ def _train_tokenizers(cfg: Config, run: Run, say: Say, out_dir: Path) -> None:
             train_on_files(task)
         tokenizer = Tokenizer.load(paths[side])
         say(
-            f"  {' + '.join(languages)}: {tokenizer.vocab_size} pieces; on dev "
-            f"{100 * tokenizer.unknown_rate(dev_texts):.3f} % unknown, "
-            f"{100 * tokenizer.byte_rate(dev_texts):.3f} % bytes"
+            tr(
+                "  {}: {} pieces; on dev {:.3f} % unknown, {:.3f} % bytes",
+                " + ".join(languages),
+                tokenizer.vocab_size,
+                100 * tokenizer.unknown_rate(dev_texts),
+                100 * tokenizer.byte_rate(dev_texts),
+            )
         )
     _report_vocabularies(cfg, run, load_tokenizers(out_dir, joint=cfg.tokenizer.joint))
-    say(f"  report: {run.report_path}")
+    say(tr("  report: {}", run.report_path))
 
 
 def _report_vocabularies(cfg: Config, run: Run, tokenizers: Tokenizers) -> None:
@@ -221,9 +226,15 @@ def _encode(
             workers=count_workers(cfg.data.workers),
             shards_dir=shards_dir / part,
         )
-        too_long = f", {report.too_long} pairs too long" if report.too_long else ""
+        too_long = tr(", {} pairs too long", report.too_long) if report.too_long else ""
         say(
-            f"  {part}: {report.kept} pairs{too_long}; {report.src_tokens} source and "
-            f"{report.tgt_tokens} target tokens"
+            tr(
+                "  {}: {} pairs{}; {} source and {} target tokens",
+                part,
+                report.kept,
+                too_long,
+                report.src_tokens,
+                report.tgt_tokens,
+            )
         )
     remove(shards_dir.parent)

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.locks import locked
 from transformer_mt.system.output import refuse_foreign, remove, remove_made, write_json
 from transformer_mt.system.staging import remove_all_left_over
@@ -41,8 +42,12 @@ class Run:
         trained = any(self.checkpoints_dir.glob("[0-9]*/progress.json"))
         if others and not trained and not (self.clean_dir / "stage.json").is_file():
             raise TmtError(
-                f"{self.directory}: is not a run of tmt, and holds {', '.join(others[:5])}"
-                f"{' …' * (len(others) > 5)}; name a new directory with --run-dir"
+                tr(
+                    "{}: is not a run of tmt, and holds {}{}; name a new directory with --run-dir",
+                    self.directory,
+                    ", ".join(others[:5]),
+                    " …" * (len(others) > 5),
+                )
             )
         write_json(mark, {"made_by": "tmt train: this directory is a run"})
 
@@ -52,8 +57,10 @@ class Run:
 
         def refuse() -> None:
             raise TmtError(
-                f"{self.directory}: another tmt train is at work here; wait for it, or use another "
-                "--run-dir"
+                tr(
+                    "{}: another tmt train is at work here; wait for it, or use another --run-dir",
+                    self.directory,
+                )
             )
 
         self.claim()
@@ -77,7 +84,9 @@ def find_model(path: Path | None) -> Path:
     newest = max(finished, key=lambda file: file.stat().st_mtime, default=None)
     if newest is None:
         raise TmtError(
-            "no finished run under runs/; train one (tmt train tiny) "
-            "or name a model directory with -m"
+            tr(
+                "no finished run under runs/; train one (tmt train tiny) or name a "
+                "model directory with -m"
+            )
         )
     return newest.parent

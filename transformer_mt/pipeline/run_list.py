@@ -20,6 +20,7 @@ from transformer_mt.errors import DataError, TmtError
 from transformer_mt.evaluation.metrics import Scorer, SystemScores
 from transformer_mt.evaluation.systems import fit_comparison, name_systems
 from transformer_mt.evaluation.test_sets import EvaluationSet, read_test_sets
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.pipeline.log import read_metrics
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.rendering.cells import align_columns, clip
@@ -56,7 +57,7 @@ def run_states(directory: Path) -> list[RunState]:
     """
     runs = [Run(path.parent) for path in directory.glob("*/config.yaml")]
     if not runs:
-        raise TmtError(f"{directory}: no runs here; train one with: tmt train tiny")
+        raise TmtError(tr("{}: no runs here; train one with: tmt train tiny", directory))
     return [_state(run) for run in sorted(runs, key=_changed, reverse=True)]
 
 
@@ -71,7 +72,7 @@ def _state(run: Run) -> RunState:
     try:
         cfg, metadata = load_config(run.config_path), _metadata(run)
     except TmtError as error:
-        return RunState(name, "", f"damaged: {error}", None, {}, {}, day)
+        return RunState(name, "", tr("damaged: {}", error), None, {}, {}, day)
     records = read_metrics(run.metrics_path)
     update = max((record["update"] for record in records), default=0)
     minutes = [record["minutes"] for record in records if record.get("minutes") is not None]
@@ -82,7 +83,7 @@ def _state(run: Run) -> RunState:
     return RunState(
         run=name,
         languages=cfg.languages.pair,
-        state="finished" if metadata else f"{update:,} of {cfg.train.max_updates:,}",
+        state="finished" if metadata else tr("{:,} of {:,}", update, cfg.train.max_updates),
         minutes=max(minutes, default=None),
         dev=_best(records),
         tests=tests,
@@ -196,12 +197,12 @@ def compare_runs(
         TmtError: fewer than two, or one that is no run.
     """
     if len(directories) < 2:
-        raise TmtError("name two runs or more: tmt compare runs/one runs/two")
+        raise TmtError(tr("name two runs or more: tmt compare runs/one runs/two"))
     runs = [Run(path) for path in directories]
     for run in runs:
         if not run.config_path.is_file():
             raise TmtError(
-                f"{run.directory}: not a run: config.yaml is missing; tmt runs lists the runs"
+                tr("{}: not a run: config.yaml is missing; tmt runs lists the runs", run.directory)
             )
     names = [system.name for system in name_systems([(run.directory, True) for run in runs])]
     configs = [load_config(run.config_path) for run in runs]
@@ -214,7 +215,7 @@ def compare_runs(
             notes.append(f"{name}: {problem}")
             continue
         if stages:
-            stages.begin(f"comparing on {name}")
+            stages.begin(tr("comparing on {}", name))
         test = common[0][0]
         outputs = {run: hyps for run, (_, hyps) in zip(names, common, strict=True)}
         scores[name] = Scorer(test.tgt).compare(outputs, test.refs, n=n_samples)
@@ -241,12 +242,12 @@ def _finished_tests(run: Run, cfg: Config) -> dict[str, _Finished]:
 
 def _why_not_comparable(found: Sequence[_Finished], n_runs: int) -> str:
     if len(found) < n_runs:
-        return "not translated by every run"
+        return tr("not translated by every run")
     tests = [(test.refs, test.tgt) for test, _ in found]
     if any(test != tests[0] for test in tests):
-        return "the runs have other sentences under this name"
+        return tr("the runs have other sentences under this name")
     if any(len(hyps) != len(test.refs) for test, hyps in found):
-        return "the translations of a run are not of this test set; train it again to the end"
+        return tr("the translations of a run are not of this test set; train it again to the end")
     return ""
 
 
@@ -274,8 +275,8 @@ def format_run_comparison(found: RunComparison, width: int | None = None) -> str
     """
     rows = [["setting", *found.runs]]
     rows += [[key, *map(_value, values)] for key, values in found.settings.items()]
-    parts = [_clipped_table(rows, width) if found.settings else "the settings are the same"]
-    best = [["best on dev", *found.runs]]
+    parts = [_clipped_table(rows, width) if found.settings else tr("the settings are the same")]
+    best = [[tr("best on dev"), *found.runs]]
     for key, label, digits in (("loss", "loss", 3), ("bleu", "BLEU", 2), ("chrf", "chrF", 2)):
         best.append([label, *(_number(found.dev[run].get(key), digits) for run in found.runs)])
     parts.append(_clipped_table(best, width))

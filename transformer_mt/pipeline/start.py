@@ -11,6 +11,7 @@ from typing import Any
 from transformer_mt.config.experiment import Config, load_experiment
 from transformer_mt.config.presets import find_config
 from transformer_mt.errors import STOPPED, TmtError, TrainingError, TrainingStopped
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import read_metadata
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.train import train_experiment
@@ -40,15 +41,20 @@ class TrainedModel:
         """Lines for people: how training ended, every score with its signature, what comes next."""
         trained = self.metadata["trained"]
         return [
-            f"[done] {trained['updates']} updates in {trained['minutes']:.1f} minutes "
-            f"({trained['stopped_by']}); weights: {trained['weights']}",
+            tr(
+                "[done] {} updates in {:.1f} minutes ({}); weights: {}",
+                trained["updates"],
+                trained["minutes"],
+                trained["stopped_by"],
+                trained["weights"],
+            ),
             *(
                 f"  {test}: {metric} {score['score']:.2f}  {score['signature']}"
                 for test, by_metric in self.metadata["scores"].items()
                 for metric, score in by_metric.items()
             ),
-            f"model: {self.model_dir}",
-            f"next:  tmt translate -m {self.run_dir} TEXT",
+            tr("model: {}", self.model_dir),
+            tr("next:  tmt translate -m {} TEXT", self.run_dir),
         ]
 
 
@@ -67,7 +73,9 @@ def start_training(
     cfg = load_experiment(config, overrides, reverse=reverse, offline=offline)
     run = Run(run_dir or Path("runs") / cfg.name)
     if threading.current_thread() is not threading.main_thread():
-        raise TmtError("a training needs the main thread, where Ctrl-C can stop it; or a process")
+        raise TmtError(
+            tr("a training needs the main thread, where Ctrl-C can stop it; or a process")
+        )
     n_processes = 1 if is_rank() else processes or count_processes()
     if n_processes == 1:
         return train_here(cfg, run, fresh=fresh, say=say)
@@ -76,9 +84,9 @@ def start_training(
     arguments += [word for override in overrides for word in ("--set", override)]
     status = launch(n_processes, [*arguments, *(flag for flag, on in flags.items() if on)])
     if status == STOPPED:
-        raise TrainingStopped(f"{run.directory}: stopped, everything is saved")
+        raise TrainingStopped(tr("{}: stopped, everything is saved", run.directory))
     if status:
-        raise TrainingError(f"{run.directory}: training failed; standard error says why")
+        raise TrainingError(tr("{}: training failed; standard error says why", run.directory))
     return TrainedModel(run.directory, run.model_dir, read_metadata(run.model_dir))
 
 

@@ -16,6 +16,7 @@ from transformer_mt.encoding.encoded_corpus import EncodedCorpus
 from transformer_mt.encoding.epochs import SubwordSampling, epoch_corpora
 from transformer_mt.errors import TrainingError, TrainingStopped
 from transformer_mt.evaluation.metrics import Scorer
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.model_dir import build_model
 from transformer_mt.pipeline.curves import write_curves
@@ -64,18 +65,23 @@ def train_experiment(
         prepared, store = ranks.in_turn(lambda: _prepare(cfg, run, ranks, say))
         if len({*ranks.gather(store.identity["corpus"])}) > 1:
             raise TrainingError(
-                f"{run.directory}: the processes have prepared different data; see that all "
-                "machines have the same sources and the same version of tmt"
+                tr(
+                    "{}: the processes have prepared different data; see that all "
+                    "machines have the same sources and the same version of tmt",
+                    run.directory,
+                )
             )
-        seed_all(cfg.seed, "initial weights")
+        seed_all(cfg.seed, tr("initial weights"))
         model = build_model(cfg, prepared.tokenizers).to(choose_device())
         cfg = _resolve_auto(cfg, run, model, prepared.train, store, ranks, say)
         trainer, outcome = _train(cfg, run, prepared, model, store, ranks, say)
         if outcome.stopped_by == "signal":
             if ranks.is_main and not store.holds(outcome.progress.update):
-                raise TrainingError(f"{run.directory}: the run directory is gone; nothing is saved")
+                raise TrainingError(
+                    tr("{}: the run directory is gone; nothing is saved", run.directory)
+                )
             update = outcome.progress.update
-            raise TrainingStopped(f"stopped after update {update}, everything is saved")
+            raise TrainingStopped(tr("stopped after update {}, everything is saved", update))
         return finish(cfg, run, prepared, trainer, outcome, say)
 
 
@@ -119,7 +125,7 @@ def _resolve_auto(
             if ranks.is_main:
                 content = {"max_tokens": chosen, "of": fingerprint(store.identity)}
                 write_json(run.max_tokens_path, content)
-        say(f"[train] max_tokens: auto is {chosen} here")
+        say(tr("[train] max_tokens: auto is {} here", chosen))
         train = train.model_copy(update={"max_tokens": chosen})
     return cfg.model_copy(update={"train": train})
 
@@ -132,8 +138,12 @@ def _read_max_tokens(run: Run, store: CheckpointStore) -> int | None:
         if not store.has_any():
             return None
         raise TrainingError(
-            f"{error}. The training that began here used a number that is not known any more: set "
-            "train.max_tokens to what the training has told, or start over with --fresh"
+            tr(
+                "{}. The training that began here used a number that is not known any "
+                "more: set train.max_tokens to what the training has told, or start "
+                "over with --fresh",
+                error,
+            )
         ) from error
     known = content.get("max_tokens")
     same = content.get("of") == fingerprint(store.identity)
@@ -184,18 +194,30 @@ def _announce(cfg: Config, prepared: Prepared, trainer: Trainer, say: Say) -> No
     precision = str(trainer.learner.dtype).removeprefix("torch.")
     together = f" · {trainer.ranks.size} processes" if trainer.ranks.size > 1 else ""
     device = trainer.learner.device
-    say(f"[train] {n_parameters / 1e6:.1f} M parameters · {device} · {precision}{together}")
-    uniform, unigram = baseline_losses(prepared.train, prepared.tokenizers[1].vocab_size)
-    say(f"  loss of a uniform guess {uniform:.2f}, of word frequencies alone {unigram:.2f}")
     say(
-        f"  peak lr {cfg.train.peak_lr(cfg.model.d_model):.2e} after {cfg.train.warmup_updates} "
-        f"updates of about {cfg.train.tokens_per_update} target tokens"
+        tr(
+            "[train] {:.1f} M parameters · {} · {}{}",
+            n_parameters / 1000000.0,
+            device,
+            precision,
+            together,
+        )
+    )
+    uniform, unigram = baseline_losses(prepared.train, prepared.tokenizers[1].vocab_size)
+    say(tr("  loss of a uniform guess {:.2f}, of word frequencies alone {:.2f}", uniform, unigram))
+    say(
+        tr(
+            "  peak lr {:.2e} after {} updates of about {} target tokens",
+            cfg.train.peak_lr(cfg.model.d_model),
+            cfg.train.warmup_updates,
+            cfg.train.tokens_per_update,
+        )
     )
     for direction in both_directions(cfg.languages):
         if note := Scorer(direction.tgt).note:
             say(f"  {note}")
     if trainer.progress.update:
-        say(f"  going on after update {trainer.progress.update}")
+        say(tr("  going on after update {}", trainer.progress.update))
 
 
 def baseline_losses(corpus: EncodedCorpus, vocab_size: int) -> tuple[float, float]:

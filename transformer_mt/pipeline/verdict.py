@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from transformer_mt.config.experiment import Config, TrainConfig
+from transformer_mt.messages.catalogue import tr
 
 LOSS_GAIN = 0.02  # nats per token: a perplexity lower by 2 %
 SCORE_GAIN = 0.5  # points of BLEU or chrF
@@ -49,13 +50,15 @@ def judge_training(cfg: Config, records: Sequence[_Record], stopped_by: str) -> 
     loss = _trend(records, "loss", sign=-1)
     updates = max((record["update"] for record in records), default=0)
     if 0 < updates < train.warmup_updates:
-        reason = f"{updates} updates are fewer than the {train.warmup_updates} of the warm-up"
-        advice = f"{_train_longer(train, stopped_by)}; or lower train.warmup_updates"
+        reason = tr(
+            "{} updates are fewer than the {} of the warm-up", updates, train.warmup_updates
+        )
+        advice = tr("{}; or lower train.warmup_updates", _train_longer(train, stopped_by))
         return Verdict("barely learned", reason, advice)
     if loss is None:
-        now = f"(now {train.validate_every})"
-        advice = f"Validate more often: train.validate_every {now}"
-        return Verdict("unknown", "fewer than two validations draw no curve", advice)
+        now = tr("(now {})", train.validate_every)
+        advice = tr("Validate more often: train.validate_every {}", now)
+        return Verdict("unknown", tr("fewer than two validations draw no curve"), advice)
     warm = [record for record in records if record["update"] <= _start_of_cooldown(train, updates)]
     fall = (_trend(warm, "loss", sign=-1) or loss).gain
     scores = {name: found for name in BARELY if (found := _trend(records, name))}
@@ -66,18 +69,26 @@ def judge_training(cfg: Config, records: Sequence[_Record], stopped_by: str) -> 
     if loss.best - loss.last > LOSS_RISE and not rising:
         return Verdict(
             "overfitting",
-            f"the loss on dev was lowest after update {loss.best_update} ({-loss.best:.2f}) and "
-            f"has risen to {-loss.last:.2f}",
-            f"More text helps most; then a higher model.dropout (now {cfg.model.dropout}), or a "
-            "smaller model",
+            tr(
+                "the loss on dev was lowest after update {} ({:.2f}) and has risen to {:.2f}",
+                loss.best_update,
+                -loss.best,
+                -loss.last,
+            ),
+            tr(
+                "More text helps most; then a higher model.dropout (now {}), or a smaller model",
+                cfg.model.dropout,
+            ),
         )
-    better = [f"the loss on dev fell by {fall:.2f}"] * (fall > LOSS_GAIN)
-    better += [f"{_LABELS[name]} rose by {gains[name]:.1f}" for name in rising[:1]]
+    better = [tr("the loss on dev fell by {:.2f}", fall)] * (fall > LOSS_GAIN)
+    better += [tr("{} rose by {:.1f}", _LABELS[name], gains[name]) for name in rising[:1]]
     if better:
-        reason = f"in the last quarter {' and '.join(better)}"
+        reason = tr("in the last quarter {}", " and ".join(better))
         return Verdict("still improving", reason, _train_longer(train, stopped_by))
-    reason = f"in the last quarter the loss on dev moved by {abs(fall):.2f} only"
-    advice = "More updates will hardly help; more text or another model may: tmt plan gives advice"
+    reason = tr("in the last quarter the loss on dev moved by {:.2f} only", abs(fall))
+    advice = tr(
+        "More updates will hardly help; more text or another model may: tmt plan gives advice"
+    )
     return Verdict("settled", reason, advice)
 
 
@@ -85,21 +96,23 @@ def _barely_learned(
     train: TrainConfig, scores: Mapping[str, _Trend], fall: float, stopped_by: str
 ) -> Verdict:
     name, best = next((name, found.best) for name, found in scores.items())
-    reason = f"the best {_LABELS[name]} on dev is {best:.1f}, and the loss on dev "
+    reason = tr("the best {} on dev is {:.1f}, and the loss on dev ", _LABELS[name], best)
     if fall > LOSS_GAIN:
-        return Verdict("barely learned", reason + "still falls", _train_longer(train, stopped_by))
-    advice = "Look at the text with tmt data check, and at the settings with tmt plan"
-    return Verdict("barely learned", reason + "does not fall any more", advice)
+        return Verdict(
+            "barely learned", reason + tr("still falls"), _train_longer(train, stopped_by)
+        )
+    advice = tr("Look at the text with tmt data check, and at the settings with tmt plan")
+    return Verdict("barely learned", reason + tr("does not fall any more"), advice)
 
 
 def _train_longer(train: TrainConfig, stopped_by: str) -> str:
     if stopped_by == "max_minutes" and train.max_minutes is not None:
-        setting = f"train.max_minutes={2 * train.max_minutes:g} (now {train.max_minutes:g})"
+        setting = tr("train.max_minutes={:g} (now {:g})", 2 * train.max_minutes, train.max_minutes)
     elif stopped_by == "patience":
-        setting = f"train.patience={2 * (train.patience or 1)} (now {train.patience})"
+        setting = tr("train.patience={} (now {})", 2 * (train.patience or 1), train.patience)
     else:
-        setting = f"train.max_updates={2 * train.max_updates} (now {train.max_updates})"
-    return f"Train longer, --set {setting}: the same command then goes on"
+        setting = tr("train.max_updates={} (now {})", 2 * train.max_updates, train.max_updates)
+    return tr("Train longer, --set {}: the same command then goes on", setting)
 
 
 def _start_of_cooldown(train: TrainConfig, n_done: int) -> int:

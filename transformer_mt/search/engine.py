@@ -16,6 +16,7 @@ from torch import Tensor
 
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.incremental_decoder import IncrementalDecoder
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.search.beam_search import (
@@ -141,7 +142,7 @@ class Engine:
             hypotheses = self._search_alike([batch[i] for i in part], options)
             found.update(zip(part, hypotheses, strict=True))
         if not all(found.values()):
-            raise TmtError("the scores of this model are not numbers: its weights are bad")
+            raise TmtError(tr("the scores of this model are not numbers: its weights are bad"))
         return [found[i] for i in range(len(batch))]
 
     def _search_alike(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:

@@ -12,6 +12,7 @@ from transformer_mt.config.experiment import (
     DecodeConfig,
 )
 from transformer_mt.errors import ConfigError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.search.sampling import SamplingOptions
 
 MOST_ROWS = MOST_BEAM  # hypotheses of one sentence side by side; more take memory for nothing
@@ -95,23 +96,38 @@ class SearchOptions:
         beam_search = not (self.sampling or self.diverse or self.mbr)
         if beam_search and self.n_best > self.beam:
             raise ConfigError(
-                f"n-best {self.n_best} needs a beam of at least {self.n_best}, found {self.beam}"
+                tr(
+                    "n-best {} needs a beam of at least {}, found {}",
+                    self.n_best,
+                    self.n_best,
+                    self.beam,
+                )
             )
         if self.max_length is not None and self.min_length > self.max_length:
             raise ConfigError(
-                f"a translation of at least {self.min_length} and at most {self.max_length} tokens "
-                "does not exist"
+                tr(
+                    "a translation of at least {} and at most {} tokens does not exist",
+                    self.min_length,
+                    self.max_length,
+                )
             )
         if self.mbr == 1 or (self.mbr and (self.diverse or self.n_best > 1)):
             raise ConfigError(
-                "mbr chooses one of several draws: give at least 2, and neither n-best nor diverse"
+                tr(
+                    "mbr chooses one of several draws: give at least 2, and neither "
+                    "n-best nor diverse"
+                )
             )
         if self.diverse and self.sampling:
-            raise ConfigError("diverse alternatives are searched for, not drawn: leave one out")
+            raise ConfigError(tr("diverse alternatives are searched for, not drawn: leave one out"))
         if self.rows > MOST_ROWS:
             raise ConfigError(
-                f"beam {self.beam} for each of {self.n_best} diverse alternatives: their product "
-                f"may be {MOST_ROWS} at most"
+                tr(
+                    "beam {} for each of {} diverse alternatives: their product may be {} at most",
+                    self.beam,
+                    self.n_best,
+                    MOST_ROWS,
+                )
             )
 
     @property
@@ -135,7 +151,9 @@ def _out_of_range(
     for name, (least, most) in ranges.items():
         value = getattr(options, name, None)
         if value is not None and not least <= value <= most:  # nan is in no range
-            high = f"at least {least}" if most == math.inf else f"from {least} to {most}"
-            yield f"{name.replace('_', ' ')} {value}: expected a number {high}"
+            high = (
+                tr("at least {}", least) if most == math.inf else tr("from {} to {}", least, most)
+            )
+            yield tr("{} {}: expected a number {}", name.replace("_", " "), value, high)
         elif value == math.inf:
-            yield f"{name.replace('_', ' ')} {value}: expected a finite number"
+            yield tr("{} {}: expected a finite number", name.replace("_", " "), value)

@@ -13,6 +13,7 @@ from types import FrameType
 import torch
 
 from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.machine import cpu_flags
 
 _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -37,17 +38,24 @@ def use_device(choice: str) -> None:
         os.environ[_VISIBLE] = ""
         return
     if not (found := re.fullmatch(r"cuda(?::([0-9]{1,4}))?", choice)):
-        raise TmtError(f"--device {choice}: expected auto, cpu, cuda, or one GPU such as cuda:1")
+        raise TmtError(
+            tr("--device {}: expected auto, cpu, cuda, or one GPU such as cuda:1", choice)
+        )
     if found[1] is not None:
         number, visible = int(found[1]), os.environ.get(_VISIBLE)
         others = None if visible is None else [name for name in visible.split(",") if name.strip()]
         if others is not None and number >= len(others):
-            raise TmtError(f"--device {choice}: {_VISIBLE}={visible} leaves {len(others)} GPUs")
+            raise TmtError(
+                tr("--device {}: {}={} leaves {} GPUs", choice, _VISIBLE, visible, len(others))
+            )
         os.environ[_VISIBLE] = str(number) if others is None else others[number].strip()
     if not torch.cuda.is_available():
         raise TmtError(
-            f"--device {choice}: PyTorch finds no such GPU here; `tmt doctor` shows what there is, "
-            "--device cpu does without"
+            tr(
+                "--device {}: PyTorch finds no such GPU here; `tmt doctor` shows what "
+                "there is, --device cpu does without",
+                choice,
+            )
         )
 
 
@@ -64,7 +72,7 @@ def choose_precision(setting: str, device: torch.device) -> torch.dtype:
     if setting in _PRECISIONS:
         return _PRECISIONS[setting]
     if setting != "auto":
-        raise ConfigError(f"precision {setting!r}: use auto, fp32, bf16 or fp16")
+        raise ConfigError(tr("precision {!r}: use auto, fp32, bf16 or fp16", setting))
     if device.type == "cuda":
         native = torch.cuda.get_device_capability(device)[0] >= 8
     else:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def locked(path: Path, busy: Callable[[], None], *, remedy: str = "") -> Iterato
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except OSError as error:
         where = path if path.is_symlink() else path.parent
-        raise TmtError(f"{where}: cannot be written: {error.strerror}{remedy}") from error
+        raise TmtError(tr("{}: cannot be written: {}{}", where, error.strerror, remedy)) from error
     try:
         if not try_lock(descriptor):
             busy()

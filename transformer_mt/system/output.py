@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.staging import (
     exchange_folders,
     is_staged,
@@ -130,11 +131,11 @@ def check_file_target(path: Path) -> os.stat_result | None:
     if status is None:
         return None
     if stat.S_ISDIR(status.st_mode):
-        raise TmtError(f"{path}: is a folder; name a file")
+        raise TmtError(tr("{}: is a folder; name a file", path))
     if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o222:
-        raise TmtError(f"{path}: is read-only; name another file")
+        raise TmtError(tr("{}: is read-only; name another file", path))
     if stat.S_ISSOCK(status.st_mode) or stat.S_ISBLK(status.st_mode):
-        raise TmtError(f"{path}: is neither a file nor a pipe; name a file")
+        raise TmtError(tr("{}: is neither a file nor a pipe; name a file", path))
     return status
 
 
@@ -142,7 +143,7 @@ def check_folder_target(path: Path) -> None:
     """Raise a TmtError where files cannot be put into a folder of that name."""
     status = _status(path)
     if status is not None and not stat.S_ISDIR(status.st_mode):
-        raise TmtError(f"{path}: is not a folder; name another")
+        raise TmtError(tr("{}: is not a folder; name another", path))
 
 
 def refuse_foreign(path: Path, manifest: str | None, *, ours: bool = False) -> None:
@@ -151,15 +152,18 @@ def refuse_foreign(path: Path, manifest: str | None, *, ours: bool = False) -> N
         str(path).encode()
     except UnicodeEncodeError as error:
         raise TmtError(
-            f"{path}: is not a UTF-8 name, which the libraries that write into the folder need; "
-            "name another folder"
+            tr(
+                "{}: is not a UTF-8 name, which the libraries that write into the "
+                "folder need; name another folder",
+                path,
+            )
         ) from error
     remove_left_over(Path(os.path.realpath(path)).parent)
     check_folder_target(path)
     known = manifest is not None and (path / manifest).is_file()
     if not ours and not known and path.is_dir() and any(path.iterdir()):
         raise TmtError(
-            f"{path}: exists and was not written by tmt; name a folder that is new or empty"
+            tr("{}: exists and was not written by tmt; name a folder that is new or empty", path)
         )
 
 
@@ -224,8 +228,12 @@ def _foreign_files(folder: Path, manifest: str | None) -> list[str] | None:
 def _refuse_clash(path: Path, names: list[str]) -> None:
     if names:
         raise TmtError(
-            f"{path}: {', '.join(names)} would be overwritten, but tmt did not write what stands "
-            "there; name another folder"
+            tr(
+                "{}: {} would be overwritten, but tmt did not write what stands there; "
+                "name another folder",
+                path,
+                ", ".join(names),
+            )
         )
 
 
@@ -244,7 +252,7 @@ def _status(path: Path) -> os.stat_result | None:
         except FileNotFoundError:
             return None
         except ValueError as error:  # a NUL
-            raise TmtError(f"{path}: not a name of a file: {error}") from error
+            raise TmtError(tr("{}: not a name of a file: {}", path, error)) from error
 
 
 def _put_file(temporary: Path, target: Path, status: os.stat_result | None) -> None:
@@ -302,12 +310,14 @@ def _describe_failure(path: Path, error: Exception, number: int | None) -> str:
     if number in (errno.ENOSPC, errno.EDQUOT):
         existing = next(place for place in (path, *path.absolute().parents) if place.exists())
         free = shutil.disk_usage(existing).free / 2**20
-        return (
-            f"{path}: the disk is full ({free:.0f} MiB free); nothing was overwritten. "
-            "Make room and run the same command again"
+        return tr(
+            "{}: the disk is full ({:.0f} MiB free); nothing was overwritten. Make "
+            "room and run the same command again",
+            path,
+            free,
         )
     reason = os.strerror(number) if number else str(error)
     other = getattr(error, "filename", None)
     if isinstance(other, str) and other != str(path) and "/.tmt-" not in other:
         reason = f"{other}: {reason}"  # the trouble is with something that was to be read
-    return f"{path}: cannot be written: {reason}"
+    return tr("{}: cannot be written: {}", path, reason)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.staging import is_staged
 
 MAX_BYTES = 256 << 20  # of one file of state; the metrics of a training take 200 bytes a record
@@ -33,9 +34,11 @@ def read_json(path: Path) -> dict[str, Any] | None:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Damaged(f"{path}: damaged: {error}") from error
+        raise Damaged(tr("{}: damaged: {}", path, error)) from error
     if not isinstance(value, dict):
-        raise Damaged(f"{path}: damaged: expected a JSON object, found {type(value).__name__}")
+        raise Damaged(
+            tr("{}: damaged: expected a JSON object, found {}", path, type(value).__name__)
+        )
     return value
 
 
@@ -72,10 +75,10 @@ def read_manifest(folder: Path, name: str) -> dict[str, Any] | None:
     if manifest is None:
         return None
     if not all(isinstance(manifest.get(key, {}), dict) for key in ("files", "file_sizes")):
-        raise Damaged(f"{folder / name}: damaged: its list of files is no list of files")
+        raise Damaged(tr("{}: damaged: its list of files is no list of files", folder / name))
     has_digest = "digest" in manifest or "file_sizes" in manifest  # both are written, or neither
     if has_digest and manifest.get("digest") != _digest_of(manifest):
-        raise Damaged(f"{folder / name}: altered since it was written (its digest differs)")
+        raise Damaged(tr("{}: altered since it was written (its digest differs)", folder / name))
     return manifest
 
 
@@ -85,13 +88,15 @@ def damages(folder: Path, manifest: Mapping[str, Any], *, digests: bool = True) 
     for name, digest in manifest.get("files", {}).items():
         file = folder / name
         if not name or Path(name).is_absolute() or ".." in Path(name).parts:
-            problems.append(f"{folder}: lists {name!r}, which is not a name of a file inside")
+            problems.append(
+                tr("{}: lists {!r}, which is not a name of a file inside", folder, name)
+            )
         elif not file.is_file():
             problems.append(f"{file}: missing")
         elif file.stat().st_size != sizes.get(name, file.stat().st_size):
-            problems.append(f"{file}: truncated or altered (its size differs)")
+            problems.append(tr("{}: truncated or altered (its size differs)", file))
         elif digests and sha256(file) != digest:
-            problems.append(f"{file}: truncated or altered (its SHA-256 differs)")
+            problems.append(tr("{}: truncated or altered (its SHA-256 differs)", file))
     return problems
 
 
@@ -129,14 +134,16 @@ def _read(path: Path) -> str | None:
         with open(path, "rb", opener=_open_at_once) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
-                raise Damaged(f"{path}: is not a regular file")
+                raise Damaged(tr("{}: is not a regular file", path))
             if (size := found.st_size) > MAX_BYTES:
-                raise Damaged(f"{path}: has {size:,} bytes; at most {MAX_BYTES:,} are read")
+                raise Damaged(
+                    tr("{}: has {:,} bytes; at most {:,} are read", path, size, MAX_BYTES)
+                )
             return file.read().decode("utf-8", errors="surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise Damaged(f"{path}: cannot be read: {error.strerror}") from error
+        raise Damaged(tr("{}: cannot be read: {}", path, error.strerror)) from error
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -19,6 +19,7 @@ from io import TextIOBase, TextIOWrapper
 from typing import NoReturn, TextIO, cast
 
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 
 Say = Callable[[str], None]  # tells a person one line, such as `say`
 
@@ -212,8 +213,12 @@ class _Numbered:
         if isinstance(numbered, str) and not self._told:
             self._told = True
             say(
-                f"standard output is {self._encoding}: characters that it lacks are written by "
-                f"their numbers, such as {numbered}; PYTHONIOENCODING=utf-8 writes them all"
+                tr(
+                    "standard output is {}: characters that it lacks are written by "
+                    "their numbers, such as {}; PYTHONIOENCODING=utf-8 writes them all",
+                    self._encoding,
+                    numbered,
+                )
             )
         return numbered, error.start + 1
 
@@ -230,7 +235,7 @@ class _ClosedOutput(TextIOBase):
     """Stands for a standard output that is closed."""
 
     def write(self, text: str | bytes, /) -> NoReturn:
-        raise TmtError("standard output is closed: there is no place for results")
+        raise TmtError(tr("standard output is closed: there is no place for results"))
 
     @property
     def buffer(self) -> "_ClosedOutput":

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import NoReturn
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.messages.catalogue import tr
 
 # Known without langcodes, which takes 40 ms to load.
 _TWO_LETTER = (
@@ -128,10 +129,14 @@ def _unknown(given: str, base: str) -> NoReturn:
         alpha3 = [langcodes.Language.get(code).to_alpha3() for code in _TWO_LETTER]
         known = [*alpha3, *_TWO_LETTER]
     near = difflib.get_close_matches(base, known, n=3, cutoff=0.7 if len(base) > 4 else 0.5)
-    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+    hint = tr(" (did you mean {}?)", " or ".join(near)) if near else ""
     raise ConfigError(
-        f"unknown language code {given[:60]!r}{hint}; use an ISO 639 code such as zh, zh-Hant, en, "
-        "de, or a name such as Chinese, 中文, Deutsch"
+        tr(
+            "unknown language code {!r}{}; use an ISO 639 code such as zh, zh-Hant, "
+            "en, de, or a name such as Chinese, 中文, Deutsch",
+            given[:60],
+            hint,
+        )
     )
 
 

@@ -11,6 +11,7 @@ from html import unescape
 from typing import Literal
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.languages import is_chinese
 from transformer_mt.text.scripts import HAN, SIMPLIFIED
 
@@ -143,8 +144,11 @@ def _converter(script: ChineseScript) -> Callable[[str], str]:
         from opencc import OpenCC
     except ImportError as error:
         raise ConfigError(
-            f"data.clean.chinese_script: {script} needs the package opencc, which is not "
-            "installed; run pip install opencc, or set it to null"
+            tr(
+                "data.clean.chinese_script: {} needs the package opencc, which is not "
+                "installed; run pip install opencc, or set it to null",
+                script,
+            )
         ) from error
     to_simplified: Callable[[str], str] = OpenCC("t2s").convert
 

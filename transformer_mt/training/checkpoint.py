@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from transformer_mt.errors import CheckpointError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import writing_folder
 from transformer_mt.system.staging import remove_left_over
 from transformer_mt.system.state import Damaged, damages, read_manifest, write_manifest
@@ -78,8 +79,11 @@ class CheckpointStore:
         """
         if not self.directory.parent.is_dir():
             raise CheckpointError(
-                f"{self.directory.parent}: the run directory is gone; nothing of this training is "
-                "on the disk any more"
+                tr(
+                    "{}: the run directory is gone; nothing of this training is on the "
+                    "disk any more",
+                    self.directory.parent,
+                )
             )
         with writing_folder(self._path(progress.update), _PROGRESS, ours=True) as directory:
             for name, tensors in ((_WEIGHTS, weights), (_OPTIMIZER, optimizer)):
@@ -109,7 +113,7 @@ class CheckpointStore:
                 weights, optimizer = load_file(path / _WEIGHTS), load_file(path / _OPTIMIZER)
             except (Damaged, SafetensorError, OSError) as error:
                 damaged.append(path)
-                report(f"{path} is damaged ({error}); using the checkpoint before it")
+                report(tr("{} is damaged ({}); using the checkpoint before it", path, error))
                 continue
             for worthless in damaged:
                 _remove(worthless)
@@ -118,8 +122,11 @@ class CheckpointStore:
             return None
         problem = f"{', '.join(path.name for path in damaged)} damaged"
         raise CheckpointError(
-            f"{self.directory}: no usable checkpoint: "
-            f"{problem if damaged else f'all without {_OPTIMIZER}'}; start over with --fresh"
+            tr(
+                "{}: no usable checkpoint: {}; start over with --fresh",
+                self.directory,
+                problem if damaged else tr("all without {}", _OPTIMIZER),
+            )
         )
 
     def check_identity(self) -> None:
@@ -146,9 +153,9 @@ class CheckpointStore:
                 self._read(update, _WEIGHTS)
                 updates.insert(0, update)
             except Damaged as error:
-                report(f"{error}; it is left out of the mean")
+                report(tr("{}; it is left out of the mean", error))
         if not updates:
-            raise CheckpointError(f"{self.directory}: no validated checkpoint that is intact")
+            raise CheckpointError(tr("{}: no validated checkpoint that is intact", self.directory))
         return _mean([self._path(update) / _WEIGHTS for update in updates]), updates
 
     def weights(self, update: int) -> dict[str, Tensor]:
@@ -206,25 +213,33 @@ class CheckpointStore:
         try:
             progress = TypeAdapter(Progress).validate_python(manifest.get("progress"))
         except ValidationError as error:
-            raise Damaged(f"{path / _PROGRESS}: absent, or damaged") from error
+            raise Damaged(tr("{}: absent, or damaged", path / _PROGRESS)) from error
         identity, listed = manifest.get("identity"), manifest.get("files", {})
         if not isinstance(identity, dict) or progress.update != update or not {*names} <= {*listed}:
-            raise Damaged(f"{path / _PROGRESS}: not of this checkpoint")
+            raise Damaged(tr("{}: not of this checkpoint", path / _PROGRESS))
         if problems := damages(path, {**manifest, "files": {name: listed[name] for name in names}}):
             raise Damaged("; ".join(problems))
         return progress, identity
 
     def _compare(self, saved: dict[str, Any]) -> None:
         changed = [
-            f"{key}: trained with {saved.get(key)}, the configuration says {self.identity[key]}"
+            tr(
+                "{}: trained with {}, the configuration says {}",
+                key,
+                saved.get(key),
+                self.identity[key],
+            )
             for key in self.identity
             if saved.get(key) != self.identity[key]
         ]
         if changed:
             raise CheckpointError(
-                f"{self.directory}: cannot resume, what was trained is not what is configured:\n"
+                tr(
+                    "{}: cannot resume, what was trained is not what is configured:\n",
+                    self.directory,
+                )
                 + "\n".join(f"  {line}" for line in changed)
-                + "\nchange it back, start over with --fresh, or use another --run-dir"
+                + tr("\nchange it back, start over with --fresh, or use another --run-dir")
             )
 
     def _prune(self, keep_last: int) -> None:
@@ -258,7 +273,9 @@ def _mean(paths: list[Path]) -> dict[str, Tensor]:
     for path in paths[1:]:
         weights = load_file(path)
         if {n: w.shape for n, w in weights.items()} != {n: w.shape for n, w in total.items()}:
-            raise CheckpointError(f"{path}: other parameters than {paths[0]}; cannot average them")
+            raise CheckpointError(
+                tr("{}: other parameters than {}; cannot average them", path, paths[0])
+            )
         for name, weight in weights.items():
             total[name] += weight
     return {name: (weight / len(paths)).float() for name, weight in total.items()}

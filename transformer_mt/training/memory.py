@@ -20,6 +20,7 @@ from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
 from transformer_mt.encoding.tokenizer import BOS_ID, PAD_ID
 from transformer_mt.errors import TrainingError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.attention import EXPLICIT_MAX_CELLS
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.system.device import keep_memory, release_memory
@@ -59,9 +60,15 @@ def halves(rows: Indices, corpus: EncodedCorpus) -> list[Indices]:
         return np.array_split(rows, 2)
     src, tgt = (int(side.lengths_of(rows)[0]) for side in (corpus.src, corpus.tgt))
     raise TrainingError(
-        f"pair {rows[0]} of the encoded corpus does not fit into memory, even alone: {src} source "
-        f"and {tgt} target tokens. Set data.max_length below {max(src, tgt)}, make the model "
-        "smaller, or end other programs that use memory"
+        tr(
+            "pair {} of the encoded corpus does not fit into memory, even alone: {} "
+            "source and {} target tokens. Set data.max_length below {}, make the model "
+            "smaller, or end other programs that use memory",
+            rows[0],
+            src,
+            tgt,
+            max(src, tgt),
+        )
     )
 
 
@@ -96,20 +103,27 @@ def choose_max_tokens(
     if model.output.weight.device.type != "cpu":
         most = max(least, _round_up(cfg.tokens_per_update))
         chosen = largest_by_trying(model, cfg, longest=longest, most=most)
-        available = "the memory of the GPU"
+        available = tr("the memory of the GPU")
     else:
         most = max(least, min(CPU_MAX_TOKENS, _round_up(cfg.tokens_per_update)))
         budget = CPU_SHARE * available_memory_bytes() / n_processes
         chosen = min(most, peak_of_step(model, cfg, length=longest).tokens_within(budget))
-        available = (
-            f"{budget / 2**20:,.0f} MiB, which is {CPU_SHARE:.0%} of the available memory divided "
-            f"by {n_processes} processes"
+        available = tr(
+            "{:,.0f} MiB, which is {:.0%} of the available memory divided by {} processes",
+            budget / 2**20,
+            CPU_SHARE,
+            n_processes,
         )
     if chosen < least:
         raise TrainingError(
-            f"train.max_tokens: auto: a sentence of {longest} tokens, the longest of the corpus, "
-            f"does not fit into {available}. Lower data.max_length, make the model smaller, end "
-            "other programs that use memory, or set train.max_tokens to a number to try anyway"
+            tr(
+                "train.max_tokens: auto: a sentence of {} tokens, the longest of the "
+                "corpus, does not fit into {}. Lower data.max_length, make the model "
+                "smaller, end other programs that use memory, or set train.max_tokens "
+                "to a number to try anyway",
+                longest,
+                available,
+            )
         )
     return chosen
 
@@ -193,9 +207,13 @@ def peak_of_step(model: Transformer, cfg: TrainConfig, *, length: int) -> StepMe
             small, large = task.result()
         except BrokenProcessPool as error:
             raise TrainingError(
-                f"a process that trained on {2 * n_sentences} sentences of {length} tokens was "
-                "killed, most likely for want of memory: lower data.max_length, make the model "
-                "smaller, or end other programs that use memory"
+                tr(
+                    "a process that trained on {} sentences of {} tokens was killed, "
+                    "most likely for want of memory: lower data.max_length, make the "
+                    "model smaller, or end other programs that use memory",
+                    2 * n_sentences,
+                    length,
+                )
             ) from error
     per_token = max(1.0, (large - small) / (n_sentences * length))
     return StepMemory(max(0.0, small - per_token * n_sentences * length), per_token)

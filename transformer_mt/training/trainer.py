@@ -20,6 +20,7 @@ from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
 from transformer_mt.encoding.epochs import CorpusOf
 from transformer_mt.errors import TrainingError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.system.device import StopRequest, release_memory, seed_all
 from transformer_mt.system.processes.distributed import ALONE, Ranks
@@ -241,8 +242,12 @@ class Trainer:
         if n_split:
             self.progress = replace(self.progress, split=self.progress.split + int(n_split))
             log.say(
-                f"update {self.progress.update}: {n_split:.0f} micro-batches did not fit into "
-                "memory; done in halves. A smaller train.max_tokens is faster than that"
+                tr(
+                    "update {}: {:.0f} micro-batches did not fit into memory; done in "
+                    "halves. A smaller train.max_tokens is faster than that",
+                    self.progress.update,
+                    n_split,
+                )
             )
         return stopping > 0, seconds
 
@@ -299,14 +304,23 @@ class Trainer:
         update = self.progress.update
         if self.learner.optimizer.loss_scale.factor == 1.0 or in_a_row >= MAX_SKIPPED_IN_A_ROW:
             log.say(
-                f"update {update}: the gradient is not finite; left out "
-                f"({len(rows)} pairs of the encoded corpus: {named}, …)"
+                tr(
+                    "update {}: the gradient is not finite; left out ({} pairs of the "
+                    "encoded corpus: {}, …)",
+                    update,
+                    len(rows),
+                    named,
+                )
             )
         if in_a_row >= MAX_SKIPPED_IN_A_ROW:
             raise TrainingError(
-                f"update {update}: no finite gradient in {in_a_row} updates in a row. The weights "
-                "are those before them; the last checkpoint is kept. Lower train.lr, or set "
-                "train.precision: fp32"
+                tr(
+                    "update {}: no finite gradient in {} updates in a row. The weights "
+                    "are those before them; the last checkpoint is kept. Lower "
+                    "train.lr, or set train.precision: fp32",
+                    update,
+                    in_a_row,
+                )
             )
 
 

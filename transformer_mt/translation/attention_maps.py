@@ -11,23 +11,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.errors import ConfigError
+from transformer_mt.messages.catalogue import tr
 
 Kind = Literal["encoder", "decoder", "cross"]
 Choice = int | Literal["mean"]  # one layer or head, from 1, or the mean over all of them
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 TITLES: dict[Kind, str] = {
-    "encoder": "Encoder self-attention",
-    "decoder": "Decoder self-attention",
+    "encoder": tr("Encoder self-attention"),
+    "decoder": tr("Decoder self-attention"),
     "cross": "Cross-attention",
 }
 EXPLANATIONS: dict[Kind, str] = {
-    "encoder": "Each row is a source piece and shows how much of every source piece it takes in; "
-    "queries, keys and values all come from the source.",
-    "decoder": "Each row is a step of the decoder and shows which target pieces it takes in; a "
-    "step cannot see the pieces that come after it, so the upper triangle is exactly 0.",
-    "cross": "Each row is a step of the decoder and shows which source pieces it takes in; queries "
-    "come from the decoder, keys and values from the encoder's output.",
+    "encoder": tr(
+        "Each row is a source piece and shows how much of every source piece it takes "
+        "in; queries, keys and values all come from the source."
+    ),
+    "decoder": tr(
+        "Each row is a step of the decoder and shows which target pieces it takes in; "
+        "a step cannot see the pieces that come after it, so the upper triangle is "
+        "exactly 0."
+    ),
+    "cross": tr(
+        "Each row is a step of the decoder and shows which source pieces it takes in; "
+        "queries come from the decoder, keys and values from the encoder's output."
+    ),
 }
 
 
@@ -52,8 +60,8 @@ class AttentionMaps:
 
     def pick(self, kind: Kind, layer: Choice, head: Choice) -> NDArray[np.float32]:
         """One map, or the mean of several: (rows, columns), in which every row sums to 1."""
-        weights = _pick_axis(self.weights(kind), layer, f"{kind} attention: layer")
-        return _pick_axis(weights, head, f"{kind} attention: head")
+        weights = _pick_axis(self.weights(kind), layer, tr("{} attention: layer", kind))
+        return _pick_axis(weights, head, tr("{} attention: head", kind))
 
     def masked(self, kind: Kind) -> NDArray[np.bool_]:
         """(rows, columns), True = may not be seen: exactly 0 in all layers and heads."""
@@ -83,8 +91,10 @@ def _pick_axis(weights: NDArray[np.float32], choice: Choice, what: str) -> NDArr
 def check_choice(choice: int, n_choices: int, what: str) -> None:
     """Raises: ConfigError: there is no such number; `what` is, say, "cross attention: layer"."""
     if not 1 <= choice <= n_choices:
-        allowed = "only 1" if n_choices == 1 else f"1 to {n_choices}"
-        raise ConfigError(f"{what} {choice}: this model has {allowed}; or ask for the mean")
+        allowed = "only 1" if n_choices == 1 else tr("1 to {}", n_choices)
+        raise ConfigError(
+            tr("{} {}: this model has {}; or ask for the mean", what, choice, allowed)
+        )
 
 
 def parse_choice(text: str, option: str) -> Choice:
@@ -92,7 +102,7 @@ def parse_choice(text: str, option: str) -> Choice:
     if text == "mean":
         return "mean"
     if not (text.isascii() and text.isdigit()) or int(text) == 0:
-        raise ConfigError(f"{option} {text}: expected a number, counted from 1, or mean")
+        raise ConfigError(tr("{} {}: expected a number, counted from 1, or mean", option, text))
     return int(text)
 
 
@@ -101,4 +111,4 @@ def parse_kind(text: str, option: str = "--kind") -> Kind:
     for kind in KINDS:
         if kind == text:
             return kind
-    raise ConfigError(f"{option} {text}: allowed are {', '.join(KINDS)}")
+    raise ConfigError(tr("{} {}: allowed are {}", option, text, ", ".join(KINDS)))

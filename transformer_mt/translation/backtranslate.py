@@ -15,6 +15,7 @@ from typing import Any
 
 from transformer_mt.corpus.readers.pairs import split_lines
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import remove, write_json, writing
 from transformer_mt.system.processes.parallel import run_shards
 from transformer_mt.system.state import Damaged, fingerprint, read_json, sha256
@@ -74,7 +75,7 @@ def translate_corpus(
     sides = [prefix.with_name(f"{prefix.name}.{code}") for code in (direction.src, direction.tgt)]
     done = _finished(report_path, sides, shards_dir)
     if done is not None and done.made_from == made_from:
-        say(f"{prefix}: up to date")
+        say(tr("{}: up to date", prefix))
         return done
 
     def translate(lines: list[str], path: Path) -> None:
@@ -89,7 +90,7 @@ def translate_corpus(
     for path in run_shards(jobs, translate, workers=1):
         paths.append(path)
         if len(paths) % 10 == 0:
-            say(f"{mono_path}: {len(paths) * CHUNK_LINES:,} lines")
+            say(tr("{}: {:,} lines", mono_path, len(paths) * CHUNK_LINES))
     corpus = SyntheticCorpus(str(prefix), direction.pair, *_join(paths, *sides), made_from)
     write_json(report_path, corpus.to_json())
     remove(shards_dir.parent)
@@ -105,7 +106,9 @@ def _finished(report_path: Path, sides: list[Path], shards: Path) -> SyntheticCo
     if shards.exists():
         existing = []  # the process was killed at the very end
     if foreign := [*([report_path] if report_path.exists() else []), *existing]:
-        raise DataError(f"{foreign[0]}: exists and was not written by tmt; name another prefix")
+        raise DataError(
+            tr("{}: exists and was not written by tmt; name another prefix", foreign[0])
+        )
     return None
 
 
@@ -130,7 +133,12 @@ def _join(shards: list[Path], src_path: Path, tgt_path: Path) -> tuple[int, int,
                     tgt_file.write(f"{translation}\n")
         if not pairs:
             raise DataError(
-                f"nothing to learn from: of {empty + cut} lines {empty} are empty and {cut} "
-                "reached the length limit"
+                tr(
+                    "nothing to learn from: of {} lines {} are empty and {} reached "
+                    "the length limit",
+                    empty + cut,
+                    empty,
+                    cut,
+                )
             )
     return pairs, empty, cut

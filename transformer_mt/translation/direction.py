@@ -9,6 +9,7 @@ from pathlib import Path
 
 from transformer_mt.config.data import Languages
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.languages import canonical_code, is_chinese
 from transformer_mt.text.scripts import script_of
 
@@ -31,7 +32,13 @@ def direction_of(text: str, languages: Languages, to: str | None) -> Languages:
             return languages.reversed()
         arrow = "↔" if languages.bidirectional else "→"
         raise TmtError(
-            f"--to {to}: this model translates {languages.src} {arrow} {languages.tgt} only"
+            tr(
+                "--to {}: this model translates {} {} {} only",
+                to,
+                languages.src,
+                arrow,
+                languages.tgt,
+            )
         )
     if not languages.bidirectional:
         return languages
@@ -62,7 +69,10 @@ def _source_is_first(text: str, languages: Languages) -> bool:
 
 
 def _say_which(languages: Languages) -> str:
-    return (
-        f"this model translates {languages.src} ↔ {languages.tgt}: say into which of them, "
-        f"--to {languages.src} or --to {languages.tgt}"
+    return tr(
+        "this model translates {} ↔ {}: say into which of them, --to {} or --to {}",
+        languages.src,
+        languages.tgt,
+        languages.src,
+        languages.tgt,
     )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from transformer_mt.corpus.readers.lines import open_bytes, split_lines
 from transformer_mt.corpus.readers.tables import language_of
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.scripts import HAN
 from transformer_mt.translation.documents.spans import protected_spans
 
@@ -65,17 +66,22 @@ class Glossary:
         lines that start with `#`; `DataError` tells of all bad lines.
         """
         is_csv = path.suffix.lower() == ".csv"
-        mark = "a comma (quotes around a term that has one)" if is_csv else "tab"
+        mark = tr("a comma (quotes around a term that has one)") if is_csv else "tab"
         terms, problems = [], []
         for number, cells in _read_csv(path) if is_csv else _read_tsv(path):
             columns = [" ".join(cell.split()) for cell in cells]
             if not columns[0]:
-                problems.append(f"line {number}: the source term is empty; delete the line")
+                problems.append(tr("line {}: the source term is empty; delete the line", number))
             elif problem := _too_long(columns, number):
                 problems.append(problem)
             elif len(columns) > 2 and any(columns[2:]):
                 problems.append(
-                    f"line {number}: {len(columns)} columns; give source term, {mark}, target term"
+                    tr(
+                        "line {}: {} columns; give source term, {}, target term",
+                        number,
+                        len(columns),
+                        mark,
+                    )
                 )
             else:
                 terms.append(Term(columns[0], "".join(columns[1:2]) or None, number))
@@ -92,10 +98,14 @@ class Glossary:
         self.targets |= {term.target: None} if term.target else {}
         if known.target == term.target:
             return None
-        was, now = (repr(target or "as it stands") for target in (known.target, term.target))
-        return (
-            f"line {term.line}: {term.source!r} is to become {now}, but {was} in line "
-            f"{known.line}; delete one of them"
+        was, now = (repr(target or tr("as it stands")) for target in (known.target, term.target))
+        return tr(
+            "line {}: {!r} is to become {}, but {} in line {}; delete one of them",
+            term.line,
+            term.source,
+            now,
+            was,
+            known.line,
         )
 
     def required(self, text: str) -> list[str]:
@@ -146,8 +156,13 @@ def _read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
     for comma in ",;":
         if lines and all(comma in line and "\t" not in line for _, line in lines):
             raise DataError(
-                f"{path}: no line has a tab, but all have {comma!r}; a file with commas is read as "
-                "CSV if its name ends with .csv; a term that stays as it is may end with a tab"
+                tr(
+                    "{}: no line has a tab, but all have {!r}; a file with commas is "
+                    "read as CSV if its name ends with .csv; a term that stays as it "
+                    "is may end with a tab",
+                    path,
+                    comma,
+                )
             )
     return ((number, line.split("\t")) for number, line in lines)
 
@@ -166,7 +181,12 @@ def _read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
                 yield rows.line_num, row
     except csv.Error as error:
         raise DataError(
-            f"{path}: line {rows.line_num}: not CSV: {error}; save it as CSV again, or give a TSV"
+            tr(
+                "{}: line {}: not CSV: {}; save it as CSV again, or give a TSV",
+                path,
+                rows.line_num,
+                error,
+            )
         ) from error
 
 
@@ -180,20 +200,22 @@ def _refuse_workbook(path: Path) -> None:
         return
     with open_bytes(path) as stream:
         if stream.read(4) in (b"PK\x03\x04", b"\xd0\xcf\x11\xe0"):
-            raise DataError(f"{path}: is a spreadsheet; save it as CSV (UTF-8)")
+            raise DataError(tr("{}: is a spreadsheet; save it as CSV (UTF-8)", path))
 
 
 def _all_of(problems: list[str], name: str) -> str:
     """One line each, of a file in which hardly anything is right the first ones."""
     more = len(problems) - _MOST_PROBLEMS
-    rest = [f"{name}: {more:,} more lines that make no sense"] if more > 0 else []
+    rest = [tr("{}: {:,} more lines that make no sense", name, more)] if more > 0 else []
     return "\n".join([*(f"{name}: {problem}" for problem in problems[:_MOST_PROBLEMS]), *rest])
 
 
 def _too_long(terms: Iterable[str], line: int) -> str | None:
     if max(map(len, terms)) <= _LONGEST_TERM:
         return None
-    return f"line {line}: a term of more than {_LONGEST_TERM} characters; is the file a glossary?"
+    return tr(
+        "line {}: a term of more than {} characters; is the file a glossary?", line, _LONGEST_TERM
+    )
 
 
 def _same_word(left: str, right: str) -> bool:

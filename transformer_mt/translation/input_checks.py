@@ -7,6 +7,7 @@ people. This file knows neither the model nor its translations.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.foreign_script import SideScripts, weigh
 from transformer_mt.text.known_units import KnownUnits
 from transformer_mt.text.languages import is_chinese, language_name
@@ -15,8 +16,8 @@ from transformer_mt.text.scripts import Letters, script_of
 _OWN = 0.5  # of the letters, at least, are of scripts that the language is written in
 _KANA = 0.2  # of the letters of Chinese, at most
 _SPELLED = 0.3  # of the tokens of a text, at most, are bytes of characters without a token
-_SCRIPTS = {"han": "Chinese characters", "kana": "kana", "hangul": "Hangul",
-            "latin": "Latin letters", "other": "letters of another script"}  # fmt: skip
+_SCRIPTS = {"han": tr("Chinese characters"), "kana": "kana", "hangul": "Hangul",
+            "latin": tr("Latin letters"), "other": tr("letters of another script")}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,17 +68,21 @@ def _check(
 ) -> InputCheck:
     notes = []
     if text != read and language == "zh":
-        notes.append("Traditional Chinese, read as Simplified")
+        notes.append(tr("Traditional Chinese, read as Simplified"))
     letters = script_of(text)
     if script := _foreign_script(letters, language):
-        notes.append(f"mostly {_SCRIPTS[script]}, and this model reads {language_name(language)}")
+        notes.append(
+            tr("mostly {}, and this model reads {}", _SCRIPTS[script], language_name(language))
+        )
     elif not any(letters) and not any(map(str.isdigit, text)):
-        notes.append("holds no words")
+        notes.append(tr("holds no words"))
     if unknown > threshold:
-        unit = "characters and pairs of them" if letters.han else "words"
-        notes.append(f"{unknown:.0%} of its {unit} were never seen in training")
+        unit = tr("characters and pairs of them") if letters.han else "words"
+        notes.append(tr("{:.0%} of its {} were never seen in training", unknown, unit))
     if spelled > _SPELLED:
-        notes.append(f"{spelled:.0%} of its tokens spell characters that the vocabulary has not")
+        notes.append(
+            tr("{:.0%} of its tokens spell characters that the vocabulary has not", spelled)
+        )
     return InputCheck(round(unknown, 4), round(spelled, 4), tuple(notes))
 
 

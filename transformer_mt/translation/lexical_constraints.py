@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.languages import is_unspaced
 from transformer_mt.translation.glossary import Glossary
 
@@ -53,14 +54,20 @@ class ConstraintEncoder:
     def check_lengths(self, constraints: LexicalConstraints, limit: int) -> None:
         """Raises: TmtError: the prefix or a term has more tokens than translations can have."""
         terms = () if constraints.glossary is None else constraints.glossary.targets
-        named = [("prefix", constraints.prefix), *(("glossary's term", term) for term in terms)]
+        named = [("prefix", constraints.prefix), *((tr("glossary's term"), term) for term in terms)]
         for name, text in named:
             n_tokens = len(self.required(text)) if 4 * len(text) >= limit else 0  # 4 bytes at most
             if n_tokens > limit:
                 shown = text if len(text) <= 40 else text[:40] + "…"
                 raise TmtError(
-                    f"the {name} {shown!r} has {n_tokens:,} tokens, and a sentence of this model "
-                    f"at most {limit} (data.max_length): shorten it"
+                    tr(
+                        "the {} {!r} has {:,} tokens, and a sentence of this model at "
+                        "most {} (data.max_length): shorten it",
+                        name,
+                        shown,
+                        n_tokens,
+                        limit,
+                    )
                 )
 
     def _inner(self, word: str) -> list[int]:

@@ -9,6 +9,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.foreign_script import SCRIPT_WEIGHTS, SideScripts, weigh
 from transformer_mt.text.languages import is_chinese
 from transformer_mt.text.scripts import HAN, Letters, script_of
@@ -16,12 +17,12 @@ from transformer_mt.text.scripts import HAN, Letters, script_of
 Fault = Literal["cut", "loop", "empty", "short", "copy", "script"]
 
 FAULT_MEANING: dict[Fault, str] = {
-    "cut": "it was ended before the sentence was: at the length limit, or because of a loop",
-    "loop": "it says one thing over and over, and the source does not",
-    "empty": "it has no letters, and the source has",
-    "short": "it is far too short for the source",
-    "copy": "it is the source, or nearly so, though that is plain text",
-    "script": "it is in scripts that its language is not written with",
+    "cut": tr("it was ended before the sentence was: at the length limit, or because of a loop"),
+    "loop": tr("it says one thing over and over, and the source does not"),
+    "empty": tr("it has no letters, and the source has"),
+    "short": tr("it is far too short for the source"),
+    "copy": tr("it is the source, or nearly so, though that is plain text"),
+    "script": tr("it is in scripts that its language is not written with"),
 }
 
 # Scripts whose characters are units by themselves: Thai to Burmese, Khmer, kana, Han.

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import explained
 
 _MARK = b'{"tmt_partial"'  # what the file of a translation begins with
@@ -91,8 +92,12 @@ class PartialOutput:
         header = self._file.readline()
         if header and not header.startswith(_MARK):
             raise TmtError(
-                f"{self.path}: exists and was not written by tmt; rename it, or name another "
-                f"output than {self._output}"
+                tr(
+                    "{}: exists and was not written by tmt; rename it, or name another "
+                    "output than {}",
+                    self.path,
+                    self._output,
+                )
             )
         if fresh or not header.endswith(b"\n"):
             return self._begin()
@@ -125,9 +130,14 @@ class PartialOutput:
         others = [name for name, print_ in self._made_from.items() if made_from.get(name) != print_]
         if others and n_kept:
             raise TmtError(
-                f"{self.path}: keeps {n_kept:,} translations of a command that was stopped, with "
-                f"another {' and another '.join(others)}; give that command again to go on with "
-                "them, or add --force to begin anew"
+                tr(
+                    "{}: keeps {:,} translations of a command that was stopped, with "
+                    "another {}; give that command again to go on with them, or add "
+                    "--force to begin anew",
+                    self.path,
+                    n_kept,
+                    tr(" and another ").join(others),
+                )
             )
 
 
@@ -136,13 +146,16 @@ def _open_locked(path: Path) -> BinaryIO:
     file = os.fdopen(os.open(path, flags, 0o666), "r+b")
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise TmtError(f"{path}: is not a regular file; rename it, or name another output")
+            raise TmtError(tr("{}: is not a regular file; rename it, or name another output", path))
         with suppress(OSError):  # a file system without locks
             try:
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise TmtError(
-                    f"{path}: another tmt is writing it; wait for its end, or name another output"
+                    tr(
+                        "{}: another tmt is writing it; wait for its end, or name another output",
+                        path,
+                    )
                 ) from error
     except BaseException:
         file.close()

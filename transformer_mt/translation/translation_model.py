@@ -12,6 +12,7 @@ from typing import Unpack
 import torch
 
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.search.options import SearchChanges
 from transformer_mt.translation.attention_maps import AttentionMaps
 from transformer_mt.translation.glossary import Glossary
@@ -90,7 +91,7 @@ class TranslationModel(AbstractContextManager["TranslationModel"]):
         """The translator, for one thread at a time."""
         with self._lock:
             if self._translator is None:
-                raise TmtError("this model is closed; load it again")
+                raise TmtError(tr("this model is closed; load it again"))
             # A new thread takes the count of the last one that set it, which may be 1.
             torch.set_num_threads(self._n_threads)
             yield self._translator

@@ -15,6 +15,7 @@ from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.transformer import AttentionWeights, Transformer
 from transformer_mt.model_dir import LoadedModel, load_model_dir
 from transformer_mt.search.engine import (
@@ -98,8 +99,13 @@ class Translator:
         for path, loaded in zip(others, rest, strict=True):
             if not _same_vocabularies(first, loaded):
                 raise TmtError(
-                    f"{path} has other languages or vocabularies than {model_dir}: models can "
-                    "translate together only if they were trained on the same encoded data"
+                    tr(
+                        "{} has other languages or vocabularies than {}: models can "
+                        "translate together only if they were trained on the same "
+                        "encoded data",
+                        path,
+                        model_dir,
+                    )
                 )
         device = choose_device()
         dtype = choose_precision(precision, device)
@@ -217,7 +223,7 @@ class Translator:
         results = [PairScore(math.nan, len(tgt)) for tgt in tgt_ids]
         scored = [i for i, length in enumerate(lengths) if length <= MOST_SCORED]
         for i in sorted(set(range(len(lengths))) - set(scored)):
-            message = "pair %d has %d tokens on a side, more than %d: it is not scored"
+            message = tr("pair %d has %d tokens on a side, more than %d: it is not scored")
             _log.warning(message, i + 1, lengths[i], MOST_SCORED)
         for batch in batches_by_length([lengths[i] for i in scored], BATCH_TOKENS // 4):
             indices = [scored[place] for place in batch]
@@ -276,8 +282,10 @@ class Translator:
         direction = direction_of(text, self.cfg.languages, to)
         segments = self._segmenter.segments(text, direction, NO_CONSTRAINTS)
         if len(segments) != 1:
-            problem = "is empty" if not segments else "is too long to explain in one picture"
-            raise TmtError(f"the text {problem}; give one sentence")
+            problem = (
+                tr("is empty") if not segments else tr("is too long to explain in one picture")
+            )
+            raise TmtError(tr("the text {}; give one sentence", problem))
         (segment,) = segments
         if target is None:
             options = SearchOptions.resolve(self.cfg.decode)
@@ -287,7 +295,7 @@ class Translator:
             target = self._segmenter.normalise(target, direction.tgt)
             (tgt_ids,) = self.tgt_tokenizer.encode([target])
             if len(tgt_ids) > 2 * self.cfg.data.max_length:
-                raise TmtError("the target is too long to explain in one picture")
+                raise TmtError(tr("the target is too long to explain in one picture"))
         return [*segment.src, EOS_ID], tgt_ids
 
     def _encode_pair(self, src: str, tgt: str, to: str | None) -> tuple[list[int], list[int]]:

@@ -14,6 +14,7 @@ from transformer_mt.corpus.cleaning.rules import SCORED_RULES
 from transformer_mt.corpus.cleaning.score_store import Hashes, ScoredCorpus, Shard, mix
 from transformer_mt.corpus.readers.pairs import Pair
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.arrays import Array, Floats, Ints
 
 # Both sides count as 10 characters longer, since acronyms and idioms vary more than sentences.
@@ -126,11 +127,16 @@ class Decisions:
         if not roles:
             return
         n_usable = self.count("train")
-        give = f"give more data, or {' and '.join(f'data.{role}' for role in roles)}"
+        give = tr("give more data, or {}", " and ".join(f"data.{role}" for role in roles))
         if n_usable < MIN_TO_HOLD_OUT:
             raise DataError(
-                f"train: {n_usable} usable pairs; to hold out {' and '.join(roles)} there must be "
-                f"{MIN_TO_HOLD_OUT}: {give}"
+                tr(
+                    "train: {} usable pairs; to hold out {} there must be {}: {}",
+                    n_usable,
+                    " and ".join(roles),
+                    MIN_TO_HOLD_OUT,
+                    give,
+                )
             )
         size = min(max(n_usable // 100, 50), 1000, n_usable // 10 // len(roles))
         pool = self.draw_rows(POOL, seed)
@@ -139,8 +145,11 @@ class Decisions:
         chosen = _cheapest(keys, costs, size * len(roles), budget=n_usable // 10)
         if len(chosen) < len(roles):
             raise DataError(
-                "train: sources and targets repeat so often that nothing can be held out without "
-                f"losing more than a tenth of the rest: {give}"
+                tr(
+                    "train: sources and targets repeat so often that nothing can be "
+                    "held out without losing more than a tenth of the rest: {}",
+                    give,
+                )
             )
         for shard, shared in self._sharing_a_side((keys[0, chosen], keys[1, chosen])):
             self.drop(shard, "overlap", shared)

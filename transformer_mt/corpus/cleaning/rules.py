@@ -10,6 +10,7 @@ from collections import Counter
 
 from transformer_mt.config.experiment import Languages
 from transformer_mt.errors import ConfigError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.foreign_script import SideScripts, swapped, weigh
 from transformer_mt.text.identify import language_identifier
 from transformer_mt.text.normalise import ChineseScript, sort_marks
@@ -18,19 +19,19 @@ from transformer_mt.text.scripts import Letters, script_of
 
 # The rules in their order: the first one whose threshold is exceeded names the drop.
 RULE_MEANING = {
-    "empty": "sides without text",
-    "too_long": "characters of the longer side",
-    "no_words": "characters of the longer side, if only one of them has letters or digits",
-    "non_letters": "share of a side that is neither letter nor space",
-    "identical": "characters of lower-case words, if both sides are nearly the same",
-    "repeated": "characters that say one thing over and over, on one side only",
-    "swapped": "share of each side that is in the script of the other one's language",
-    "script": "share of a side that is in scripts of other languages",
-    "variant": "share of the telling Chinese characters that are of the other Chinese script",
-    "markup": "tags and entities that one side has more than the other",
-    "urls": "web and e-mail addresses that one side has more than the other",
-    "numbers": "numbers in digits that have no equivalent on the other side",
-    "language": "probability that a side is in another language",
+    "empty": tr("sides without text"),
+    "too_long": tr("characters of the longer side"),
+    "no_words": tr("characters of the longer side, if only one of them has letters or digits"),
+    "non_letters": tr("share of a side that is neither letter nor space"),
+    "identical": tr("characters of lower-case words, if both sides are nearly the same"),
+    "repeated": tr("characters that say one thing over and over, on one side only"),
+    "swapped": tr("share of each side that is in the script of the other one's language"),
+    "script": tr("share of a side that is in scripts of other languages"),
+    "variant": tr("share of the telling Chinese characters that are of the other Chinese script"),
+    "markup": tr("tags and entities that one side has more than the other"),
+    "urls": tr("web and e-mail addresses that one side has more than the other"),
+    "numbers": tr("numbers in digits that have no equivalent on the other side"),
+    "language": tr("probability that a side is in another language"),
 }
 SCORED_RULES = tuple(RULE_MEANING)
 
@@ -166,8 +167,10 @@ class ForeignLanguage:
             self._identifier = language_identifier({*_CANDIDATES, self._label})
         except ValueError as error:
             raise ConfigError(
-                f"data.clean.language: py3langid does not know the language {language}; "
-                "set it to false"
+                tr(
+                    "data.clean.language: py3langid does not know the language {}; set it to false",
+                    language,
+                )
             ) from error
 
     def __call__(self, text: str) -> float:

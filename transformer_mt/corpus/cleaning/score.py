@@ -28,6 +28,7 @@ from transformer_mt.corpus.diagnostics.source_watch import SourceWatch
 from transformer_mt.corpus.readers.pairs import Pair
 from transformer_mt.corpus.sources.obtain import LocalData, LocalSource
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import remove, remove_other_prints
 from transformer_mt.system.processes.parallel import count_workers, run_shards
 from transformer_mt.system.state import Damaged, damages, fingerprint, read_manifest, write_manifest
@@ -98,7 +99,7 @@ def _score_source(local: LocalData, source: LocalSource, folder: Path, say: Say)
     write_manifest(folder, _DONE, {**content, "shifted": list(map(vars, watch.shifted))})
     rate = sum(sizes) / (time.monotonic() - started)
     if len(sizes) > 1:
-        say(f"  {source.name}: {sum(sizes):,} pairs scored, {rate:,.0f} pairs/s")
+        say(tr("  {}: {:,} pairs scored, {:,.0f} pairs/s", source.name, sum(sizes), rate))
     return scored
 
 
@@ -110,7 +111,7 @@ def _finished(name: str, folder: Path, say: Say) -> ScoredSource | None:
     except Damaged as error:
         manifest, problems = None, [str(error)]
     if problems:
-        say(f"  {problems[0]}; scoring anew")
+        say(tr("  {}; scoring anew", problems[0]))
         remove(folder)
     if problems or not manifest:
         return None
@@ -147,7 +148,7 @@ def _name_error(error: Exception) -> str:
     """`ValueError in numbers_apart`: the exception, and the function of cleaning that it left."""
     names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     where = [name for name in names if name not in ("scores", "__call__", "<genexpr>")]
-    return f"{type(error).__name__} in {where[1] if len(where) > 1 else where[0]}"
+    return tr("{} in {}", type(error).__name__, where[1] if len(where) > 1 else where[0])
 
 
 @lru_cache(maxsize=1)

@@ -19,6 +19,7 @@ from transformer_mt.corpus.diagnostics.shifted_lines import ShiftedRun, ShiftFin
 from transformer_mt.corpus.diagnostics.swapped_sides import SwapFinder
 from transformer_mt.corpus.diagnostics.whole_sides import whole_side_faults
 from transformer_mt.corpus.readers.pairs import Pair
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.arrays import Ints
 from transformer_mt.text.languages import is_chinese
 from transformer_mt.text.scripts import script_of, traditional_share
@@ -91,15 +92,17 @@ class SourceWatch:
         if self._waiting and self.n_lines >= _FEWEST:
             self._search()
         src, tgt = self.languages.src, self.languages.tgt
-        fault = f"look swapped, {tgt} on the {src} side and the other way round"
+        fault = tr("look swapped, {} on the {} side and the other way round", tgt, src)
         found = [] if self.findings else self._told(self.swapped, fault)
         for side in self.sides:
             scripts = ("Simplified", "Traditional")
             wanted, other = scripts[::-1] if side.code == "zh-Hant" else scripts
-            hint = f"; data.clean.chinese_script: {wanted.lower()} makes them {wanted}"
-            where = f"on the {side.code} side"
-            found += self._told(side.other_script, f"{where} are in {other} characters", hint)
-            found += self._told(side.foreign, f"{where} look Japanese or Korean")
+            hint = tr("; data.clean.chinese_script: {} makes them {}", wanted.lower(), wanted)
+            where = tr("on the {} side", side.code)
+            found += self._told(
+                side.other_script, tr("{} are in {} characters", where, other), hint
+            )
+            found += self._told(side.foreign, tr("{} look Japanese or Korean", where))
         runs = self._finders[0].finish() if self._finders else []
         self.shifted = runs[:_N_NAMED]
         found += self._runs(runs)
@@ -108,7 +111,16 @@ class SourceWatch:
     def _told(self, lines: "FaultyLines", fault: str, hint: str = "") -> list[str]:
         if lines.n < max(_FEWEST_FAULTY, _FAULTY_SHARE * self.n_lines):
             return []
-        return [f"{lines.n:,} of {self.n_lines:,} lines {fault}: {lines.name_first()}{hint}"]
+        return [
+            tr(
+                "{:,} of {:,} lines {}: {}{}",
+                lines.n,
+                self.n_lines,
+                fault,
+                lines.name_first(),
+                hint,
+            )
+        ]
 
     def _runs(self, runs: list[ShiftedRun]) -> list[str]:
         found = []
@@ -117,16 +129,32 @@ class SourceWatch:
             more, fewer = (tgt, src) if run.shift > 0 else (src, tgt)
             one = run.first if run.shift > 0 else run.first + 1
             found.append(
-                f"lines {run.first}-{run.last} fit better one line apart ({src} of line {one} with "
-                f"{tgt} of line {one + run.shift}, and so on): look near line {run.first} for a "
-                f"line too many in {more} or missing in {fewer}, and near line {run.last} for the "
-                "opposite"
+                tr(
+                    "lines {}-{} fit better one line apart ({} of line {} with {} of "
+                    "line {}, and so on): look near line {} for a line too many in {} "
+                    "or missing in {}, and near line {} for the opposite",
+                    run.first,
+                    run.last,
+                    src,
+                    one,
+                    tgt,
+                    one + run.shift,
+                    run.first,
+                    more,
+                    fewer,
+                    run.last,
+                )
             )
         if len(runs) > _N_NAMED:
             n_lines = sum(run.last - run.first + 1 for run in runs[_N_NAMED:])
             found.append(
-                f"{len(runs) - _N_NAMED} more runs of lines, {n_lines:,} lines in all, fit better "
-                f"one line apart, the first from line {runs[_N_NAMED].first} on"
+                tr(
+                    "{} more runs of lines, {:,} lines in all, fit better one line "
+                    "apart, the first from line {} on",
+                    len(runs) - _N_NAMED,
+                    n_lines,
+                    runs[_N_NAMED].first,
+                )
             )
         return found
 

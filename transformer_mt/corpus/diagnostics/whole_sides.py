@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from transformer_mt.config.data import Languages
 from transformer_mt.corpus.readers.pairs import Pair
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.cells import clip
 from transformer_mt.text.foreign_script import SideScripts, weigh
 from transformer_mt.text.identify import identify, is_identified
@@ -35,9 +36,18 @@ def whole_side_faults(sample: Sequence[Pair], languages: Languages, turned: str)
     if _same(found, codes[::-1]):
         src, tgt = map(language_name, codes)
         return [
-            f"looks swapped: the {codes[0]} side is {tgt} and the {codes[1]} side is {src}, e.g. "
-            f"{examples}; write {turned} under data.train, or give tmt data check --src {codes[1]} "
-            f"--tgt {codes[0]}"
+            tr(
+                "looks swapped: the {} side is {} and the {} side is {}, e.g. {}; "
+                "write {} under data.train, or give tmt data check --src {} --tgt {}",
+                codes[0],
+                tgt,
+                codes[1],
+                src,
+                examples,
+                turned,
+                codes[1],
+                codes[0],
+            )
         ]
     faults = [
         fault for code, side in zip(codes, texts, strict=True) if (fault := _fault(code, side))
@@ -45,7 +55,11 @@ def whole_side_faults(sample: Sequence[Pair], languages: Languages, turned: str)
     if not faults:
         return []
     return [
-        f"{' and '.join(faults)}, e.g. {examples}; correct the languages, or leave the source out"
+        tr(
+            "{}, e.g. {}; correct the languages, or leave the source out",
+            " and ".join(faults),
+            examples,
+        )
     ]
 
 
@@ -54,12 +68,16 @@ def _fault(code: str, texts: list[str]) -> str | None:
     letters = script_of("\n".join(texts))
     own, total = weigh(letters, SideScripts(code, None).own), weigh(letters)
     told = identify(texts, least=_SURE)
-    looks = f"looks {language_name(told)}" if told else ""
+    looks = tr("looks {}", language_name(told)) if told else ""
     if any(SideScripts(code, None).own) and own < _FEW * total:
-        share = f"only {own / total:.0%} of its letters are of {language_name(code)}"
-        return f"the {code} side {looks}: {share}" if told else f"of the {code} side {share}"
+        share = tr("only {:.0%} of its letters are of {}", own / total, language_name(code))
+        return (
+            tr("the {} side {}: {}", code, looks, share)
+            if told
+            else tr("of the {} side {}", code, share)
+        )
     if told and is_identified(code) and not _same([told], [code]):
-        return f"the {code} side {looks}"
+        return tr("the {} side {}", code, looks)
     return None
 
 

@@ -18,6 +18,7 @@ from transformer_mt.corpus.readers.lines import COMPRESSED, expand
 from transformer_mt.corpus.readers.paths import looking_at
 from transformer_mt.corpus.readers.tables import Pair, Role, find_keys, no_keys
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 
 if TYPE_CHECKING:
     import pyarrow
@@ -34,7 +35,7 @@ def read_arrow(path: Path, languages: Languages, *, swapped: bool) -> Iterator[P
     from pyarrow import ipc, parquet
 
     if path.suffix in COMPRESSED:
-        raise DataError(f"{path}: such files are compressed inside: decompress this one first")
+        raise DataError(tr("{}: such files are compressed inside: decompress this one first", path))
     batches: Iterable[pyarrow.RecordBatch]
     try:
         with pyarrow.OSFile(str(path)) as file:
@@ -53,7 +54,9 @@ def read_arrow(path: Path, languages: Languages, *, swapped: bool) -> Iterator[P
             yield from _pairs(batches, fields, path)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of names
         cause = " ".join(str(error).split())
-        raise DataError(f"{path}: damaged, or not {path.suffix[1:]} data: {cause}") from error
+        raise DataError(
+            tr("{}: damaged, or not {} data: {}", path, path.suffix[1:], cause)
+        ) from error
 
 
 def read_hub(
@@ -70,7 +73,7 @@ def read_hub(
         is_file = folder.is_file()
     if is_file:
         raise DataError(
-            f"{folder}: hf takes a dataset name or a folder; for a file write its path alone"
+            tr("{}: hf takes a dataset name or a folder; for a file write its path alone", folder)
         )
     split = source.split or _SPLITS[role]
     dataset = _load(source, folder, split, offline, languages).with_format("arrow")
@@ -90,19 +93,28 @@ def _load(source: Source, folder: Path, split: str, offline: bool, languages: La
     except Exception as error:  # its errors have no common class
         cause = away or " ".join(f"{type(error).__name__}: {error}".split())[:300]
         if not folder.exists():
-            cause += f" (and there is no folder {folder})"
+            cause += tr(" (and there is no folder {})", folder)
         if offline:
-            cause += (
-                "; the network is not to be used: get it with tmt data download CONFIG, or copy "
-                "the Hugging Face cache of a machine that has it"
+            cause += tr(
+                "; the network is not to be used: get it with tmt data download "
+                "CONFIG, or copy the Hugging Face cache of a machine that has it"
             )
         raise DataError(
-            f"{source}: cannot load the split {split!r}: {cause}\n"
-            "Files of your own work without network. These settings read my/text."
-            f"{languages.src} and my/text.{languages.tgt} under data.root, and hold dev and test "
-            "out of them:\n"
-            "  --set 'data.train=[my/text]' --set 'data.dev=[]' --set 'data.test={}'\n"
-            "Other names: --set 'data.train=[{files: [my/source.txt, my/target.txt]}]'"
+            tr(
+                "{}: cannot load the split {!r}: {}\n"
+                "Files of your own work without network. These settings read "
+                "my/text.{} and my/text.{} under data.root, and hold dev and test out "
+                "of them:\n"
+                "  --set 'data.train=[my/text]' --set 'data.dev=[]' --set "
+                "'data.test={{}}'\n"
+                "Other names: --set 'data.train=[{{files: [my/source.txt, "
+                "my/target.txt]}}]'",
+                source,
+                split,
+                cause,
+                languages.src,
+                languages.tgt,
+            )
         ) from error
 
 
@@ -117,9 +129,11 @@ def _out_of_reach() -> str | None:
         port = address.port or (80 if address.scheme == "http" else 443)
         socket.create_connection((address.hostname or "", port), _CONNECT_S).close()
     except OSError as error:
-        return (
-            f"{address.hostname} cannot be reached ({error.strerror or error}) and the cache does "
-            "not hold it: check the network, and HTTPS_PROXY if there is a proxy"
+        return tr(
+            "{} cannot be reached ({}) and the cache does not hold it: check the "
+            "network, and HTTPS_PROXY if there is a proxy",
+            address.hostname,
+            error.strerror or error,
         )
     return None
 
@@ -168,8 +182,14 @@ def _checked(
         row = n_before + 1 + _first_damaged(column)
         cause = " ".join(str(error).split())
         raise DataError(
-            f"{where}: row {row}: column {'.'.join(field)}: damaged text: {cause}; write the file "
-            "again from what it was made of"
+            tr(
+                "{}: row {}: column {}: damaged text: {}; write the file again from "
+                "what it was made of",
+                where,
+                row,
+                ".".join(field),
+                cause,
+            )
         ) from error
     return column
 
@@ -215,10 +235,14 @@ def _text_fields(
     ]
     for name in ("translation",) if inside else keys:
         if schema.names.count(name) > 1:
-            raise DataError(f"{where}: column {name}: is there {schema.names.count(name)} times")
+            raise DataError(
+                tr("{}: column {}: is there {} times", where, name, schema.names.count(name))
+            )
     for key, kind in zip(keys, kinds, strict=True):
         if not (types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind)):
-            raise DataError(f"{where}: column {key}: expected text, found {kind}")
+            raise DataError(tr("{}: column {}: expected text, found {}", where, key, kind))
     if all(map(types.is_null, kinds)):
-        raise DataError(f"{where}: columns {' and '.join(keys)}: hold nothing but missing values")
+        raise DataError(
+            tr("{}: columns {}: hold nothing but missing values", where, " and ".join(keys))
+        )
     return [("translation", key) if inside else (key,) for key in keys]

@@ -12,6 +12,7 @@ from transformer_mt.config.data import Languages
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.corpus.readers.tables import Pair, Role
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import writing_files
 
 DEMO_PATH = Path(__file__).with_name("demo.tsv.bz2")
@@ -38,8 +39,13 @@ def read_demo(languages: Languages, role: Role) -> Iterator[Pair]:
     """The (source, target) pairs of one part."""
     if {languages.src, languages.tgt} != {"zh", "en"}:
         raise DataError(
-            f"demo: the bundled corpus is zh-en; languages are {languages.src} → {languages.tgt}: "
-            "set languages: {src: zh, tgt: en} or {src: en, tgt: zh}, or give other data"
+            tr(
+                "demo: the bundled corpus is zh-en; languages are {} → {}: set "
+                "languages: {{src: zh, tgt: en}} or {{src: en, tgt: zh}}, or give "
+                "other data",
+                languages.src,
+                languages.tgt,
+            )
         )
     pairs: list[Pair] = getattr(build_demo(), role)
     for zh, en in pairs:

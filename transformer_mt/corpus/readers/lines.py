@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 
 _BLOCK = 1 << 18  # bytes; larger blocks of lines do not stay in the processor's cache
 # Bytes of a line, or of another unit that is in memory as a whole; a long book has 4 MiB.
@@ -48,13 +49,15 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     except FileNotFoundError as error:
         raise DataError(missing(path)) from error
     except IsADirectoryError as error:
-        raise DataError(f"{path}: is a directory; expected a text file") from error
+        raise DataError(tr("{}: is a directory; expected a text file", path)) from error
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         if getattr(error, "errno", None) is None and path.suffix in COMPRESSED:
             kind = COMPRESSED[path.suffix]
-            raise DataError(f"{path}: damaged {kind} data: {error}; get the file again") from error
+            raise DataError(
+                tr("{}: damaged {} data: {}; get the file again", path, kind, error)
+            ) from error
         reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path}: cannot be read: {reason}") from error
+        raise DataError(tr("{}: cannot be read: {}", path, reason)) from error
 
 
 def blocks_of(stream: BinaryIO) -> Iterator[bytes]:
@@ -102,8 +105,13 @@ def _lists_of_lines(pieces: Iterable[bytes], name: str | Path) -> Iterator[list[
             n_pending += len(piece) - end
             if n_pending > LONGEST:
                 raise DataError(
-                    f"{name}: line {decode.n_lines + 1}: longer than {LONGEST >> 20} MiB; a line "
-                    "is one text: divide it, or look whether the file has line ends at all"
+                    tr(
+                        "{}: line {}: longer than {} MiB; a line is one text: divide "
+                        "it, or look whether the file has line ends at all",
+                        name,
+                        decode.n_lines + 1,
+                        LONGEST >> 20,
+                    )
                 )
     if pending:
         yield from decode(b"".join(pending))
@@ -127,8 +135,14 @@ class _Decoder:
                 yield from self(data[:whole])
             at = self.n_bytes + error.start - whole
             raise DataError(
-                f"{self.name}: line {self.n_lines + 1}: byte 0x{data[error.start]:02x} at offset "
-                f"{at} is not UTF-8; {_encoding_hint(self.name, self.start)}"
+                tr(
+                    "{}: line {}: byte 0x{:02x} at offset {} is not UTF-8; {}",
+                    self.name,
+                    self.n_lines + 1,
+                    data[error.start],
+                    at,
+                    _encoding_hint(self.name, self.start),
+                )
             ) from error
         lines = _lines(text if self.n_bytes else text.removeprefix("\ufeff"))
         self.n_lines += len(lines)
@@ -146,12 +160,14 @@ def _lines(text: str) -> list[str]:
 def _encoding_hint(name: str | Path, start: bytes) -> str:
     ending = ending_by_content(start)
     if ending:
-        return f"it is {COMPRESSED[ending]}: rename it to {Path(name).name}{ending}"
+        return tr("it is {}: rename it to {}{}", COMPRESSED[ending], Path(name).name, ending)
     if Path(plain_name(str(name))).suffix.lower() in (".csv", ".tsv"):
-        return "save it as CSV UTF-8, or as XLSX, in the program that wrote it"
+        return tr("save it as CSV UTF-8, or as XLSX, in the program that wrote it")
     encoding = "UTF-16" if start.startswith((b"\xff\xfe", b"\xfe\xff")) else "ENCODING"
-    known = "" if encoding == "UTF-16" else " (often GB18030 for Chinese, CP1252 for Western text)"
-    return f"convert it: iconv -f {encoding} -t UTF-8 {Path(name).name} > NEW{known}"
+    known = (
+        "" if encoding == "UTF-16" else tr(" (often GB18030 for Chinese, CP1252 for Western text)")
+    )
+    return tr("convert it: iconv -f {} -t UTF-8 {} > NEW{}", encoding, Path(name).name, known)
 
 
 def decompressed(file: BinaryIO, ending: str) -> BinaryIO:
@@ -176,11 +192,13 @@ def _check_ending(path: Path, file: io.BufferedReader) -> None:
     if said == found:
         return
     if not start:
-        raise DataError(f"{path}: is empty; expected {COMPRESSED[said]} data; get the file again")
-    content = f"is {COMPRESSED[found]}" if found else f"is not {COMPRESSED[said]}"
+        raise DataError(
+            tr("{}: is empty; expected {} data; get the file again", path, COMPRESSED[said])
+        )
+    content = tr("is {}", COMPRESSED[found]) if found else tr("is not {}", COMPRESSED[said])
     right = path.name.removesuffix(said) + found
-    damage = ", or get the file again if it is damaged" if said else ""
-    raise DataError(f"{path}: its content {content}: rename it to {right}{damage}")
+    damage = tr(", or get the file again if it is damaged") if said else ""
+    raise DataError(tr("{}: its content {}: rename it to {}{}", path, content, right, damage))
 
 
 def ending_by_content(start: bytes) -> str:
@@ -192,13 +210,13 @@ def ending_by_content(start: bytes) -> str:
 def expand(name: str) -> Path:
     """A path as people write it, with ~ for a home directory."""
     if "\0" in name or len(os.fsencode(name)) > _LONGEST_PATH:
-        raise DataError(f"{name[:60]!r} …: no path: it holds a NUL, or is too long")
+        raise DataError(tr("{!r} …: no path: it holds a NUL, or is too long", name[:60]))
     try:
         return Path(name).expanduser()
     except RuntimeError as error:
         start = name.partition("/")[0]
         raise DataError(
-            f"{name[:200]}: no home directory is known for {start[:60]}; write the path out"
+            tr("{}: no home directory is known for {}; write the path out", name[:200], start[:60])
         ) from error
 
 
@@ -206,12 +224,15 @@ def refuse_streams(path: Path) -> None:
     """Refuse pipes and devices, since a corpus is read twice, and names that no report can show."""
     shown = str(path).encode(errors="backslashreplace").decode()
     if shown != str(path):
-        raise DataError(f"{shown}: the name is not UTF-8; rename it")
+        raise DataError(tr("{}: the name is not UTF-8; rename it", shown))
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise DataError(
-            f"{path}: is a pipe or a device; a corpus is read several times: write it to a file "
-            "first, and give that"
+            tr(
+                "{}: is a pipe or a device; a corpus is read several times: write it "
+                "to a file first, and give that",
+                path,
+            )
         )
 
 
@@ -222,13 +243,15 @@ def missing(path: Path, root: Path | None = None, found: str = "") -> str:
         root: the directory that relative paths start from, if the path may be one.
         found: beginning of the message; default: `PATH: no such file`.
     """
-    message = found or f"{path}: no such file"
+    message = found or tr("{}: no such file", path)
     if not path.parent.is_dir():
-        start = f" (relative paths start from data.root, here {root})" if root else ""
-        return f"{message}; the directory {path.parent} does not exist{start}"
+        start = tr(" (relative paths start from data.root, here {})", root) if root else ""
+        return tr("{}; the directory {} does not exist{}", message, path.parent, start)
     names = names_in(path.parent)
     near = difflib.get_close_matches(path.name, names, n=4, cutoff=0.5) or names[:4]
-    return f"{message}; near names in {path.parent}: {', '.join(near) or 'none, it is empty'}"
+    return tr(
+        "{}; near names in {}: {}", message, path.parent, ", ".join(near) or tr("none, it is empty")
+    )
 
 
 def names_in(directory: Path) -> list[str]:
@@ -238,4 +261,4 @@ def names_in(directory: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise DataError(f"{directory}: cannot be listed: {error.strerror}") from error
+        raise DataError(tr("{}: cannot be listed: {}", directory, error.strerror)) from error

@@ -21,6 +21,7 @@ from transformer_mt.corpus.readers.spreadsheets import TABLES, layout_of, read_t
 from transformer_mt.corpus.readers.tables import Pair, Role, read_jsonl
 from transformer_mt.corpus.readers.tmx_xliff import read_markup
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 
 _DIGIT = re.compile("[0-9]")
 _MAX_SURPLUS = 50  # more missing lines than this have no one place to look at
@@ -72,8 +73,15 @@ def source_order(source: Source, languages: Languages) -> Pair:
     order = split_direction(source.direction or languages.pair)
     if set(order) != {languages.src, languages.tgt}:
         raise DataError(
-            f"{source}: direction is {source.direction}, but languages are {languages.src} → "
-            f"{languages.tgt}; write {languages.pair} or {languages.reversed().pair}"
+            tr(
+                "{}: direction is {}, but languages are {} → {}; write {} or {}",
+                source,
+                source.direction,
+                languages.src,
+                languages.tgt,
+                languages.pair,
+                languages.reversed().pair,
+            )
         )
     return order
 
@@ -159,8 +167,14 @@ def _read_aligned(*paths: Path) -> Iterator[Pair]:
         shapes = [line_shapes(split_lines(path)) for path in paths]
         suspect = first_suspect(*sorted(shapes, key=len, reverse=True))
     raise DataError(
-        f"{paths[0]} has {counts[0]} lines but {paths[1]} has {counts[1]}: the files must be "
-        "line-aligned" + (f"; first suspect line {suspect}" if suspect else "")
+        tr(
+            "{} has {} lines but {} has {}: the files must be line-aligned",
+            paths[0],
+            counts[0],
+            paths[1],
+            counts[1],
+        )
+        + (tr("; first suspect line {}", suspect) if suspect else "")
     )
 
 

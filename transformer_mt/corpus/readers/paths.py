@@ -18,6 +18,7 @@ from transformer_mt.corpus.readers.spreadsheets import TABLES, is_parallel
 from transformer_mt.corpus.readers.tables import language_of
 from transformer_mt.corpus.readers.tmx_xliff import looks_parallel
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 
 Part = tuple[Path, ...]  # both sides in one file, or the source side and the target side
 
@@ -38,7 +39,7 @@ def looking_at(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(f"{str(path)[:200]}: cannot be read: {error.strerror}") from error
+        raise DataError(tr("{}: cannot be read: {}", str(path)[:200], error.strerror)) from error
 
 
 def find_file(name: str, root: Path) -> Path:
@@ -77,10 +78,17 @@ def _find_parts(name: str, path: Path, languages: Languages, root: Path) -> list
             if hint := _one_side(path, languages, neighbours):
                 raise DataError(hint)
             raise DataError(
-                f"{path}: is one file, of no form that is known by its ending "
-                f"({', '.join(_BILINGUAL)}); a prefix stands for {path.name}.{languages.src} and "
-                f"its other side. If both sides are in it, write {{tsv: {name}}} or "
-                f"{{jsonl: {name}}}"
+                tr(
+                    "{}: is one file, of no form that is known by its ending ({}); a "
+                    "prefix stands for {}.{} and its other side. If both sides are in "
+                    "it, write {{tsv: {}}} or {{jsonl: {}}}",
+                    path,
+                    ", ".join(_BILINGUAL),
+                    path.name,
+                    languages.src,
+                    name,
+                    name,
+                )
             )
         return [(path,)]
     if path.is_dir():
@@ -95,8 +103,8 @@ def _find_parts(name: str, path: Path, languages: Languages, root: Path) -> list
     for code in (languages.src, languages.tgt):
         if code not in sides:
             exact = path.parent / f"{path.name}.{code}"
-            spelt = f"{exact.name}, {exact.name}.gz and other spellings of {code}"
-            found = f"{path}: no {code} side: looked for {spelt}"
+            spelt = tr("{}, {}.gz and other spellings of {}", exact.name, exact.name, code)
+            found = tr("{}: no {} side: looked for {}", path, code, spelt)
             problems.append(missing(exact, root, found=found))
     raise DataError("\n".join(problems))
 
@@ -110,9 +118,15 @@ def _one_side(path: Path, languages: Languages, neighbours: list[Path]) -> str |
     names = [file.name for file in sides.values()]
     if len(names) < 2:
         names = [f"{stem}.{code}" for code in (languages.src, languages.tgt)]
-    return (
-        f"{path}: names one side of a source; write {stem}, which stands for {names[0]} and "
-        f"{names[1]}, or {{files: [{names[0]}, {names[1]}]}}"
+    return tr(
+        "{}: names one side of a source; write {}, which stands for {} and {}, or "
+        "{{files: [{}, {}]}}",
+        path,
+        stem,
+        names[0],
+        names[1],
+        names[0],
+        names[1],
     )
 
 
@@ -148,13 +162,24 @@ def _parts_among(files: set[Path], languages: Languages, path: Path) -> list[Par
         names = sorted(
             str(file.relative_to(path) if path in file.parents else file) for file in files
         )
-        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        more = tr(" and {} more", len(names) - 8) if len(names) > 8 else ""
         src, tgt = languages.src, languages.tgt
         raise DataError(
-            f"{path}: no text in {src} and {tgt} there; found "
-            f"{', '.join(names[:8]) or 'no files'}{more}; expected pairs such as NAME.{src} and "
-            f"NAME.{tgt}, or NAME-src.{src}.sgm and NAME-ref.{tgt}.sgm, or files that end in "
-            f"{', '.join(_BILINGUAL)}"
+            tr(
+                "{}: no text in {} and {} there; found {}{}; expected pairs such as "
+                "NAME.{} and NAME.{}, or NAME-src.{}.sgm and NAME-ref.{}.sgm, or files "
+                "that end in {}",
+                path,
+                src,
+                tgt,
+                ", ".join(names[:8]) or tr("no files"),
+                more,
+                src,
+                tgt,
+                src,
+                tgt,
+                ", ".join(_BILINGUAL),
+            )
         )
     return sorted(parts, key=min)
 
@@ -189,7 +214,7 @@ def _sides(files: list[Path], stem: Path, languages: Languages) -> dict[str, Pat
         if len(found) > 1 and code not in found and all(spellings.values()):
             names = " and ".join(path.name for path in found.values())
             raise DataError(
-                f"{stem}: {names} are both {code}; say which with files: [SOURCE, TARGET]"
+                tr("{}: {} are both {}; say which with files: [SOURCE, TARGET]", stem, names, code)
             )
         if found:
             sides[code] = found.get(code) or next(iter(found.values()))

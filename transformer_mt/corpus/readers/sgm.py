@@ -14,6 +14,7 @@ from transformer_mt.corpus.readers.lines import open_bytes, split_stream
 from transformer_mt.corpus.readers.tables import Pair
 from transformer_mt.corpus.readers.tmx_xliff import one_line
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 
 _LARGEST = 256 << 20  # bytes of a file, read as a whole; test sets have less than 5 MiB
 # No pattern backtracks, and none goes beyond the next tag: time is linear for every text.
@@ -44,14 +45,23 @@ def read_sgm_pair(src_path: Path, tgt_path: Path) -> Iterator[Pair]:
     for src, tgt in zip_longest(_segments(src_path), _segments(tgt_path)):
         if src is None or tgt is None or src[:2] != tgt[:2]:
             raise DataError(
-                f"{src_path} and {tgt_path} are not of one test set: {_describe(src)} stands "
-                f"against {_describe(tgt)}"
+                tr(
+                    "{} and {} are not of one test set: {} stands against {}",
+                    src_path,
+                    tgt_path,
+                    _describe(src),
+                    _describe(tgt),
+                )
             )
         yield src.text, tgt.text
 
 
 def _describe(segment: _Segment | None) -> str:
-    return f"doc {segment.doc} seg {segment.seg} (line {segment.line})" if segment else "the end"
+    return (
+        tr("doc {} seg {} (line {})", segment.doc, segment.seg, segment.line)
+        if segment
+        else tr("the end")
+    )
 
 
 def _segments(path: Path) -> Iterator[_Segment]:
@@ -59,8 +69,11 @@ def _segments(path: Path) -> Iterator[_Segment]:
         data = stream.read(_LARGEST + 1)
     if len(data) > _LARGEST:
         raise DataError(
-            f"{path}: more than {_LARGEST >> 20} MiB; an SGM file is a test set: give a corpus as "
-            "text or TMX"
+            tr(
+                "{}: more than {} MiB; an SGM file is a test set: give a corpus as text or TMX",
+                path,
+                _LARGEST >> 20,
+            )
         )
     content = "\n".join(split_stream([data], path))
     count, line, position = 0, 1, 0
@@ -74,14 +87,14 @@ def _segments(path: Path) -> Iterator[_Segment]:
             doc, system = attributes.get("docid", ""), attributes.get("sysid", "")
             first_system = system if first_system is None else first_system
         elif found["text"] is None:
-            raise DataError(f"{path}: line {line}: a <seg> has no </seg>")
+            raise DataError(tr("{}: line {}: a <seg> has no </seg>", path, line))
         elif system == (first_system or ""):
             count += 1
             text = _REFERENCE.sub(lambda found: html.unescape(found[0]), found["text"])
             seg = attributes.get("id", str(count))
             yield _Segment(doc, seg, line, one_line(text).strip())
     if not count:
-        raise DataError(f"{path}: no <seg>…</seg> found; expected an SGM file of WMT")
+        raise DataError(tr("{}: no <seg>…</seg> found; expected an SGM file of WMT", path))
 
 
 def _attributes(text: str) -> dict[str, str]:

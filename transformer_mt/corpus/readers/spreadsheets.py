@@ -23,6 +23,7 @@ from transformer_mt.corpus.readers.table_text import (
 from transformer_mt.corpus.readers.tables import Pair, excerpt, language_of, read_tsv
 from transformer_mt.corpus.readers.workbooks import WORKBOOKS, read_sheets
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.identify import identify
 from transformer_mt.text.languages import code_of_name, is_chinese, language_name
 
@@ -69,13 +70,13 @@ class Layout:
         if self.codes:
             codes = map(language_name, self.codes)
             names = [f"{name} ({code})" for name, code in zip(names, codes, strict=True)]
-        parts = [f"columns {' and '.join(names)}"]
-        parts.append("the first row is a header" if self.header else "no header")
+        parts = [tr("columns {}", " and ".join(names))]
+        parts.append(tr("the first row is a header") if self.header else tr("no header"))
         if self.dialect:
             parts += self.dialect.describe()
         if self.sheet:
             name, others = self.sheet
-            parts.append(f"sheet {name}" + f", not {', '.join(others)}" * bool(others))
+            parts.append(tr("sheet {}", name) + tr(", not {}", ", ".join(others)) * bool(others))
         return "; ".join(parts)
 
 
@@ -118,7 +119,7 @@ def _layout_of(path: Path, languages: Languages | None, *_version: int) -> Layou
     first_rows = {name: _with_text(rows) for name, rows in sheets.items()}
     names = [name for name, rows in first_rows.items() if rows]
     if not names:
-        raise DataError(f"{path}: no sheet holds text")
+        raise DataError(tr("{}: no sheet holds text", path))
     layouts, problems = [], []
     for name in names:
         others = tuple(other for other in names if other != name)
@@ -146,7 +147,7 @@ def _layout(
     if not rows and dialect == _PLAIN:
         return Layout(dialect, sheet, None, (0, 1), None, 2)
     if not rows:
-        raise DataError(f"{path}: holds no text")
+        raise DataError(tr("{}: holds no text", path))
     columns, codes = _named_columns(path, rows[0], languages)
     header = rows[0] if columns else None
     widths = [len(row) for row in rows]
@@ -156,9 +157,13 @@ def _layout(
         columns, width = (0, 1), 2  # `read_tsv` has a message for each line
     if columns is None:
         raise DataError(
-            f"{path}: expected two columns of text; its first row is "
-            f"{excerpt(' | '.join(rows[0]), 100)}; give it a first row that names the two columns "
-            "by their languages, such as Chinese and English"
+            tr(
+                "{}: expected two columns of text; its first row is {}; give it a "
+                "first row that names the two columns by their languages, such as "
+                "Chinese and English",
+                path,
+                excerpt(" | ".join(rows[0]), 100),
+            )
         )
     return Layout(dialect, sheet, header, columns, codes, max(width, *(i + 1 for i in columns)))
 
@@ -179,10 +184,15 @@ def _named_columns(
         return (first_column, second_column), (src, tgt)
     in_words = [code for code, i in named.items() if code_of_name(first[i])]
     if len(in_words) > 1 and not set(wanted) & named.keys():
-        wants = f", but languages are {' → '.join(wanted)}" if wanted else ""
+        wants = tr(", but languages are {}", " → ".join(wanted)) if wanted else ""
         raise DataError(
-            f"{path}: its header names {', '.join(map(language_name, in_words))}{wants}; give two "
-            f"of these as languages: {', '.join(in_words)}"
+            tr(
+                "{}: its header names {}{}; give two of these as languages: {}",
+                path,
+                ", ".join(map(language_name, in_words)),
+                wants,
+                ", ".join(in_words),
+            )
         )
     sides = [
         [i for i, cell in enumerate(first) if side.fullmatch(cell.strip())]
@@ -264,9 +274,15 @@ def read_columns(path: Path, layout: Layout) -> Iterator[Pair]:
             continue
         if layout.dialect and any(row[layout.width :]):
             raise DataError(
-                f"{path}: row {number}: has {len(row)} cells, expected {layout.width}: "
-                f"{excerpt(' | '.join(row), 100)}; put cells that hold a separator in quotes, or "
-                "save the table as XLSX"
+                tr(
+                    "{}: row {}: has {} cells, expected {}: {}; put cells that hold a "
+                    "separator in quotes, or save the table as XLSX",
+                    path,
+                    number,
+                    len(row),
+                    layout.width,
+                    excerpt(" | ".join(row), 100),
+                )
             )
         cells = row + [""] * (layout.width - len(row))
         yield cells[first], cells[second]

@@ -20,6 +20,7 @@ from transformer_mt.corpus.readers.lines import (
     split_stream,
 )
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 
 Row = list[str]
 
@@ -51,9 +52,9 @@ class Dialect:
     quoted: bool
 
     def describe(self) -> Iterator[str]:
-        yield f"cells between {_SEPARATORS[self.separator]}"
+        yield tr("cells between {}", _SEPARATORS[self.separator])
         if self.quoted and self.separator == "\t":
-            yield "quotes around cells taken off"
+            yield tr("quotes around cells taken off")
         if self.encoding != "utf-8":
             yield f"{self.encoding.upper()} text"
 
@@ -90,8 +91,13 @@ def read_rows(path: Path, dialect: Dialect) -> Iterator[Row]:
         yield from reader
     except csv.Error as error:
         raise DataError(
-            f"{path}: line {reader.line_num}: {error}: a cell with quotes must begin and end with "
-            'one, and each quote in it be doubled ("")'
+            tr(
+                "{}: line {}: {}: a cell with quotes must begin and end with one, and "
+                'each quote in it be doubled ("")',
+                path,
+                reader.line_num,
+                error,
+            )
         ) from error
 
 
@@ -112,8 +118,13 @@ def _recoded(path: Path, encoding: str) -> Iterator[bytes]:
     except UnicodeDecodeError as error:
         found = error.object[error.start : error.start + 2].hex(" ")
         raise DataError(
-            f"{path}: the bytes {found} are not {encoding.upper()}, as its others are; save it as "
-            "CSV UTF-8 in the program that wrote it"
+            tr(
+                "{}: the bytes {} are not {}, as its others are; save it as CSV UTF-8 "
+                "in the program that wrote it",
+                path,
+                found,
+                encoding.upper(),
+            )
         ) from error
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from transformer_mt.config.data import Languages
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import ConfigError, DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.languages import canonical_code
 
 Pair = tuple[str, str]
@@ -55,10 +56,12 @@ def find_keys(names: tuple[str, ...], src: str, tgt: str, swapped: bool) -> Pair
 
 def no_keys(names: Iterable[str], languages: Languages) -> str:
     """The message where `find_keys` finds none."""
-    return (
-        f"found the keys {excerpt(', '.join(map(str, islice(names, 50))), 500)}; expected "
-        f'{{"translation": {{"{languages.src}": …, "{languages.tgt}": …}}}}, '
-        "the two languages themselves, src and tgt, or source and target"
+    return tr(
+        'found the keys {}; expected {{"translation": {{"{}": …, "{}": …}}}}, the '
+        "two languages themselves, src and tgt, or source and target",
+        excerpt(", ".join(map(str, islice(names, 50))), 500),
+        languages.src,
+        languages.tgt,
     )
 
 
@@ -67,10 +70,17 @@ def read_tsv(path: Path) -> Iterator[Pair]:
     for number, line in _records(path):
         columns = line.split("\t")
         if len(columns) != 2:
-            hint = f"; keep two: cut -f1,2 {path.name} > NEW" if len(columns) > 2 else ""
+            hint = tr("; keep two: cut -f1,2 {} > NEW", path.name) if len(columns) > 2 else ""
             raise DataError(
-                f"{path}: line {number}: expected source TAB target, found {len(columns)} "
-                f"column{'s' * (len(columns) > 1)}: {excerpt(line)}{hint}"
+                tr(
+                    "{}: line {}: expected source TAB target, found {} column{}: {}{}",
+                    path,
+                    number,
+                    len(columns),
+                    "s" * (len(columns) > 1),
+                    excerpt(line),
+                    hint,
+                )
             )
         yield columns[0], columns[1]
 
@@ -82,14 +92,14 @@ def read_jsonl(path: Path, languages: Languages, *, swapped: bool) -> Iterator[P
     {"source": text, "target": text}, with any other keys. null is an empty text.
     """
     for number, line in _records(path):
-        where = f"{path}: line {number}"
+        where = tr("{}: line {}", path, number)
         try:
             row = _parse_json(line.strip(" \t"))
         except (ValueError, RecursionError) as error:  # also of numbers with too many digits
             cause = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-            raise DataError(f"{where}: not JSON: {cause}: {excerpt(line)}") from error
+            raise DataError(tr("{}: not JSON: {}: {}", where, cause, excerpt(line))) from error
         if not isinstance(row, dict):
-            raise DataError(f"{where}: expected one object per line, found {excerpt(line)}")
+            raise DataError(tr("{}: expected one object per line, found {}", where, excerpt(line)))
         nested = row.get("translation")
         texts = nested if isinstance(nested, dict) else row
         keys = find_keys(tuple(texts), languages.src, languages.tgt, swapped)
@@ -98,7 +108,7 @@ def read_jsonl(path: Path, languages: Languages, *, swapped: bool) -> Iterator[P
         src, tgt = (texts[key] for key in keys)
         for text in (src, tgt):
             if not isinstance(text, str | None):
-                raise DataError(f"{where}: expected text, found {type(text).__name__}")
+                raise DataError(tr("{}: expected text, found {}", where, type(text).__name__))
         src, tgt = src or "", tgt or ""
         if "\\ud" in line or "\\uD" in line:
             # JSON can spell half a character, which no UTF-8 file can hold
@@ -110,7 +120,7 @@ def _parse_json(text: str) -> Any:
     """`json.loads` in half the time: it need not look for spaces around the text."""
     value, end = _JSON.raw_decode(text)
     if end < len(text):
-        raise json.JSONDecodeError("Extra data", text, end)
+        raise json.JSONDecodeError(tr("Extra data"), text, end)
     return value
 
 
@@ -121,7 +131,7 @@ def _records(path: Path) -> Iterator[tuple[int, str]]:
         if not line.strip(" "):
             empty = empty or number
         elif empty:
-            raise DataError(f"{path}: line {empty}: empty; expected one pair per line")
+            raise DataError(tr("{}: line {}: empty; expected one pair per line", path, empty))
         else:
             yield number, line
 

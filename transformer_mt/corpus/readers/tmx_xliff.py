@@ -17,6 +17,7 @@ from transformer_mt.config.data import Languages
 from transformer_mt.corpus.readers.lines import LONGEST, blocks_of, open_bytes
 from transformer_mt.corpus.readers.tables import Pair, excerpt, find_keys, language_of
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 
 # ("start", name, attributes), ("end", name, {}) or ("text", text, {})
 Event = tuple[str, str, Mapping[str, str]]
@@ -41,7 +42,7 @@ def read_markup(path: Path, languages: Languages) -> Iterator[Pair]:
     first = next(events)
     if first[1] not in _FORMS:
         raise DataError(
-            f"{path}: found <{first[1]}>; expected <tmx>, <xliff> or <dataset> (of WMT)"
+            tr("{}: found <{}>; expected <tmx>, <xliff> or <dataset> (of WMT)", path, first[1])
         )
     units = _FORMS[first[1]](chain([first], events), path)
     fits = False
@@ -54,10 +55,15 @@ def read_markup(path: Path, languages: Languages) -> Iterator[Pair]:
             fits = True
             yield unit[keys[0]], unit[keys[1]]
     if not fits:
-        found = ", ".join(sorted(name or "one without a name" for name in others)) or "none"
+        found = ", ".join(sorted(name or tr("one without a name") for name in others)) or "none"
         raise DataError(
-            f"{path}: no text in both {languages.src} and {languages.tgt}; languages found: "
-            f"{excerpt(found, 500)}"
+            tr(
+                "{}: no text in both {} and {}; languages found: {}",
+                path,
+                languages.src,
+                languages.tgt,
+                excerpt(found, 500),
+            )
         )
 
 
@@ -113,7 +119,7 @@ def _xliff(events: Iterator[Event], _: Path) -> Iterator[Unit]:
 def _wmt(events: Iterator[Event], path: Path) -> Iterator[Unit]:
     for kind, name, attributes in events:
         if kind == "start" and name == "doc":
-            yield from _document(events, f"{path}: doc {attributes.get('id', '')}")
+            yield from _document(events, tr("{}: doc {}", path, attributes.get("id", "")))
 
 
 def _document(events: Iterator[Event], where: str) -> Iterator[Unit]:
@@ -131,11 +137,11 @@ def _document(events: Iterator[Event], where: str) -> Iterator[Unit]:
         elif language not in refs or attributes.get("translator") == "A":
             refs[language] = texts
     if not refs:
-        raise DataError(f"{where}: there is no reference; expected <ref lang=…> beside <src>")
+        raise DataError(tr("{}: there is no reference; expected <ref lang=…> beside <src>", where))
     for language, ref in refs.items():
         for side, missing in (("reference", src.keys() - ref), ("source", ref.keys() - src)):
             if missing:
-                found = f"seg {min(missing)} is missing in the {side}"
+                found = tr("seg {} is missing in the {}", min(missing), side)
                 raise DataError(f"{where}: {found} ({src_language} → {language})")
     for identity, text in src.items():
         yield {src_language: text} | {language: ref[identity] for language, ref in refs.items()}
@@ -202,7 +208,7 @@ class _Reader:
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.SkippedEntityHandler = self._skipped_entity
-        parser.EntityDeclHandler = lambda name, *_: self._refuse(f"entity {excerpt(name)}")
+        parser.EntityDeclHandler = lambda name, *_: self._refuse(tr("entity {}", excerpt(name)))
         parser.AttlistDeclHandler = self._attribute
 
     def read(self, block: bytes) -> list[Event]:
@@ -213,16 +219,21 @@ class _Reader:
         except expat.ExpatError as error:
             reason = expat.ErrorString(error.code)
             raise DataError(
-                f"{self._path}: line {error.lineno}: not well-formed XML: {reason}"
+                tr("{}: line {}: not well-formed XML: {}", self._path, error.lineno, reason)
             ) from error
         except (ValueError, LookupError) as error:  # the declared encoding is unknown, or wrong
             raise DataError(
-                f"{self._path}: cannot be decoded: {error}; convert it to UTF-8, also in its first "
-                "line"
+                tr(
+                    "{}: cannot be decoded: {}; convert it to UTF-8, also in its first line",
+                    self._path,
+                    error,
+                )
             ) from error
         self._n_read += len(block)
         if self._n_read - max(self._parser.CurrentByteIndex, 0) > LONGEST and block:
-            raise self._error(f"one tag, comment or the like is longer than {LONGEST >> 20} MiB")
+            raise self._error(
+                tr("one tag, comment or the like is longer than {} MiB", LONGEST >> 20)
+            )
         return self._found
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
@@ -247,7 +258,9 @@ class _Reader:
     def _hold(self, size: int) -> None:
         self._held += size
         if self._held > LONGEST:
-            raise self._error(f"one unit of text is longer than {LONGEST >> 20} MiB: divide it")
+            raise self._error(
+                tr("one unit of text is longer than {} MiB: divide it", LONGEST >> 20)
+            )
 
     def _skipped_entity(self, name: str, is_parameter: bool) -> None:
         if not is_parameter:  # declared in a DTD outside of the document, such as é of HTML
@@ -255,12 +268,15 @@ class _Reader:
 
     def _attribute(self, _: str, name: str, kind: str, default: str | None, __: int) -> None:
         if default is not None:
-            self._refuse(f"default of the attribute {excerpt(name)}")
+            self._refuse(tr("default of the attribute {}", excerpt(name)))
 
     def _refuse(self, declared: str) -> NoReturn:
         raise self._error(
-            f"declares the {declared}, which is not expanded: write the text itself in its place"
+            tr(
+                "declares the {}, which is not expanded: write the text itself in its place",
+                declared,
+            )
         )
 
     def _error(self, problem: str) -> DataError:
-        return DataError(f"{self._path}: line {self._parser.CurrentLineNumber}: {problem}")
+        return DataError(tr("{}: line {}: {}", self._path, self._parser.CurrentLineNumber, problem))

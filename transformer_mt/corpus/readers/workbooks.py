@@ -9,6 +9,7 @@ from typing import Any
 
 from transformer_mt.corpus.readers.table_text import Row
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 
 WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 _LARGEST = 1 << 30  # bytes, unpacked; a full sheet of short texts has 100 MB
@@ -35,8 +36,12 @@ def read_sheets(
     except (CalamineError, OSError) as error:
         cause = " ".join(str(error).split())
         raise DataError(
-            f"{path}: cannot be read as a workbook: {cause}; open it in the program that wrote it, "
-            "and save it as XLSX without a password, or as CSV UTF-8"
+            tr(
+                "{}: cannot be read as a workbook: {}; open it in the program that "
+                "wrote it, and save it as XLSX without a password, or as CSV UTF-8",
+                path,
+                cause,
+            )
         ) from error
 
 
@@ -47,11 +52,15 @@ def _check_size(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise DataError(f"{path}: damaged: {error}; get the file again") from error
+        raise DataError(tr("{}: damaged: {}; get the file again", path, error)) from error
     if size > _LARGEST:
         raise DataError(
-            f"{path}: would take {size >> 20:,} MiB unpacked, more than {_LARGEST >> 20:,}; save "
-            "it as CSV UTF-8"
+            tr(
+                "{}: would take {:,} MiB unpacked, more than {:,}; save it as CSV UTF-8",
+                path,
+                size >> 20,
+                _LARGEST >> 20,
+            )
         )
 
 

@@ -32,16 +32,17 @@ from transformer_mt.corpus.report.report import (
     SourceReport,
 )
 from transformer_mt.corpus.sources.obtain import LocalData
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.cells import clip
 from transformer_mt.system.arrays import Floats, Ints
 
 MEANING = {
     **RULE_MEANING,
-    "length_ratio": "times the characters differ from the usual ratio, either way",
-    "duplicate": "repeats an earlier pair",
-    "overlap": "shares a side with dev or test",
-    "mismatch": "probability that the sides do not belong together, learned on the corpus",
-    RULE_ERROR: "a rule failed on the pair, by a bug of tmt",
+    "length_ratio": tr("times the characters differ from the usual ratio, either way"),
+    "duplicate": tr("repeats an earlier pair"),
+    "overlap": tr("shares a side with dev or test"),
+    "mismatch": tr("probability that the sides do not belong together, learned on the corpus"),
+    RULE_ERROR: tr("a rule failed on the pair, by a bug of tmt"),
 }
 _N_NEAREST, _SAMPLE_CHARACTERS = 10, 300
 _SHOWN_WIDTH = 40  # columns of a text in a problem
@@ -95,16 +96,16 @@ def main_findings(decision: Decisions) -> list[str]:
     n_dropped = sum(map(decision.count, DROPS))
     if n_pairs and n_dropped <= n_pairs / 2:
         return found
-    told = f"{n_dropped:,} of {n_pairs:,} pairs are dropped: {decision.drops()}"
+    told = tr("{:,} of {:,} pairs are dropped: {}", n_dropped, n_pairs, decision.drops())
     if n_dropped == n_pairs:
-        told = f"nothing is kept: {n_pairs:,} pairs read; dropped: {decision.drops()}"
+        told = tr("nothing is kept: {:,} pairs read; dropped: {}", n_pairs, decision.drops())
     if n_pairs:
         rule = max(DROPS, key=decision.count)
         samples = "; ".join(
             f"{sample.where} {clip(sample.src, _SHOWN_WIDTH)} | {clip(sample.tgt, _SHOWN_WIDTH)}"
             for sample in _nearest(decision, rule, dropped=True, size=2)
         )
-        told += f"; the rule {rule} drops most ({MEANING[rule]}), e.g. {samples}"
+        told += tr("; the rule {} drops most ({}), e.g. {}", rule, MEANING[rule], samples)
     return [*found, told]
 
 
@@ -118,8 +119,16 @@ def corpus_problems(corpus: ScoredCorpus) -> list[str]:
     for why, found in rows.items():
         ((source, line),) = corpus.origins_at(np.array(found[:1]))
         lines.append(
-            f"{len(found):,} of {len(corpus):,} pairs are dropped as {RULE_ERROR}: {why}, first at "
-            f"{source}:{line}; that is a bug of tmt: please report it, with this pair"
+            tr(
+                "{:,} of {:,} pairs are dropped as {}: {}, first at {}:{}; that is a "
+                "bug of tmt: please report it, with this pair",
+                len(found),
+                len(corpus),
+                RULE_ERROR,
+                why,
+                source,
+                line,
+            )
         )
     return lines + [problem for source in corpus.sources for problem in source.problems]
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from transformer_mt.corpus.report.profile import Histogram
 from transformer_mt.corpus.report.report import CorpusReport, short
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.pages import write_html
 from transformer_mt.text.languages import language_name
 
@@ -22,9 +23,9 @@ def write_page(report: CorpusReport, path: Path, *, name: str | None = None) -> 
     """
     if name is None and len(report.sources) == 1:
         name = report.sources[0].name
-    title, codes = f"Data of {name}" if name else "Data report", ("", "")
+    title, codes = tr("Data of {}", name) if name else tr("Data report"), ("", "")
     part = next(iter(report.parts.values()))
-    title += f": {part.kept:,} of {part.read:,} pairs kept"
+    title += tr(": {:,} of {:,} pairs kept", part.kept, part.read)
     if report.languages:
         codes = report.languages.src, report.languages.tgt
         arrow = " ↔ " if report.languages.bidirectional else " → "
@@ -80,8 +81,8 @@ def bins(found: Histogram, common: list[Histogram]) -> list[Bin]:
 def _range(edges: list[float], i: int) -> str:
     """The values of a bin in words; of whole numbers the last one that is in."""
     if i + 1 == len(edges):
-        return f"{edges[i]:,.3g} and more"
+        return tr("{:,.3g} and more", edges[i])
     low, high = edges[i], edges[i + 1]
     if low == int(low) and high == int(high):
         return f"{low:,.0f}" if high - low == 1 else f"{low:,.0f}–{high - 1:,.0f}"
-    return f"{low:,.3g} to {high:,.3g}"
+    return tr("{:,.3g} to {:,.3g}", low, high)

@@ -13,6 +13,7 @@ from rich.cells import cell_len, set_cell_size
 
 from transformer_mt.config.data import Languages
 from transformer_mt.corpus.report.profile import ProfileReport, VocabularyReport
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.cells import clip
 
 _MAX_LINES = 8  # of notes, and of problems, in the summary
@@ -118,19 +119,23 @@ class CorpusReport:
         """Aligned lines for people: problems, parts, rules with one sample each, notes."""
         lines = _at_most("problem", self.problems)
         for name, part in self.parts.items():
-            lines.append(f"{name:<16} {part.read:>10,} read {part.kept:>10,} kept")
+            lines.append(tr("{:<16} {:>10,} read {:>10,} kept", name, part.read, part.kept))
             for rule, count in part.dropped.items():
                 lines.append(f"  {rule:<14} {count:>10,} dropped" + _example(part.rules[rule]))
         if self.held_out:
-            parts = ", ".join(f"{count:,} for {role}" for role, count in self.held_out.items())
-            lines.append(f"held out of train: {parts}")
+            parts = ", ".join(
+                tr("{:,} for {}", count, role) for role, count in self.held_out.items()
+            )
+            lines.append(tr("held out of train: {}", parts))
         if len(self.sources) > 1:
             width = max(cell_len(source.name) for source in self.sources)
             for source in self.sources:
                 name = set_cell_size(source.name, width)
-                lines.append(f"from {name} {source.read:>10,} read {source.kept:>10,} kept")
+                lines.append(
+                    tr("from {} {:>10,} read {:>10,} kept", name, source.read, source.kept)
+                )
         if self.fingerprint:
-            lines.append(f"fingerprint: {self.fingerprint}")
+            lines.append(tr("fingerprint: {}", self.fingerprint))
         return [*lines, *_at_most("note", self.notes)]
 
     def explain(self) -> list[str]:
@@ -139,8 +144,12 @@ class CorpusReport:
         for name, part in self.parts.items():
             for rule_name, rule in part.rules.items():
                 lines += [""] * bool(lines) + [f"{name} · {rule_name}: {rule.meaning}"]
-                threshold = "" if rule.threshold is None else f"threshold {short(rule.threshold)}; "
-                lines.append(f"  {threshold}{rule.dropped:,} of {part.read:,} pairs dropped")
+                threshold = (
+                    "" if rule.threshold is None else tr("threshold {}; ", short(rule.threshold))
+                )
+                lines.append(
+                    tr("  {}{:,} of {:,} pairs dropped", threshold, rule.dropped, part.read)
+                )
                 lines += _explained("dropped", rule.nearest_dropped)
                 lines += _explained("kept", rule.nearest_kept)
         return lines
@@ -160,7 +169,7 @@ def _explained(fate: str, samples: list[Sample]) -> Iterator[str]:
     """Samples as columns: score, place, source, target."""
     if not samples:
         return
-    yield f"  {fate}, nearest the threshold first:"
+    yield tr("  {}, nearest the threshold first:", fate)
     where = [clip(sample.where, _WIDTH // 4) for sample in samples]
     where_width = max(map(cell_len, where))
     room = _WIDTH - 4 - 9 - 2 - where_width - 2 - 3  # for both texts
@@ -182,5 +191,5 @@ def short(value: float | str) -> str:
 def _at_most(word: str, texts: list[str]) -> list[str]:
     more = len(texts) - _MAX_LINES
     if more > 0:
-        texts = [*texts[: _MAX_LINES - 1], f"… and {more + 1} more"]
+        texts = [*texts[: _MAX_LINES - 1], tr("… and {} more", more + 1)]
     return [f"{word}: {text}" for text in texts]

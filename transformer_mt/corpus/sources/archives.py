@@ -21,6 +21,7 @@ from typing import IO, BinaryIO, cast
 
 from transformer_mt.corpus.readers.lines import decompressed, ending_by_content
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import writing_folder
 
 # Sizes that no archive of text reaches, unless it is made to do harm.
@@ -69,7 +70,7 @@ def unpack_archive(archive: Path, out_dir: Path) -> list[Path]:
                     room.take(name, len(block))
                     file.write(block)
         if not any(path.is_file() for path in temporary.rglob("*")):
-            raise DataError(f"{archive}: holds no files")
+            raise DataError(tr("{}: holds no files", archive))
     return sorted(path for path in out_dir.rglob("*") if path.is_file())
 
 
@@ -84,27 +85,44 @@ class _Room:
     def enter(self, name: str, kind_fits: bool) -> None:
         if not kind_fits:
             raise DataError(
-                f"{self._archive}: {name!r} is a link, a device, encrypted or compressed in a rare "
-                "way: refused, since only plain files are unpacked"
+                tr(
+                    "{}: {!r} is a link, a device, encrypted or compressed in a rare "
+                    "way: refused, since only plain files are unpacked",
+                    self._archive,
+                    name,
+                )
             )
         self._members += 1
         if self._members > _MEMBERS:
-            raise self.harmful(f"{name!r} is member {self._members:,}, after which none is read")
+            raise self.harmful(
+                tr("{!r} is member {:,}, after which none is read", name, self._members)
+            )
 
     def take(self, name: str, size: int) -> None:
         self._bytes += size
         if self._bytes > self._allowed:
-            raise self.harmful(f"{name!r} brings it to more than {_RATIO} times its own size")
+            raise self.harmful(
+                tr("{!r} brings it to more than {} times its own size", name, _RATIO)
+            )
         if self._bytes > self._free:
             raise DataError(
-                f"{self._archive}: {name!r} does not fit on the disk: {self._free >> 20:,} MiB "
-                "are free; make room, or set data.cache to another disk"
+                tr(
+                    "{}: {!r} does not fit on the disk: {:,} MiB are free; make room, "
+                    "or set data.cache to another disk",
+                    self._archive,
+                    name,
+                    self._free >> 20,
+                )
             )
 
     def harmful(self, found: str) -> DataError:
         return DataError(
-            f"{self._archive}: {found}: refused, as from an archive made to do harm; if you trust "
-            "it, unpack it yourself and give the files"
+            tr(
+                "{}: {}: refused, as from an archive made to do harm; if you trust it, "
+                "unpack it yourself and give the files",
+                self._archive,
+                found,
+            )
         )
 
 
@@ -112,7 +130,9 @@ def _inside(archive: Path, name: str) -> Path:
     """The member's place, as a path that cannot leave the directory it is joined to."""
     parts = name.replace("\\", "/").split("/")
     if parts[0] == "" or ".." in parts or ":" in parts[0] or "\0" in name:
-        raise DataError(f"{archive}: {name!r} would be written outside of its directory: refused")
+        raise DataError(
+            tr("{}: {!r} would be written outside of its directory: refused", archive, name)
+        )
     return Path(*[part for part in parts if part not in ("", ".")])
 
 
@@ -126,8 +146,12 @@ def _reading(archive: Path) -> Iterator[None]:
             start = file.read(100).lstrip().lower()
         is_page = start.startswith((b"<!doctype html", b"<html"))
         raise DataError(
-            f"{archive}: damaged, or no such archive: {error}{' (it is a web page)' * is_page}; "
-            "delete it and get it again"
+            tr(
+                "{}: damaged, or no such archive: {}{}; delete it and get it again",
+                archive,
+                error,
+                tr(" (it is a web page)") * is_page,
+            )
         ) from error
 
 
@@ -198,7 +222,7 @@ class _Counting:
         block = self._stream.read(size)
         self.headers += 0 if self.in_member else len(block)
         if self.headers > _HEADERS:
-            raise self._room.harmful(f"a member has headers of more than {_HEADERS >> 10} KiB")
+            raise self._room.harmful(tr("a member has headers of more than {} KiB", _HEADERS >> 10))
         return block
 
 

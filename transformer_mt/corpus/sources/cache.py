@@ -19,6 +19,7 @@ from transformer_mt.corpus.readers.lines import expand
 from transformer_mt.corpus.sources.archives import is_archive, unpack_archive
 from transformer_mt.corpus.sources.http import Unavailable, read_record, transfer
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.locks import locked
 from transformer_mt.system.output import remove, write_json
 from transformer_mt.system.state import sha256 as digest_of
@@ -64,22 +65,33 @@ class Cache:
         """
         address = quote(url.partition("#")[0], safe=_ADDRESS_CHARACTERS, errors="replace")
         if not re.match(r"https?://[^/?:]", address, re.IGNORECASE):
-            raise DataError(f"{url}: expected http://… or https://…")
+            raise DataError(tr("{}: expected http://… or https://…", url))
         name = hashlib.sha256(address.encode()).hexdigest()[:16]
         directory = self.folder / "downloads" / name
         if found := _cached(url, directory):
             if sha256 and (digest := digest_of(found.path)) != sha256.lower():
                 raise DataError(
-                    f"{url}: the file in the cache has sha256 {digest}, expected {sha256.lower()}; "
-                    f"correct sha256, or delete {found.path} to get the file again"
+                    tr(
+                        "{}: the file in the cache has sha256 {}, expected {}; correct "
+                        "sha256, or delete {} to get the file again",
+                        url,
+                        digest,
+                        sha256.lower(),
+                        found.path,
+                    )
                 )
             return found
         if self.offline:
             raise Unavailable(
-                f"{url}: not in the cache {self.folder}, and the network is not to be used; get it "
-                "with tmt data download CONFIG, or copy the cache of a machine that has it"
+                tr(
+                    "{}: not in the cache {}, and the network is not to be used; get "
+                    "it with tmt data download CONFIG, or copy the cache of a machine "
+                    "that has it",
+                    url,
+                    self.folder,
+                )
             )
-        with self.alone(directory, f"getting {url}"):
+        with self.alone(directory, tr("getting {}", url)):
             return _cached(url, directory) or self._download(url, address, directory, sha256)
 
     def _download(self, url: str, address: str, directory: Path, sha256: str | None) -> Download:
@@ -89,9 +101,14 @@ class Cache:
         if sha256 and digest != sha256.lower():
             remove(part)
             raise DataError(
-                f"{url}: has sha256 {digest}, expected {sha256.lower()}: it is another version, or "
-                "was damaged or replaced on the way; nothing was kept. If you trust it, correct "
-                "sha256"
+                tr(
+                    "{}: has sha256 {}, expected {}: it is another version, or was "
+                    "damaged or replaced on the way; nothing was kept. If you trust "
+                    "it, correct sha256",
+                    url,
+                    digest,
+                    sha256.lower(),
+                )
             )
         size = part.stat().st_size
         path = directory / record.name
@@ -109,7 +126,7 @@ class Cache:
             return download
         directory = self.folder / "unpacked" / download.sha256[:32]
         unpack = partial(unpack_archive, download.path, directory)
-        self.make_once(directory, unpack, f"unpacking {download.path.name}")
+        self.make_once(directory, unpack, tr("unpacking {}", download.path.name))
         return replace(download, path=directory, licence=_licence_in(directory))
 
     def make_once(self, directory: Path, make: Callable[[], object], doing: str) -> None:
@@ -126,8 +143,8 @@ class Cache:
         say = self.say or (lambda _: None)
         return locked(
             directory.with_name(f"{directory.name}.lock"),
-            lambda: say(f"waiting for another process that is {doing}"),
-            remedy="; set data.cache to a directory of your own",
+            lambda: say(tr("waiting for another process that is {}", doing)),
+            remedy=tr("; set data.cache to a directory of your own"),
         )
 
 

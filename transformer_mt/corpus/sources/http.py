@@ -35,6 +35,7 @@ from pydantic import (
 
 from transformer_mt import __version__
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import explained, remove, write_json
 from transformer_mt.system.state import Damaged, read_json
 from transformer_mt.system.terminal import Say, visible
@@ -56,7 +57,7 @@ class _Interrupted(Exception):
     """An attempt failed in a way that another one may not."""
 
     def __init__(self, reason: str, *, wait_s: float = 0.0, start_over: bool = False) -> None:
-        super().__init__(reason + ", starting over" * start_over)
+        super().__init__(reason + tr(", starting over") * start_over)
         self.wait_s = wait_s  # at least, as the server asked
         self.start_over = start_over  # the bytes so far are of no use
 
@@ -115,16 +116,24 @@ def transfer(
                 failures = 1 if size > furthest else failures + 1
                 furthest = max(size, furthest)
                 if failures > len(waits):
-                    tried = f"; gave up after {failures} attempts that brought nothing new"
+                    tried = tr("; gave up after {} attempts that brought nothing new", failures)
                     raise DataError(
-                        f"{url}: {interruption}{tried * patient}; check the network, and "
-                        "HTTPS_PROXY if there is a proxy, and run the same command again"
-                        + (f": it goes on from the {size:,} bytes that have arrived" * bool(size))
+                        tr(
+                            "{}: {}{}; check the network, and HTTPS_PROXY if there is "
+                            "a proxy, and run the same command again",
+                            url,
+                            interruption,
+                            tried * patient,
+                        )
+                        + (
+                            tr(": it goes on from the {:,} bytes that have arrived", size)
+                            * bool(size)
+                        )
                     ) from interruption
                 wait_s = max(waits[failures - 1], interruption.wait_s)
                 wait_s = min(wait_s, _LONGEST_WAIT_S)
                 if say:
-                    say(f"{url}: {interruption}; trying again in {wait_s:.0f} s")
+                    say(tr("{}: {}; trying again in {:.0f} s", url, interruption, wait_s))
                 time.sleep(wait_s)
 
 
@@ -146,7 +155,7 @@ def _receive(url: str, part: Path, record_path: Path, show: _Show) -> Record:
     with _answer(url, headers) as response:
         if response.status == 206:
             if record is None or not _continues(response, done, record):
-                reason = "the server sent another part than the one asked for"
+                reason = tr("the server sent another part than the one asked for")
                 raise _Interrupted(reason, start_over=True)
         else:
             remove(part)
@@ -155,8 +164,14 @@ def _receive(url: str, part: Path, record_path: Path, show: _Show) -> Record:
         needed, free = response.length or 0, shutil.disk_usage(part.parent).free
         if needed > free:
             raise DataError(
-                f"{url}: {needed >> 20:,} MiB are to come, but {part.parent} has room for "
-                f"{free >> 20:,}; make room, or set data.cache to another disk"
+                tr(
+                    "{}: {:,} MiB are to come, but {} has room for {:,}; make room, or "
+                    "set data.cache to another disk",
+                    url,
+                    needed >> 20,
+                    part.parent,
+                    free >> 20,
+                )
             )
         with explained(part), part.open("ab") as file:
             for block in _blocks(response):
@@ -177,46 +192,50 @@ def _answer(url: str, headers: dict[str, str]) -> Iterator[http.client.HTTPRespo
         with error:
             raise _refusal(error, url) from error
     except (http.client.InvalidURL, ValueError) as error:
-        raise DataError(f"{url}: no usable address: {error}") from error
+        raise DataError(tr("{}: no usable address: {}", url, error)) from error
     except (OSError, http.client.HTTPException) as error:
         cause = getattr(error, "reason", error)
         if isinstance(cause, ssl.SSLCertVerificationError):
             raise DataError(
-                f"{url}: the certificate of the server cannot be verified: "
-                f"{cause.verify_message}; set SSL_CERT_FILE to your network's certificates"
+                tr(
+                    "{}: the certificate of the server cannot be verified: {}; set "
+                    "SSL_CERT_FILE to your network's certificates",
+                    url,
+                    cause.verify_message,
+                )
             ) from error
         raise _Interrupted(_reason(cause)) from error
     with response:
         if response.status not in (200, 206):
-            raise Unavailable(f"{url}: the server answers {response.status}, without a file")
+            raise Unavailable(tr("{}: the server answers {}, without a file", url, response.status))
         yield response
 
 
 def _reason(error: object) -> str:
     if isinstance(error, socket.gaierror):
-        return "the server's name cannot be resolved"
+        return tr("the server's name cannot be resolved")
     if isinstance(error, TimeoutError):
-        return "the server is silent"
+        return tr("the server is silent")
     if isinstance(error, http.client.IncompleteRead):
-        return "the connection was cut"
+        return tr("the connection was cut")
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")
 
 
 def _refusal(error: urllib.error.HTTPError, url: str) -> Exception:
-    answer = f"the server answers {error.code} {error.reason}"
+    answer = tr("the server answers {} {}", error.code, error.reason)
     if error.code == 416:  # the file has changed since the first bytes
         return _Interrupted(answer, start_over=True)
     if error.code in (408, 425, 429) or error.code >= 500:
         asked = error.headers.get("Retry-After", "")
         return _Interrupted(answer, wait_s=float(asked) if re.fullmatch("[0-9]+", asked) else 0.0)
     if error.code in (401, 403):
-        what = "it may need an account or an agreement"
+        what = tr("it may need an account or an agreement")
     elif error.code in (404, 410):
-        what = "the name or the version may be wrong, or it was taken away"
+        what = tr("the name or the version may be wrong, or it was taken away")
     else:
-        what = "nothing can be got there"
+        what = tr("nothing can be got there")
     return Unavailable(
-        f"{url}: {answer}: {what}; open it in a browser, or give files of your own instead"
+        tr("{}: {}: {}; open it in a browser, or give files of your own instead", url, answer, what)
     )
 
 
@@ -259,7 +278,7 @@ def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
         except (OSError, http.client.HTTPException) as error:
             raise _Interrupted(_reason(error)) from error
         if not block and left < math.inf:
-            raise _Interrupted(f"the connection was cut {left:,} bytes before the end")
+            raise _Interrupted(tr("the connection was cut {:,} bytes before the end", left))
         if not block:
             return
         left -= len(block)
@@ -274,7 +293,7 @@ def _progress(url: str, part: Path, say: Say | None) -> Iterator[_Show]:
 
     on_terminal = sys.stderr.isatty()
     lines = say if say and not on_terminal else lambda _: None
-    lines(f"getting {url}")
+    lines(tr("getting {}", url))
     with progress.Progress(
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
@@ -286,4 +305,4 @@ def _progress(url: str, part: Path, say: Say | None) -> Iterator[_Show]:
         disable=not (say and on_terminal),
     ) as bar:
         yield partial(bar.update, bar.add_task(visible(_last_part(url)), total=None))
-    lines(f"got {url}: {_size(part) / 2**20:,.1f} MiB")
+    lines(tr("got {}: {:,.1f} MiB", url, _size(part) / 2**20))

@@ -21,6 +21,7 @@ from transformer_mt.corpus.readers.tables import language_of
 from transformer_mt.corpus.sources.cache import Cache, default_cache
 from transformer_mt.corpus.sources.local import Obtained, local, local_sides
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.processes.child_python import child_environment
 
 _PYTHON = "TMT_MTDATA_PYTHON"
@@ -35,7 +36,9 @@ def obtain_mtdata(source: Source, languages: Languages, cache: Cache) -> Obtaine
     codes = [language_of(code) or "" for code in entry["langs"]]
     if sorted(codes) != sorted((languages.src, languages.tgt)):
         found = "-".join(entry["langs"])
-        raise DataError(f"{source}: is {found}; languages are {languages.src} → {languages.tgt}")
+        raise DataError(
+            tr("{}: is {}; languages are {} → {}", source, found, languages.src, languages.tgt)
+        )
     form = _form(source, entry)
     downloads = [cache.content(url) for url in entry["urls"]]
     paths: list[Path] = []
@@ -72,7 +75,7 @@ def _look_up(source: Source, languages: Languages) -> dict[str, Any]:
         )
     if asked.returncode != 0:
         reason = asked.stderr.strip().rpartition("\n")[2]
-        raise DataError(f"{source}: mtdata cannot be asked: {reason}")
+        raise DataError(tr("{}: mtdata cannot be asked: {}", source, reason))
     # Its last line: mtdata may have logged before.
     entry: dict[str, Any] = json.loads(asked.stdout.strip().rpartition("\n")[2])
     if "error" in entry:
@@ -86,8 +89,12 @@ def _python() -> str:
     found = shutil.which(expand(name))
     if found is None:
         raise DataError(
-            f"{_PYTHON}={name}: no such program; name the Python of an environment with mtdata, "
-            "such as mtdata/bin/python"
+            tr(
+                "{}={}: no such program; name the Python of an environment with "
+                "mtdata, such as mtdata/bin/python",
+                _PYTHON,
+                name,
+            )
         )
     return os.path.abspath(found)
 
@@ -102,11 +109,20 @@ def _form(source: Source, entry: dict[str, Any]) -> str:
         or (form == "tsv" and n_files == 1 and plain)
     ):
         return form
-    columns = "" if plain else f", columns {entry['cols']}"
+    columns = "" if plain else tr(", columns {}", entry["cols"])
     raise DataError(
-        f"{source}: mtdata has a parser of its own for this entry ({form}, {n_files} "
-        f"file{'s' * (n_files != 1)}{columns}, {entry['urls'][0]}); let it write text files: "
-        f"mtdata get -l {'-'.join(entry['langs'])} -tr {source.mtdata} -o DIRECTORY"
+        tr(
+            "{}: mtdata has a parser of its own for this entry ({}, {} file{}{}, {}); "
+            "let it write text files: mtdata get -l {} -tr {} -o DIRECTORY",
+            source,
+            form,
+            n_files,
+            "s" * (n_files != 1),
+            columns,
+            entry["urls"][0],
+            "-".join(entry["langs"]),
+            source.mtdata,
+        )
     )
 
 
@@ -115,7 +131,13 @@ def _member(source: Source, directory: Path, pattern: str) -> Path:
     found = [path for path in files if fnmatch(path.relative_to(directory).as_posix(), pattern)]
     if len(found) != 1:
         raise DataError(
-            f"{source}: expected one file {pattern!r} in {directory}, found {len(found)} of: "
-            f"{', '.join(path.relative_to(directory).as_posix() for path in files)}"
+            tr(
+                "{}: expected one file {!r} in {}, found {} of: {}",
+                source,
+                pattern,
+                directory,
+                len(found),
+                ", ".join(path.relative_to(directory).as_posix() for path in files),
+            )
         )
     return found[0]

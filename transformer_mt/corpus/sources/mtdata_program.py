@@ -7,6 +7,8 @@ import json
 import sys
 from typing import Any
 
+from transformer_mt.messages.catalogue import tr
+
 
 def _ask_index(identifier: str, src: str, tgt: str) -> dict[str, Any]:
     import difflib
@@ -17,9 +19,12 @@ def _ask_index(identifier: str, src: str, tgt: str) -> dict[str, Any]:
         from mtdata.iso.bcp47 import bcp47
     except ImportError as error:
         return {
-            "error": f"needs mtdata 0.5 or newer ({error}), in an environment of its own: "
-            "python3 -m venv mtdata && mtdata/bin/pip install mtdata && "
-            "export TMT_MTDATA_PYTHON=mtdata/bin/python"
+            "error": tr(
+                "needs mtdata 0.5 or newer ({}), in an environment of its own: python3 "
+                "-m venv mtdata && mtdata/bin/pip install mtdata && export "
+                "TMT_MTDATA_PYTHON=mtdata/bin/python",
+                error,
+            )
         }
     try:
         entry = INDEX.entries.get(DatasetId.parse(identifier))
@@ -32,8 +37,15 @@ def _ask_index(identifier: str, src: str, tgt: str) -> dict[str, Any]:
         ]
         near = difflib.get_close_matches(identifier, names, n=4, cutoff=0.3)
         return {
-            "error": f"mtdata knows no such entry; near ones for {src} and {tgt}: "
-            f"{', '.join(near) or 'none'} (all: mtdata list -l {src}-{tgt} -id)"
+            "error": tr(
+                "mtdata knows no such entry; near ones for {} and {}: {} (all: mtdata "
+                "list -l {}-{} -id)",
+                src,
+                tgt,
+                ", ".join(near) or "none",
+                src,
+                tgt,
+            )
         }
     return {
         "langs": [str(language) for language in entry.did.langs],

@@ -14,6 +14,7 @@ from transformer_mt.corpus.sources.cache import Cache
 from transformer_mt.corpus.sources.http import Unavailable
 from transformer_mt.corpus.sources.local import Obtained, local_sides
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.state import Damaged, read_json
 
 # Codes of OPUS for languages where they differ from ours, the usual code first.
@@ -23,7 +24,7 @@ _CODES = {
 }
 _API = "https://opus.nlpl.eu/opusapi/"
 _VERSION = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
-_ALL_NAMES = "large and small letters count; all names: tmt data find SRC TGT"
+_ALL_NAMES = tr("large and small letters count; all names: tmt data find SRC TGT")
 _Pair = tuple[str, str]  # OPUS codes of source and target
 
 
@@ -66,7 +67,7 @@ def _near_names(name: str, languages: Languages) -> str:
     plain = {_plain(known): known for known in reversed(listed)}
     near = difflib.get_close_matches(_plain(name), list(plain), n=4, cutoff=0.6)
     names = ", ".join(f"opus:{plain[key]}" for key in near)
-    return f"; near names for {languages.pair}: {names}" if names else ""
+    return tr("; near names for {}: {}", languages.pair, names) if names else ""
 
 
 def _plain(name: str) -> str:
@@ -94,11 +95,11 @@ def obtain_opus(source: Source, languages: Languages, cache: Cache) -> Obtained:
         sides = [stem.with_name(f"{stem.name}.{code}") for code in pair]
         named = dict(zip((languages.src, languages.tgt), sides, strict=True))
         return Obtained(local_sides(source, languages, named), [found])
-    what = "not in the cache"
+    what = tr("not in the cache")
     if not cache.offline:
         near = _near_names(corpus, languages)
-        what = f"no such corpus for {languages.pair} in this version{near}; {_ALL_NAMES}"
-    raise DataError(f"{source}: {what}. Tried:\n  " + "\n  ".join(problems))
+        what = tr("no such corpus for {} in this version{}; {}", languages.pair, near, _ALL_NAMES)
+    raise DataError(tr("{}: {}. Tried:\n  ", source, what) + "\n  ".join(problems))
 
 
 def _pairs(languages: Languages) -> list[_Pair]:
@@ -135,15 +136,22 @@ def _latest_version(
             answer = Cache(cache.folder, cache.offline).fetch(f"{_api()}?{query}")
         except DataError as error:
             raise DataError(
-                f"{source}: names no version, and OPUS cannot be asked for the latest; name one, "
-                f"such as opus:{corpus}/v1. {error}"
+                tr(
+                    "{}: names no version, and OPUS cannot be asked for the latest; "
+                    "name one, such as opus:{}/v1. {}",
+                    source,
+                    corpus,
+                    error,
+                )
             ) from error
         for entry in _entries(answer.path):
             return str(entry["version"]), pair
         answer.path.unlink()  # it may come to have it
     tried = ", ".join(map(_joined, _pairs(languages)))
     near = _near_names(corpus, languages)
-    raise DataError(f"{source}: OPUS knows no such corpus for {tried}{near}; {_ALL_NAMES}")
+    raise DataError(
+        tr("{}: OPUS knows no such corpus for {}{}; {}", source, tried, near, _ALL_NAMES)
+    )
 
 
 def _entries(answer: Path) -> list[dict[str, Any]]:
@@ -157,7 +165,7 @@ def _entries(answer: Path) -> list[dict[str, Any]]:
     except (Damaged, KeyError, TypeError) as error:
         text = answer.read_bytes()[:100].decode(errors="replace")
         answer.unlink()
-        raise DataError(f"the OPUS API gives an answer of another form: {text!r}") from error
+        raise DataError(tr("the OPUS API gives an answer of another form: {!r}", text)) from error
 
 
 def _stem(source: Source, directory: Path, pair: _Pair) -> Path:
@@ -169,7 +177,14 @@ def _stem(source: Source, directory: Path, pair: _Pair) -> Path:
         names = ", ".join(sorted(path.name for path in files))
         first, second = sorted(pair)
         raise DataError(
-            f"{source}: expected one pair of files ending in .{first} and .{second}, found "
-            f"{len(both)} in {directory}: {names}"
+            tr(
+                "{}: expected one pair of files ending in .{} and .{}, found {} in {}: {}",
+                source,
+                first,
+                second,
+                len(both),
+                directory,
+                names,
+            )
         )
     return both[0]

@@ -14,6 +14,7 @@ from transformer_mt.corpus.readers.pairs import source_order
 from transformer_mt.corpus.sources.cache import Cache, Download
 from transformer_mt.corpus.sources.local import Obtained, local
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import remove, writing_folder
 from transformer_mt.system.state import fingerprint
 
@@ -30,7 +31,7 @@ def obtain_test_set(source: Source, languages: Languages, cache: Cache) -> Obtai
     name = f"{dataset.name.replace('/', '_')}.{pair}.{version}"
     directory = cache.folder / "sacrebleu" / name
     extract = partial(_extract, source, dataset, pair, downloads, directory)
-    cache.make_once(directory, extract, f"extracting {source}")
+    cache.make_once(directory, extract, tr("extracting {}", source))
     return Obtained(local(source, files=[str(directory / name) for name in _SIDES]), downloads)
 
 
@@ -49,8 +50,11 @@ def _dataset(source: Source) -> Any:
     if source.sacrebleu not in DATASETS:
         near = difflib.get_close_matches(source.sacrebleu, list(DATASETS), n=4, cutoff=0.4)
         raise DataError(
-            f"{source}: sacreBLEU knows no such set; near names: {', '.join(near) or 'none'} "
-            "(all: sacrebleu --list)"
+            tr(
+                "{}: sacreBLEU knows no such set; near names: {} (all: sacrebleu --list)",
+                source,
+                ", ".join(near) or "none",
+            )
         )
     return DATASETS[source.sacrebleu]
 
@@ -60,9 +64,12 @@ def _their_pair(source: Source, dataset: Any, order: tuple[str, str]) -> str:
         return pair
     known = ", ".join(dataset.langpairs)
     back = "-".join(reversed(order))
-    hint = f"; to use a set backwards write {{sacrebleu: {source.sacrebleu}, direction: {back}}}"
+    hint = tr(
+        "; to use a set backwards write {{sacrebleu: {}, direction: {}}}", source.sacrebleu, back
+    )
     raise DataError(
-        f"{source}: has no {'-'.join(order)}, only {known}" + hint * (back in dataset.langpairs)
+        tr("{}: has no {}, only {}", source, "-".join(order), known)
+        + hint * (back in dataset.langpairs)
     )
 
 
@@ -92,9 +99,15 @@ def _extract(
         except (Exception, SystemExit) as error:  # it has no errors of its own, and exits
             files = ", ".join(str(download.path) for download in downloads)
             raise DataError(
-                f"{source}: sacreBLEU cannot read {pair} from what was fetched "
-                f"({type(error).__name__}: {error}); it may be damaged: delete {files} and try "
-                "again"
+                tr(
+                    "{}: sacreBLEU cannot read {} from what was fetched ({}: {}); it "
+                    "may be damaged: delete {} and try again",
+                    source,
+                    pair,
+                    type(error).__name__,
+                    error,
+                    files,
+                )
             ) from error
         for path, name in zip(paths, _SIDES, strict=True):
             Path(path).rename(temporary / name)

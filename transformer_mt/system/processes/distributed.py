@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
 from transformer_mt.errors import LostProcess, TrainingError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.processes.environment import MEETING_FILE, Place, own_place
 from transformer_mt.system.processes.loopback import close_doors, keep_to_loopback, open_doors
 
@@ -134,8 +135,11 @@ def joined_ranks() -> Iterator[Ranks]:
     if torch.cuda.is_available():
         if place.local_rank >= (n_gpus := torch.cuda.device_count()):
             raise TrainingError(
-                f"LOCAL_RANK is {place.local_rank}, but this machine has {n_gpus} GPUs: start one "
-                "process for each"
+                tr(
+                    "LOCAL_RANK is {}, but this machine has {} GPUs: start one process for each",
+                    place.local_rank,
+                    n_gpus,
+                )
             )
         torch.cuda.set_device(place.local_rank)
         backend = "cpu:gloo,cuda:nccl"
@@ -193,15 +197,16 @@ def _prove(place: Place, store: dist.Store) -> None:
         raise TrainingError(_STRANGER)
 
 
-_STRANGER = (
-    "the processes of this training could not connect to each other alone: one has ended, or "
-    "another program of this machine has connected to them. Nothing is lost, the same command "
-    "goes on; if it happens again, look who else is using this machine"
+_STRANGER = tr(
+    "the processes of this training could not connect to each other alone: one has "
+    "ended, or another program of this machine has connected to them. Nothing is "
+    "lost, the same command goes on; if it happens again, look who else is using "
+    "this machine"
 )
 
 
 def _proof(secret: bytes, src: int, dst: int) -> Tensor:
-    digest = hmac.digest(secret, f"{src} to {dst}".encode(), hashlib.sha256)
+    digest = hmac.digest(secret, tr("{} to {}", src, dst).encode(), hashlib.sha256)
     return _tensor_of(digest)
 
 
@@ -217,6 +222,10 @@ def _connected() -> Iterator[None]:
     except RuntimeError as error:  # all of torch.distributed's are, those of gloo included
         reason = str(error).strip().split("\n")[0]
         raise LostProcess(
-            "another process of this training has ended, or cannot be reached; what it said is the "
-            f"cause. The newest checkpoint is kept, the same command goes on ({reason})"
+            tr(
+                "another process of this training has ended, or cannot be reached; "
+                "what it said is the cause. The newest checkpoint is kept, the same "
+                "command goes on ({})",
+                reason,
+            )
         ) from error

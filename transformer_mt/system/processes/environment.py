@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.errors import TrainingError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.machine import usable_cores
 
 DEFAULTS = {
@@ -59,7 +60,9 @@ def own_place() -> Place | None:
     own_dir = own_meeting_dir()
     if own_dir is None:
         if not os.environ.get("MASTER_ADDR"):
-            raise TrainingError(f"MASTER_ADDR is not set, but WORLD_SIZE is {size}: {_ADVICE}")
+            raise TrainingError(
+                tr("MASTER_ADDR is not set, but WORLD_SIZE is {}: {}", size, _ADVICE)
+            )
         _number("MASTER_PORT", "", below=2**16)
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return Place(rank, size, local_rank, local_size, attempt, own_dir)
@@ -97,9 +100,9 @@ def meeting_dir() -> Iterator[Path]:
         yield Path(name)
 
 
-_ADVICE = (
-    "torchrun sets the variables of all processes; to train without it, unset WORLD_SIZE, RANK, "
-    "LOCAL_RANK and LOCAL_WORLD_SIZE"
+_ADVICE = tr(
+    "torchrun sets the variables of all processes; to train without it, unset "
+    "WORLD_SIZE, RANK, LOCAL_RANK and LOCAL_WORLD_SIZE"
 )
 
 
@@ -109,8 +112,15 @@ def _number(name: str, default: str, *, least: int = 0, below: int = 10**6) -> i
     # Not all that `int` reads: no signs, underscores or digits of other scripts.
     if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) < below:
         return int(text)
-    given = "" if name == "WORLD_SIZE" else " with the WORLD_SIZE that is set"
+    given = "" if name == "WORLD_SIZE" else tr(" with the WORLD_SIZE that is set")
     raise TrainingError(
-        f"{name} is {repr(text) if text else 'not set'}, expected a number from {least} to "
-        f"{below - 1}{given}: {_ADVICE}"
+        tr(
+            "{} is {}, expected a number from {} to {}{}: {}",
+            name,
+            repr(text) if text else tr("not set"),
+            least,
+            below - 1,
+            given,
+            _ADVICE,
+        )
     )

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 
 T = TypeVar("T")
 
@@ -71,8 +72,10 @@ class Workers(Generic[T]):
         except (EOFError, ConnectionError) as error:
             self.close()
             raise TmtError(
-                "a process that was translating has been ended by something else: for lack of "
-                "memory, as a rule"
+                tr(
+                    "a process that was translating has been ended by something else: "
+                    "for lack of memory, as a rule"
+                )
             ) from error
         except BaseException:
             self.close()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from transformer_mt.errors import TrainingError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.machine import usable_cores
 from transformer_mt.system.processes.child_python import TMT, child_environment, python_command
 from transformer_mt.system.processes.environment import (
@@ -33,7 +34,7 @@ PATIENCE_S = 10.0  # between asking the others to stop and ending them
 # Between Ctrl-C, or SIGTERM, and ending processes that still run. Each finishes its update, which
 # may take minutes, and the first writes a checkpoint.
 STOP_PATIENCE_S = 900.0
-_GOES_ON = "The newest checkpoint is kept, the same command goes on"
+_GOES_ON = tr("The newest checkpoint is kept, the same command goes on")
 LOST = 75  # exit status of a process that lost contact with another one
 
 
@@ -136,11 +137,12 @@ class _Group:
     def _check_stopping(self, codes: Sequence[int | None]) -> None:
         running = ", ".join(str(rank) for rank, code in enumerate(codes) if code is None)
         if self._n_interrupts > 1:
-            why = "a second Ctrl-C ended the training at once"
+            why = tr("a second Ctrl-C ended the training at once")
         elif self._stop_since and time.monotonic() - self._stop_since >= STOP_PATIENCE_S:
-            why = (
-                f"asked to stop, processes {running} still ran after {STOP_PATIENCE_S:.0f} s, "
-                "and so all were ended"
+            why = tr(
+                "asked to stop, processes {} still ran after {:.0f} s, and so all were ended",
+                running,
+                STOP_PATIENCE_S,
             )
         else:
             return
@@ -166,13 +168,18 @@ class _Group:
 
 
 def _describe(rank: int, n_processes: int, code: int, output: IO[bytes]) -> str:
-    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+    how = tr("killed by {}", signal.Signals(-code).name) if code < 0 else tr("exit status {}", code)
     if code == -signal.SIGKILL:
-        how += ", perhaps by the system because memory was short"
+        how += tr(", perhaps by the system because memory was short")
     output.seek(0)
     words = output.read().decode(errors="replace").strip()
     return (
-        f"process {rank} of 0 … {n_processes - 1} ended ({how}), and so the others were stopped. "
+        tr(
+            "process {} of 0 … {} ended ({}), and so the others were stopped. ",
+            rank,
+            n_processes - 1,
+            how,
+        )
         + _GOES_ON
-        + (f"\nits last words:\n{words[-2000:]}" if words else "")
+        + (tr("\nits last words:\n{}", words[-2000:]) if words else "")
     )

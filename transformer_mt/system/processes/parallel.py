@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.machine import usable_cores
 from transformer_mt.system.output import write_text, writing
 from transformer_mt.system.processes.child_python import protected_children
@@ -54,7 +55,7 @@ def run_shards(jobs: Iterable[Job[Args]], make: Make[Args], *, workers: int) -> 
         for path, args in everything:
             yield _make_unless_whole(make, args, path)
         return
-    remedy = "run the same command again with fewer processes: --set data.workers=1. "
+    remedy = tr("run the same command again with fewer processes: --set data.workers=1. ")
     with _pool(workers, remedy) as pool:
         under_way: deque[Future[Path]] = deque()
         for path, args in everything:
@@ -80,8 +81,11 @@ def _pool(workers: int, remedy: str) -> Iterator[ProcessPoolExecutor]:
             yield pool
         except BrokenProcessPool as error:
             raise DataError(
-                f"a process was killed, most likely for want of memory; {remedy}What is done stays "
-                "done"
+                tr(
+                    "a process was killed, most likely for want of memory; {}What is "
+                    "done stays done",
+                    remedy,
+                )
             ) from error
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

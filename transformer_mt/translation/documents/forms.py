@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 from transformer_mt.corpus.readers.lines import open_bytes, plain_name
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 
 Form = Literal["text", "markdown", "html", "srt", "vtt", "jsonl"]
 PackageForm = Literal["docx", "pptx", "odt"]  # a ZIP archive with XML in it
@@ -20,14 +21,18 @@ _FORM_OF_SUFFIX: dict[str, Form | PackageForm] = {
 _LINES_OF_TEXT = ("", ".text", ".src", ".tgt", ".ref")
 _START = 4096  # bytes that are looked at
 _BINARY = {
-    b"%PDF": "a PDF, which has no sentences, only places of letters; make text of it: "
-    "pdftotext {name}, or open it in Word or LibreOffice and save it as .docx",
-    b"PK\x03\x04": "a ZIP archive; of these tmt reads .docx, .pptx and .odt: name it so if it is "
-    "one; save a spreadsheet as CSV or as text; unpack others",
-    b"\xd0\xcf\x11\xe0": "a file of an old Office; save it as .docx or .pptx",
-    b"{\\rtf": "RTF; save it as .docx",
-    b"\xff\xfe": "UTF-16; convert it: iconv -f UTF-16 -t UTF-8 {name} > NEW",
-    b"\xfe\xff": "UTF-16; convert it: iconv -f UTF-16 -t UTF-8 {name} > NEW",
+    b"%PDF": tr(
+        "a PDF, which has no sentences, only places of letters; make text of it: "
+        "pdftotext {name}, or open it in Word or LibreOffice and save it as .docx"
+    ),
+    b"PK\x03\x04": tr(
+        "a ZIP archive; of these tmt reads .docx, .pptx and .odt: name it so if it is "
+        "one; save a spreadsheet as CSV or as text; unpack others"
+    ),
+    b"\xd0\xcf\x11\xe0": tr("a file of an old Office; save it as .docx or .pptx"),
+    b"{\\rtf": tr("RTF; save it as .docx"),
+    b"\xff\xfe": tr("UTF-16; convert it: iconv -f UTF-16 -t UTF-8 {name} > NEW"),
+    b"\xfe\xff": tr("UTF-16; convert it: iconv -f UTF-16 -t UTF-8 {name} > NEW"),
 }
 
 
@@ -45,9 +50,12 @@ def is_known(path: Path, languages: Collection[str]) -> bool:
 def unknown_form(path: Path) -> str:
     """The warning about a file whose suffix says nothing."""
     known = ", ".join(suffix for suffix in _FORM_OF_SUFFIX if suffix not in (".htm", ".markdown"))
-    return (
-        f"{path}: tmt does not know {_suffix(path)} files, and translates each line as text, "
-        f"markup too; known are {known}; --format NAME says which it is"
+    return tr(
+        "{}: tmt does not know {} files, and translates each line as text, markup "
+        "too; known are {}; --format NAME says which it is",
+        path,
+        _suffix(path),
+        known,
     )
 
 
@@ -57,10 +65,14 @@ def refuse_binary(path: Path) -> None:
         start = stream.read(_START)
     for magic, found in _BINARY.items():
         if start.startswith(magic):
-            raise DataError(f"{path}: is {found.format(name=path.name)}")
+            raise DataError(tr("{}: is {}", path, found.format(name=path.name)))
     if start.count(0) > len(start) // 8:
         raise DataError(
-            f"{path}: is binary, not text (a NUL at byte {start.index(0) + 1}); give a file of text"
+            tr(
+                "{}: is binary, not text (a NUL at byte {}); give a file of text",
+                path,
+                start.index(0) + 1,
+            )
         )
 
 

@@ -9,6 +9,7 @@ import re
 from itertools import groupby
 
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.translation.documents.inline import Document, Segment, Syntax, text_parts
 
 _DECODER = json.JSONDecoder()
@@ -35,15 +36,22 @@ def _value_span(line: str, field: str, number: int) -> tuple[int, int]:
     try:
         content = json.loads(line)
     except (ValueError, RecursionError) as error:
-        reason = str(error).replace(": line 1 column", " at character")
-        raise DataError(f"line {number}: not JSON: {reason}; give one object per line") from error
+        reason = str(error).replace(": line 1 column", tr(" at character"))
+        raise DataError(
+            tr("line {}: not JSON: {}; give one object per line", number, reason)
+        ) from error
     if not isinstance(content, dict):
-        raise DataError(f"line {number}: no JSON object but a {type(content).__name__}")
+        raise DataError(tr("line {}: no JSON object but a {}", number, type(content).__name__))
     if not isinstance(content.get(field), str):
         found = ", ".join(key for key, value in content.items() if isinstance(value, str))
         raise DataError(
-            f"line {number}: no text in the field {field!r}; fields with text: "
-            f"{found[:200] or 'none'}; every line needs the same one"
+            tr(
+                "line {}: no text in the field {!r}; fields with text: {}; every line "
+                "needs the same one",
+                number,
+                field,
+                found[:200] or "none",
+            )
         )
     span, position = (0, 0), _gap_end(line, 0)
     while line[position] != "}":

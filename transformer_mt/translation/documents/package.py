@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from io import BytesIO
 
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.translation.documents.forms import PackageForm
 from transformer_mt.translation.documents.marks import Align
 from transformer_mt.translation.documents.office import Block, read_office_xml
@@ -57,16 +58,25 @@ def read_package(content: bytes, form: PackageForm) -> Package:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             size = sum(info.file_size for info in archive.infolist())
             if size > _MOST_BYTES:
-                raise DataError(f"more than {_MOST_BYTES >> 20} MiB unpacked; divide the document")
+                raise DataError(
+                    tr("more than {} MiB unpacked; divide the document", _MOST_BYTES >> 20)
+                )
             found = [(info, archive.read(info)) for info in archive.infolist()]
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataError(
-            f"not read as .{form}, a ZIP archive: {error}; open it in an office program, without "
-            f"a password, and save it as .{form} again"
+            tr(
+                "not read as .{}, a ZIP archive: {}; open it in an office program, "
+                "without a password, and save it as .{} again",
+                form,
+                error,
+                form,
+            )
         ) from error
     is_text = [names.fullmatch(info.filename) is not None for info, _ in found]
     if not any(is_text):
-        raise DataError(f"is an archive, but has no text of a .{form} in it; which format is it?")
+        raise DataError(
+            tr("is an archive, but has no text of a .{} in it; which format is it?", form)
+        )
     return Package(
         [
             (info, _block(info.filename, data, vocabulary) if with_text else data)
