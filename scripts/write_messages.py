@@ -30,6 +30,7 @@ from transformer_mt.cli.main import app, help_texts
 from transformer_mt.messages.catalogue import CATALOGUES, DOMAIN
 
 PACKAGE = Path(transformer_mt.__file__).parent
+SHOWN = 20  # problems that are told
 # Words of Typer that go through gettext; it writes "Usage:" and its errors of parsing in English.
 FROM_LIBRARIES = (
     "Options", "Arguments", "Commands", "Error", "Aborted.", "Missing command.", "[default: {}]",
@@ -132,8 +133,10 @@ def main() -> None:
                 wrong.append(f"{path.name} is not up to date: run scripts/write_messages.py")
             elif not check:
                 path.write_bytes(made.getvalue())
-    if wrong:
-        print("\n".join(wrong), file=sys.stderr)
+    for line in wrong[:SHOWN]:
+        print(line, file=sys.stderr)
+    if len(wrong) > SHOWN:
+        print(f"and {len(wrong) - SHOWN} more", file=sys.stderr)
     sys.exit(bool(wrong) and check)
 
 

@@ -101,6 +101,7 @@ class Source(Section):
     compressed (`.gz`, `.xz`, `.bz2`, `.zst`).
     """
 
+    # A file, a folder, a pattern with *, or a prefix: a/b stands for a/b.<src> and a/b.<tgt>.
     path: str | None = None
     files: Annotated[list[str], Field(min_length=2, max_length=2)] | None = None  # [src, tgt]
     tsv: str | None = None  # source TAB target, one pair per line
