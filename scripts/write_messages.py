@@ -101,7 +101,10 @@ def problem_of(message: Message) -> str | None:
 
 
 def places(text: str) -> Iterator[str]:
-    """The fields of a format, numbered, with conversion and form; none, where it is none."""
+    """The fields of a format, numbered, with conversion and form; none, where it is none.
+
+    The form `.0` shows nothing of a text: so a translation leaves out the ending of a plural.
+    """
     try:
         fields = list(string.Formatter().parse(text))
     except ValueError:  # single braces: the message is taken as it stands
@@ -109,7 +112,8 @@ def places(text: str) -> Iterator[str]:
     numbers = count()
     for _, name, form, conversion in fields:
         if name is not None:
-            yield f"{name or next(numbers)}!{conversion or ''}:{form}"
+            shown = "" if form == ".0" else form
+            yield f"{name or next(numbers)}!{conversion or ''}:{shown}"
             for _ in range((form or "").count("{}")):
                 next(numbers)
 

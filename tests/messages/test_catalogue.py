@@ -1,0 +1,122 @@
+"""Translations of messages: complete, with the same places, and chosen by the environment."""
+
+import ast
+import builtins
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from write_messages import places
+
+import transformer_mt
+from transformer_mt.messages.catalogue import tr
+
+PACKAGE = Path(transformer_mt.__file__).parent
+ROOT = PACKAGE.parent
+TOLD = {"say", "show", "Always"}  # functions that print a line for people
+
+
+def output_of(*words: str, **variables: str) -> str:
+    """What tmt prints on both streams, with nothing but these variables of language."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("LANGUAGE", "LANG", "TMT_LANG")}
+    kept = {k: v for k, v in kept.items() if not k.startswith("LC_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "transformer_mt", *words],
+        env={**kept, "PYTHONIOENCODING": "utf-8", "COLUMNS": "100", **variables},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+    return done.stdout + done.stderr
+
+
+def test_messages_have_places_and_braces() -> None:
+    assert tr("{}: {!r} of {:,}", "a", "b", 1000) == "a: 'b' of 1,000"
+    assert tr("{a}") == "{a}"
+    assert tr("") == ""
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("{} of {:,}", ["0!:", "1!:,"]),
+        ("{1:,} 中的 {0}", ["1!:,", "0!:"]),
+        ("{:>{}} {!r}", ["0!:>{}", "2!r:"]),
+        ("no {single", []),
+    ],
+)
+def test_places_are_compared_by_number_and_form(text: str, found: list[str]) -> None:
+    assert list(places(text)) == found
+
+
+def test_translations_are_complete_and_compiled() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts/write_messages.py", "--check"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"TMT_LANG": "zh"}, {"LANG": "zh_CN.UTF-8"}, {"LC_ALL": "zh_CN.UTF-8", "LANG": "de_DE"}],
+    ids=str,
+)
+def test_the_environment_chooses_the_language(variables: dict[str, str]) -> None:
+    assert "没有这个文件" in output_of("train", "none.yaml", **variables)
+
+
+@pytest.mark.parametrize("variables", [{}, {"LANG": "xx"}, {"TMT_LANG": "en", "LANG": "zh_CN"}])
+def test_without_a_translation_messages_are_english(variables: dict[str, str]) -> None:
+    assert "no such" in output_of("train", "none.yaml", **variables)
+
+
+def said_untranslated(tree: ast.AST) -> list[int]:
+    """Lines in which words are printed, or raised for people, that are no message of `tr`."""
+    lines = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            call = node.exc
+            name = getattr(call.func, "id", "")
+            if not name.endswith("Error") or hasattr(builtins, name):
+                continue
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in TOLD:
+            call = node
+        else:
+            continue
+        lines += [arg.lineno for arg in call.args if has_words(arg)]
+    return lines
+
+
+def has_words(node: Any) -> bool:
+    """Whether a literal, or the fixed parts of an f-string, have a word in them."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return any(len(word) > 2 and word.isalpha() for word in text.split())
+        case ast.JoinedStr(values=values):
+            return any(map(has_words, values))
+        case ast.BinOp(left=left, right=right):
+            return has_words(left) or has_words(right)
+    return False
+
+
+def test_the_search_for_untranslated_words_finds_some() -> None:
+    found = said_untranslated(
+        ast.parse('raise DataError(f"{x}: no such file")\nsay("three words")')
+    )
+    assert found == [1, 2]
+    assert not said_untranslated(ast.parse('raise DataError(tr("{}: no such file", x))'))
+    assert not said_untranslated(ast.parse('raise ValueError("a mistake of the code")'))
+
+
+def test_all_that_is_said_can_be_translated() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line in said_untranslated(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert not found
