@@ -14,6 +14,7 @@ import ast
 import string
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from io import BytesIO
 from itertools import count
 from pathlib import Path
@@ -96,8 +97,17 @@ def problem_of(message: Message) -> str | None:
     """What is wrong with a translation."""
     if not message.string:
         return "not translated"
+    if len({name.isdigit() for name in names_of(str(message.string))}) > 1:
+        return "some places are numbered, and some not"
     wanted, found = (sorted(places(str(text))) for text in (message.id, message.string))
     return None if wanted == found else f"places {found} instead of {wanted}"
+
+
+def names_of(text: str) -> list[str]:
+    """The numbers or names in the fields of a format; "" without one."""
+    with suppress(ValueError):  # single braces: the message is taken as it stands
+        return [name for _, name, _, _ in string.Formatter().parse(text) if name is not None]
+    return []
 
 
 def places(text: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ import typer
 
 from transformer_mt.cli.options import AsJson, Device, find_model_path, one_of, show
 from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
 
 bench_app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
 _option: Any = typer.Option
@@ -69,7 +70,7 @@ def bench_decode(
     from transformer_mt.rendering.progress import ShownStages
 
     if (model is None) != (src_path is None):
-        raise TmtError("-m MODEL and --src FILE go together")
+        raise TmtError(tr("-m MODEL and --src FILE go together"))
     with ShownStages() as stages:
         counts: Any = {"n_sentences": sentences, "rounds": rounds, "stages": stages}
         if model is not None and src_path is not None:

@@ -100,7 +100,7 @@ def data_find(
         return
     rows = []
     for corpus in found:
-        pairs = "" if corpus.pairs is None else f"{corpus.pairs:,} pairs"
+        pairs = "" if corpus.pairs is None else tr("{:,} pairs", corpus.pairs)
         size = "" if corpus.size is None else f"{corpus.size / 1e6:,.1f} MB"
         rows.append((corpus.name, pairs, size, tr("test set") if corpus.role == "test" else ""))
     if rows:

@@ -123,11 +123,11 @@ class TranslationJob:
 
         known = (
             BarColumn(bar_width=15),
-            TextColumn("{task.completed:,.0f} of {task.total:,.0f} translated, time left"),
+            TextColumn(tr("{task.completed:,.0f} of {task.total:,.0f} translated, time left")),
             TimeRemainingColumn(),
             TextColumn("{task.description}"),
         )
-        unknown = (TextColumn("{task.completed:,.0f} translated {task.description}"),)
+        unknown = (TextColumn(tr("{task.completed:,.0f} translated {task.description}")),)
         bar = Progress(
             *(unknown if n_texts is None else known),
             console=Console(stderr=True),

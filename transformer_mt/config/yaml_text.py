@@ -190,13 +190,15 @@ def apply_setting(tree: dict[str, Any], override: str) -> str:
     key, equals, value = override.partition("=")
     shown = override if len(override) <= 200 else f"{override[:200]}…"
     if not equals or not _KEY.fullmatch(key):
-        raise ConfigError(f"--set {shown}: expected section.key=value, e.g. train.max_updates=500")
+        raise ConfigError(
+            tr("--set {}: expected section.key=value, e.g. train.max_updates=500", shown)
+        )
     *parents, leaf = key.split(".")
     for parent in parents:
         if tree.get(parent) is None:
             tree[parent] = {}
         tree = tree[parent]
         if not isinstance(tree, dict):
-            raise ConfigError(f"--set {shown}: {parent} is {kind_of(tree)}, not a section")
+            raise ConfigError(tr("--set {}: {} is {}, not a section", shown, parent, kind_of(tree)))
     tree[leaf] = parse_yaml(value, f"--set {shown}")
     return key

@@ -57,7 +57,7 @@ def tell_languages(
         found = [code for code in _languages_of(paths) if given.count(code or "") == 0]
         codes = [code or (found.pop(0) if found else None) for code in codes]
     if None in codes or codes[0] == codes[1]:
-        names = " and ".join(map(str, paths))
+        names = tr(" and ").join(map(str, paths))
         if len(paths) == 1 and not is_table(paths[0]):
             raise DataError(
                 tr(
@@ -67,7 +67,7 @@ def tell_languages(
                 )
             )
         both = tr("both sides are {}", language_name(codes[0])) if codes[0] and codes[1] else ""
-        raise DataError(f"{names}: {both or 'the languages cannot be told'}; {remedy}")
+        raise DataError(f"{names}: {both or tr('the languages cannot be told')}; {remedy}")
     return Languages(src=str(codes[0]), tgt=str(codes[1]))
 
 

@@ -178,7 +178,7 @@ def too_long(case: Case) -> CheckResult:
 
 def _lengths(case: Case) -> tuple[int, int, int, str]:
     """Of the translation and of the reference, a few of these units, and their name."""
-    few, unit = (8, "characters") if is_unspaced(case.tgt_language) else (5, "words")
+    few, unit = (8, tr("characters")) if is_unspaced(case.tgt_language) else (5, tr("words"))
     n_hyp, n_ref = (len(words(text, case.tgt_language)) for text in (case.hyp, case.ref))
     return n_hyp, n_ref, few, unit
 
@@ -186,7 +186,7 @@ def _lengths(case: Case) -> tuple[int, int, int, str]:
 def unknown(case: Case) -> CheckResult:
     """Signs of characters outside of the vocabulary, unless the reference has them."""
     n = len(_UNKNOWN.findall(case.hyp)) - len(_UNKNOWN.findall(case.ref))
-    return CheckResult(n, f"{n} unknown") if n > 0 else _FINE
+    return CheckResult(n, tr("{} unknown", n)) if n > 0 else _FINE
 
 
 def untranslated(case: Case) -> CheckResult:
@@ -198,7 +198,7 @@ def untranslated(case: Case) -> CheckResult:
             return CheckResult(n_han, tr("{} Chinese characters", n_han))
     src, ref, hyp = (Counter(words(text, tgt)) for text in (case.src, case.ref, case.hyp))
     copied, usual = (src & hyp).total(), (src & ref).total()
-    n_words, unit = hyp.total(), "characters" if is_unspaced(tgt) else "words"
+    n_words, unit = hyp.total(), tr("characters") if is_unspaced(tgt) else tr("words")
     if n_words >= 3 and copied >= 0.8 * n_words and copied - usual >= max(3, 0.5 * n_words):
         return CheckResult(copied, tr("{} of {} {} are the source's", copied, n_words, unit))
     return _FINE

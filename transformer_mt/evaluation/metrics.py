@@ -18,6 +18,7 @@ from transformer_mt.text.languages import is_chinese, is_unspaced, language_name
 METRICS = ("bleu", "chrf", "chrf++", "ter", "spbleu")
 DEFAULT_METRICS = ("bleu", "chrf")
 SIGNIFICANT = 0.05  # a p-value below it is worth a mark
+_INTERVAL = tr("95 % interval")
 _SPBLEU_TOKENIZER = "flores200"  # one vocabulary for 200 languages
 # Languages whose words sacreBLEU cuts with an extra package: code → (tokenizer, module, extra).
 _WORD_CUTTERS = {"ja": ("ja-mecab", "MeCab", "ja"), "ko": ("ko-mecab", "mecab_ko", "ko")}
@@ -188,7 +189,8 @@ def format_table(results: Mapping[str, Mapping[str, Score]]) -> str:
     """Lay scores out in aligned columns for a terminal; {test set: {metric: Score}} in order."""
     scores = [(test, score) for test, row in results.items() for score in row.values()]
     columns = ["interval"] if any(score.interval for _, score in scores) else []
-    rows = [[tr("test set"), "metric", "score", *["95 % interval" for _ in columns], "signature"]]
+    interval = [_INTERVAL for _ in columns]
+    rows = [[tr("test set"), tr("metric"), tr("score"), *interval, tr("signature")]]
     for test, score in scores:
         bounds = [score.interval or "–" for _ in columns]
         rows.append([test, score.name, f"{score.score:.2f}", *bounds, score.signature])
@@ -206,7 +208,8 @@ def score_rows(results: Mapping[str, SystemScores]) -> Iterator[tuple[str, str, 
 
 def format_comparison(results: Mapping[str, SystemScores]) -> str:
     """Lay {test set: {system: {metric: Score}}} out for a terminal, signatures below."""
-    rows = [[tr("test set"), "metric", "system", "score", "95 % interval", "difference", "p", ""]]
+    head = [tr("test set"), tr("metric"), tr("system"), tr("score")]
+    rows = [[*head, _INTERVAL, tr("difference"), "p", ""]]
     signatures: dict[str, None] = {}
     for test, system, score in score_rows(results):
         cells = [test, score.name, system, f"{score.score:.2f}", score.interval or "–"]

@@ -345,7 +345,7 @@ def _translate(
 ) -> list[Translation]:
     own = [(known.src, known.tgt) for known in both_directions(translator.cfg.languages)]
     if (test.src, test.tgt) not in own:
-        directions = " and ".join(f"{src} → {tgt}" for src, tgt in own)
+        directions = tr(" and ").join(f"{src} → {tgt}" for src, tgt in own)
         raise TmtError(
             tr(
                 "{} translates {}; the test set {} is {} → {}",

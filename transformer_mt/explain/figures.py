@@ -167,8 +167,12 @@ def _draw_large(figure: "Figure", sheet: _Sheet, maps: AttentionMaps, kind: Kind
         right.set_yticks(range(len(written)), [_label(piece) for piece in written])
         right.tick_params(length=0, colors=MUTED)
         right.spines["right"].set_visible(False)
-        axes.text(0, 1, "reads ", transform=axes.transAxes, ha="right", va="bottom", color=MUTED)
-        axes.text(1, 1, " writes", transform=axes.transAxes, ha="left", va="bottom", color=MUTED)
+        axes.text(
+            0, 1, tr("reads") + " ", transform=axes.transAxes, ha="right", va="bottom", color=MUTED
+        )
+        axes.text(
+            1, 1, " " + tr("writes"), transform=axes.transAxes, ha="left", va="bottom", color=MUTED
+        )
     bottom = sheet.map_top + sheet.map_height
     scale = sheet.axes(figure, sheet.map_left, bottom + 0.15, min(2.5, sheet.map_width), 0.09)
     figure.colorbar(image, cax=scale, orientation="horizontal").outline.set_visible(False)

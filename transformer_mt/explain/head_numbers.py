@@ -109,7 +109,7 @@ def render_numbers(
     """
     head_width = numbers.q.size(-1)
     some = tr(", first {} of {} columns", n_features, head_width) if head_width > n_features else ""
-    masked = "; −∞: masked" if numbers.scaled.isinf().any() else ""
+    masked = tr("; −∞: masked") if numbers.scaled.isinf().any() else ""
     q, k, v, output = (
         values[:, :n_features] for values in (numbers.q, numbers.k, numbers.v, numbers.output)
     )
@@ -117,10 +117,10 @@ def render_numbers(
         (f"Q{some}", q, rows, ()),
         (f"K{some}", k, columns, ()),
         (f"V{some}", v, columns, ()),
-        ("Scores = Q Kᵀ", numbers.scores, rows, columns),
+        (tr("Scores = Q Kᵀ"), numbers.scores, rows, columns),
         (tr("Scaled scores = Q Kᵀ / √{}{}", head_width, masked), numbers.scaled, rows, columns),
         (tr("Weights = softmax of each row"), numbers.weights, rows, columns),
-        (f"Output = weights V{some}", output, rows, ()),
+        (tr("Output = weights V{}", some), output, rows, ()),
     ]
     blocks = (render_matrix(*matrix, digits=3, width=width) for matrix in matrices)
     return "\n\n".join([title, *blocks])

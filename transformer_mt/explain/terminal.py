@@ -89,7 +89,9 @@ def map_title(kind: Kind, layer: Choice, head: Choice) -> str:
 
 
 def choice_name(part: Literal["layer", "head"], choice: Choice) -> str:
-    return tr("mean of all {}s", part) if choice == "mean" else f"{part} {choice}"
+    if part == "layer":
+        return tr("mean of all layers") if choice == "mean" else tr("layer {}", choice)
+    return tr("mean of all heads") if choice == "mean" else tr("head {}", choice)
 
 
 def _same_width(pieces: Sequence[str]) -> list[str]:
@@ -138,15 +140,15 @@ def render_top_words(maps: AttentionMaps, *, k: int = 5, width: int = 100) -> st
     Fewer than `k` where they do not fit into `width` terminal columns.
     """
     steps = zip(maps.tgt_in_pieces, maps.tgt_out_pieces, maps.top_words, strict=True)
-    rows = [["reads", "writes"]]
+    rows = [[tr("reads"), tr("writes")]]
     words = []
     for reads, writes, best in steps:
         rows.append([clip(reads, MAX_ROW_LABEL), clip(writes, MAX_ROW_LABEL)])
         words.append([f"{clip(word, MAX_ROW_LABEL)} {p:.2f}" for word, p in best[:k]])
     word_width = max((cell_len(word) for own in words for word in own), default=0)
     label_widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    n_fitting = (width - len("step") - sum(label_widths) - 4) // (word_width + 2)
-    lines = [["step", *rows[0], tr("most probable next pieces")]]
+    n_fitting = (width - cell_len(tr("step")) - sum(label_widths) - 4) // (word_width + 2)
+    lines = [[tr("step"), *rows[0], tr("most probable next pieces")]]
     for i, (row, own) in enumerate(zip(rows[1:], words, strict=True), start=1):
         shown = own[: max(1, n_fitting)]
         lines.append([str(i), *row, "  ".join(fit(word, word_width) for word in shown)])

@@ -116,7 +116,7 @@ def example_text(name: str) -> str:
         (tr("Scores = Q Kᵀ: a row per query, a column per key"), steps.scores, words, words),
         (tr("Scaled scores = Q Kᵀ / √d_k, d_k = {}", d_k), steps.scaled, words, words),
         (tr("Weights = softmax of each row; each row sums to 1"), steps.weights, words, words),
-        ("Output = weights V", steps.output, words, ()),
+        (tr("Output = weights V{}", ""), steps.output, words, ()),
     ]
     parts = [example.title, *(render_matrix(*block) for block in blocks), tr("Often misprinted")]
     slips = textwrap.fill(example.slips.format(low=low, high=high), 80)

@@ -46,9 +46,9 @@ def write_curves(metrics: Sequence[Record], path: Path, *, name: str = "") -> No
         figure = new_figure(7.5, 8.5)
         panels = figure.subplots(3, 1, sharex=True, height_ratios=[4, 3, 1.6])
         losses, scores, rates = panels
-        _draw(losses, train, "loss", color=TRAIN_COLOR, linewidth=1.2, label="train")
+        _draw(losses, train, "loss", color=TRAIN_COLOR, linewidth=1.2, label=tr("train"))
         lowest = _draw(losses, dev, "loss", best="min", color=DEV_COLOR, linewidth=1.8, label="dev")
-        _label(losses, tr("loss per target token (nats)"), ["train", tr("dev{}", lowest)])
+        _label(losses, tr("loss per target token (nats)"), [tr("train"), tr("dev{}", lowest)])
         found = [
             label + _draw(scores, dev, key, best="max", color=color, linewidth=width, label=label)
             for key, color, width, label in SCORES
@@ -60,7 +60,8 @@ def write_curves(metrics: Sequence[Record], path: Path, *, name: str = "") -> No
         rates.set_ylim(bottom=0)
         rates.ticklabel_format(axis="y", style="plain")
         run = name or path.absolute().parent.name
-        _finish(figure, list(panels), title=f"{_clipped(run)}: {_result(dev) or 'no validation'}")
+        result = _result(dev) or tr("no validation")
+        _finish(figure, list(panels), title=f"{_clipped(run)}: {result}")
         save_figure(figure, path)
 
 
@@ -110,7 +111,7 @@ def _draw(
         return ""
     x, y = (min if best == "min" else max)(curve, key=lambda point: point[1])
     axes.plot(x, y, "o", markersize=8, markerfacecolor="none", markeredgecolor=style["color"])
-    digits, word = (3, "lowest") if best == "min" else (1, "best")
+    digits, word = (3, tr("lowest")) if best == "min" else (1, tr("best"))
     return tr(", {} {:.{}f} at {:,}", word, y, digits, x)
 
 
@@ -144,7 +145,7 @@ def _clipped(name: str) -> str:
 
 def _finish(figure: "Figure", panels: "Sequence[Axes]", *, title: str) -> None:
     figure.suptitle(title, x=0.02, ha="left", fontsize=12, color=INK)
-    panels[-1].set_xlabel("updates")
+    panels[-1].set_xlabel(tr("updates"))
     panels[-1].xaxis.set_major_formatter("{x:,.0f}")
     for panel in panels:
         panel.grid(axis="y", color=GRID, linewidth=0.8)

@@ -132,7 +132,7 @@ def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[Weights, s
             average,
             shown,
             best,
-            "mean" if better else "best",
+            tr("mean") if better else tr("best"),
         )
     )
     if better:

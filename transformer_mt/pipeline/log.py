@@ -24,7 +24,7 @@ from transformer_mt.system.terminal import folded, is_quiet, visible
 from transformer_mt.training.trainer import SilentLog
 
 PIPED_WIDTH = 120  # columns of a sample sentence where there is no terminal
-_LABEL, _BAR_WIDTH = "training", 12
+_LABEL, _BAR_WIDTH = tr("training"), 12
 _REFRESH_S = 0.1  # at least, between two states of the live line
 
 
@@ -166,18 +166,18 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 _FORMATS = {
-    "loss": ("loss", "7.3f"),
+    "loss": (tr("loss"), "7.3f"),
     "ppl": ("ppl", "9.2f"),
     "lr": ("lr", ".2e"),
     "grad_norm": ("norm", "6.2f"),
     "tgt_tokens_per_s": (tr("tgt tok/s"), "7.0f"),
     "bleu": ("BLEU", "6.2f"),
     "chrf": ("chrF", "6.2f"),
-    "best_bleu": ("best", "6.2f"),
-    "epoch": ("epoch", "6.2f"),
-    "minutes": ("min", "6.1f"),
-    "validation_s": ("took", "4.1f s"),
-    "eta_minutes": ("left", "5.0f min"),
+    "best_bleu": (tr("best"), "6.2f"),
+    "epoch": (tr("epoch"), "6.2f"),
+    "minutes": (tr("min"), "6.1f"),
+    "validation_s": (tr("took"), "4.1f s"),
+    "eta_minutes": (tr("left"), f"5.0f {tr('min')}"),
 }
 # The most important ones first, where there is no room for all.
 _ON_VALIDATION = ("loss", "bleu", "chrf", "minutes")
@@ -191,7 +191,7 @@ def format_record(record: Mapping[str, Any], width: int | None = None) -> str:
     Args:
         width: columns of a terminal: the least important values are left out; None: without limit.
     """
-    head = "update" if record["event"] == "train" else "  dev "
+    head = tr("update") if record["event"] == "train" else tr("  dev ")
     parts = [f"{head} {record['update']:7d}"]
     keys = list(record)
     if width is not None:
@@ -245,15 +245,16 @@ def format_status(
 def format_minutes(minutes: float) -> str:
     """A duration with the precision that matters: `40 s`, `12 min`, `3.5 h`, `2.1 days`."""
     if minutes < 1:
-        return f"{60 * minutes:.0f} s"
+        return tr("{:.0f} s", 60 * minutes)
     if minutes < 90:
-        return f"{minutes:.0f} min"
-    return f"{minutes / 60:.1f} h" if minutes < 48 * 60 else f"{minutes / (24 * 60):.1f} days"
+        return tr("{:.0f} min", minutes)
+    hours = minutes / 60
+    return tr("{:.1f} h", hours) if hours < 48 else tr("{:.1f} days", hours / 24)
 
 
 def format_samples(samples: Sequence[Mapping[str, str]], width: int) -> list[str]:
     """Source, translation and reference of sample sentences, a line each, clipped to `width`."""
-    labels = (("src", "src"), ("out", "hyp"), ("ref", "ref"))
+    labels = ((tr("src"), "src"), (tr("out"), "hyp"), (tr("ref"), "ref"))
     return [
         f"    {label}  {clip(sample.get(key, ''), width - 9)}"
         for sample in samples

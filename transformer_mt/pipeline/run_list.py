@@ -29,8 +29,11 @@ from transformer_mt.system.state import Damaged, read_json
 
 _NOT_COMPARED = ("name", "data.root", "data.cache", "data.offline", "data.workers")
 _LONGEST_VALUE = 40  # columns of a setting in a table
-_COLUMNS = ("run", "pair", "state", "min", "dev BLEU", "test", "BLEU", "chrF", "last")
-_LEAST_IMPORTANT = ("last", "chrF", "min", "pair", "dev BLEU")  # left out first, in this order
+_MINUTES, _DEV = tr("min"), tr("dev BLEU")
+_COLUMNS = (
+    tr("run"), tr("pair"), tr("state"), _MINUTES, _DEV, tr("test"), "BLEU", "chrF", tr("last"),
+)  # fmt: skip
+_LEAST_IMPORTANT = (tr("last"), "chrF", _MINUTES, tr("pair"), _DEV)  # left out first, in this order
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def _state(run: Run) -> RunState:
     return RunState(
         run=name,
         languages=cfg.languages.pair,
-        state="finished" if metadata else tr("{:,} of {:,}", update, cfg.train.max_updates),
+        state=tr("finished") if metadata else tr("{:,} of {:,}", update, cfg.train.max_updates),
         minutes=max(minutes, default=None),
         dev=_best(records),
         tests=tests,
@@ -123,7 +126,7 @@ def format_states(states: Sequence[RunState], width: int | None = None) -> str:
             numbers = [_number(scores.get(metric), 2) for metric in ("bleu", "chrf")]
             head = first if i == 0 else [""] * len(first)
             rows.append([*head, test, *numbers, state.changed if i == 0 else ""])
-    return fit_table(rows, width, numbers=("min", "dev BLEU", "BLEU", "chrF"))
+    return fit_table(rows, width, numbers=(_MINUTES, _DEV, "BLEU", "chrF"))
 
 
 def fit_table(
@@ -273,11 +276,11 @@ def format_run_comparison(found: RunComparison, width: int | None = None) -> str
     Args:
         width: columns of a terminal, in which values are clipped; None: no limit.
     """
-    rows = [["setting", *found.runs]]
+    rows = [[tr("setting"), *found.runs]]
     rows += [[key, *map(_value, values)] for key, values in found.settings.items()]
     parts = [_clipped_table(rows, width) if found.settings else tr("the settings are the same")]
     best = [[tr("best on dev"), *found.runs]]
-    for key, label, digits in (("loss", "loss", 3), ("bleu", "BLEU", 2), ("chrf", "chrF", 2)):
+    for key, label, digits in (("loss", tr("loss"), 3), ("bleu", "BLEU", 2), ("chrf", "chrF", 2)):
         best.append([label, *(_number(found.dev[run].get(key), digits) for run in found.runs)])
     parts.append(_clipped_table(best, width))
     if found.scores:

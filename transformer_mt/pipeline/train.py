@@ -192,7 +192,7 @@ def _train(
 def _announce(cfg: Config, prepared: Prepared, trainer: Trainer, say: Say) -> None:
     n_parameters = sum(p.numel() for p in trainer.model.parameters())
     precision = str(trainer.learner.dtype).removeprefix("torch.")
-    together = f" · {trainer.ranks.size} processes" if trainer.ranks.size > 1 else ""
+    together = tr(" · {} processes", trainer.ranks.size) if trainer.ranks.size > 1 else ""
     device = trainer.learner.device
     say(
         tr(

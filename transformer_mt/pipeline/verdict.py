@@ -14,6 +14,13 @@ SCORE_GAIN = 0.5  # points of BLEU or chrF
 LOSS_RISE = 0.05  # nats above the lowest loss
 BARELY = {"bleu": 5.0, "chrf": 20.0}  # below all of them, text is guessed rather than translated
 _LABELS = {"bleu": "BLEU", "chrf": "chrF"}
+_KINDS = {
+    "barely learned": tr("barely learned"),
+    "still improving": tr("still improving"),
+    "overfitting": tr("overfitting"),
+    "settled": tr("settled"),
+    "unknown": tr("unknown"),
+}
 
 _Record = Mapping[str, Any]  # of `metrics.jsonl`
 
@@ -24,7 +31,7 @@ class Verdict(NamedTuple):
     advice: str
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.reason}. {self.advice}"
+        return tr("{}: {}. {}", _KINDS[self.kind], self.reason, self.advice)
 
 
 class _Trend(NamedTuple):
@@ -83,7 +90,7 @@ def judge_training(cfg: Config, records: Sequence[_Record], stopped_by: str) -> 
     better = [tr("the loss on dev fell by {:.2f}", fall)] * (fall > LOSS_GAIN)
     better += [tr("{} rose by {:.1f}", _LABELS[name], gains[name]) for name in rising[:1]]
     if better:
-        reason = tr("in the last quarter {}", " and ".join(better))
+        reason = tr("in the last quarter {}", tr(" and ").join(better))
         return Verdict("still improving", reason, _train_longer(train, stopped_by))
     reason = tr("in the last quarter the loss on dev moved by {:.2f} only", abs(fall))
     advice = tr(

@@ -55,8 +55,14 @@ class DecodeReport:
 
     def render(self) -> str:
         lines = [
-            f"{self.model}: {self.parameters / 1e6:.1f} M parameters · {self.precision} · "
-            f"{self.device}, {self.threads} threads",
+            tr(
+                "{}: {:.1f} M parameters · {} · {}, {} threads",
+                self.model,
+                self.parameters / 1e6,
+                self.precision,
+                self.device,
+                self.threads,
+            ),
             f"  {'beam':>4}  {'batch':>5}  {'sentences/s':>11}  {'tokens/s':>9}",
         ]
         lines += [

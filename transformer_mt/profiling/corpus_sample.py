@@ -153,20 +153,20 @@ def _describe_missing(cfg: Config, missing: Sequence[tuple[str, Source]], *, off
     for label, source in missing:
         pairs, mib = index.look_up(source.opus) if source.opus else (None, None)
         known = [
-            f"{pairs:,} pairs" if pairs else "",
+            tr("{:,} pairs", pairs) if pairs else "",
             f"{mib:,.1f} MiB" if mib else tr("size unknown"),
         ]
         rows.append([f"  {label}", clip(str(source), 32), *known])
     one = len(rows) == 1
     return "\n".join(
         [
-            tr(
-                "{} corp{} not on this machine yet:",
-                len(rows),
-                tr("us is") if one else tr("ora are"),
-            ),
+            tr("1 corpus is not on this machine yet:")
+            if one
+            else tr("{} corpora are not on this machine yet:", len(rows)),
             align_columns(rows, numbers=(2, 3)),
-            tr("get {} with tmt data download CONFIG, then plan again", "it" if one else "them"),
+            tr("get it with tmt data download CONFIG, then plan again")
+            if one
+            else tr("get them with tmt data download CONFIG, then plan again"),
         ]
     )
 
@@ -178,7 +178,7 @@ def format_sources(sizes: Sequence[SourceSize], width: int = 80) -> str:
         mib = "" if size.mib is None else f"{size.mib:,.1f} MiB"
         notes = [tr("weight {:g}", size.weight)] if size.weight != 1 else []
         notes += [clip(size.licence, _LONGEST_LICENCE)] if size.licence else []
-        rows.append([f"  {size.role}", "", f"{size.pairs:,} pairs", mib, ", ".join(notes)])
+        rows.append([f"  {size.role}", "", tr("{:,} pairs", size.pairs), mib, ", ".join(notes)])
     taken = max(map(columns_of, align_columns(rows).split("\n")))
     for row, size in zip(rows, sizes, strict=True):
         row[1] = clip(size.source, max(_SHORTEST_NAME, min(_LONGEST_NAME, width - taken)))

@@ -11,14 +11,25 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from rich.cells import cell_len
 
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.profiling.flops import product_gflops
+from transformer_mt.rendering.cells import fit
 from transformer_mt.system.device import choose_device, choose_precision
 from transformer_mt.system.machine import cpu_flags, total_memory_bytes, usable_cores
 
 GIB = 2**30
 Verdict = Literal["ok", "note", "problem"]
+_VERDICTS = {"ok": tr("ok"), "note": tr("note"), "problem": tr("problem")}
+_NAMES = {
+    "system": tr("system"),
+    "memory": tr("memory"),
+    "C++ compiler": tr("C++ compiler"),
+    "packages": tr("packages"),
+    "disk": tr("disk"),
+}
+_WSL = tr("Linux within Windows (WSL)")
 
 
 @dataclass(frozen=True)
@@ -43,10 +54,11 @@ def examine_machine() -> list[MachineFact]:
 
 def render(facts: Sequence[MachineFact]) -> str:
     """Aligned lines for a terminal, advice below its fact, and the number of problems."""
-    width = max((len(fact.name) for fact in facts), default=0)
+    names = [_NAMES.get(fact.name, fact.name) for fact in facts]
+    width = max(map(cell_len, names), default=0)
     lines = []
-    for fact in facts:
-        lines.append(f"{fact.verdict:<7}  {fact.name:<{width}}  {fact.value}")
+    for fact, name in zip(facts, names, strict=True):
+        lines.append(f"{fit(_VERDICTS[fact.verdict], 7)}  {fit(name, width)}  {fact.value}")
         if fact.advice:
             lines.append(f"{'':<{width + 9}}  → {fact.advice}")
     lines.append(tr("problems: {}", sum(fact.verdict == "problem" for fact in facts)))
@@ -64,12 +76,12 @@ def _system() -> MachineFact:
     names = {"Linux": "Linux", "Darwin": "macOS"}
     name = names.get(platform.system(), platform.system() or "unknown")
     if "microsoft" in platform.release().lower():
-        name = tr("Linux within Windows (WSL)")
+        name = _WSL
     tested = tr("tested on Linux; written for macOS, too, on the CPU; Windows: within WSL")
     note = {
         "Linux": "",
         "macOS": tr("not tested here; trains and translates on the CPU, without Apple's GPU"),
-        "Linux within Windows (WSL)": tr("keep runs in WSL's own files: /mnt/c is slow"),
+        _WSL: tr("keep runs in WSL's own files: /mnt/c is slow"),
     }.get(name, tr("not tested here: tmt is made for Linux"))
     return _judge("system", f"{name} ({tested})", note=note)
 

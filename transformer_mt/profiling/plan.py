@@ -8,12 +8,13 @@ folder: nothing is left behind.
 import json
 import math
 import tempfile
-import textwrap
 import time
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+
+from rich.cells import cell_len
 
 from transformer_mt.config.experiment import Config, TrainConfig
 from transformer_mt.config.recipes import Advice
@@ -33,6 +34,7 @@ from transformer_mt.profiling.corpus_sample import (
 )
 from transformer_mt.profiling.timed_updates import TimedTraining, TrainingSetup, in_new_processes
 from transformer_mt.profiling.workable_advice import workable_advice
+from transformer_mt.rendering.cells import fit, wrap_cells
 from transformer_mt.rendering.progress import Stages
 from transformer_mt.search.engine import LENGTH_MARGIN
 from transformer_mt.system.device import choose_device
@@ -93,7 +95,7 @@ class Plan(TrainingSetup):
         """Lines of at most 80 columns."""
         where = self.device if self.processes == 1 else f"{self.processes} × {self.device}"
         facts = {
-            "one epoch": tr(
+            tr("one epoch"): tr(
                 "about {:,} pairs ({}), {:,} source and {:,} target tokens, {:,} updates",
                 self.pairs_per_epoch,
                 self.corpus,
@@ -101,7 +103,7 @@ class Plan(TrainingSetup):
                 self.tgt_tokens_per_epoch,
                 self.updates_per_epoch,
             ),
-            "one update": tr(
+            tr("one update"): tr(
                 "{:.1f} micro-batches of at most {} tokens, padding {:.1%} of source "
                 "and {:.1%} of target; peak lr {:.2e}",
                 self.micro_batches_per_update,
@@ -110,14 +112,14 @@ class Plan(TrainingSetup):
                 self.tgt_padding,
                 self.peak_lr,
             ),
-            "measured here": tr(
+            tr("measured here"): tr(
                 "{:,.0f} target tokens/s, {:,.0f} MiB, {:.1f} s a validation",
                 self.tgt_tokens_per_s,
                 self.peak_memory_mib,
                 self.validation_seconds,
             ),
-            "preparation": _duration(self.preparation_minutes / 60),
-            "training": tr(
+            tr("preparation"): _duration(self.preparation_minutes / 60),
+            tr("training"): tr(
                 "at most {:,} updates, {:.1f} epochs: {}, with validations {}",
                 self.updates,
                 self.epochs,
@@ -134,7 +136,7 @@ class Plan(TrainingSetup):
         )
         lines = [size, format_sources(self.sources)]
         for label, text in facts.items():
-            lines += _wrapped(text, f"  {label:<{_LABEL_WIDTH - 2}}", " " * _LABEL_WIDTH)
+            lines += _wrapped(text, "  " + fit(label, _LABEL_WIDTH - 2), " " * _LABEL_WIDTH)
         if self.advice:
             lines.append(tr("  worth a try for a corpus of this size; the score on dev decides:"))
         for piece in self.advice:
@@ -144,9 +146,8 @@ class Plan(TrainingSetup):
 
 
 def _wrapped(text: str, first: str, others: str) -> list[str]:
-    return textwrap.wrap(
-        text, _WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False
-    )
+    lines = wrap_cells(text, _WIDTH - cell_len(others)).split("\n")
+    return [(others if i else first) + line for i, line in enumerate(lines)]
 
 
 def _duration(hours: float) -> str:

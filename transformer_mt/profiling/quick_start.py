@@ -66,7 +66,7 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
     if len(paths) != 2 and (len(paths) != 1 or not is_table(paths[0])):
         raise ConfigError(tr("give a configuration, two text files, or one table (CSV, TSV, XLSX)"))
     languages = tell_languages(paths, remedy=_REMEDY)
-    both = " and ".join(map(str, paths))
+    both = tr(" and ").join(map(str, paths))
     src, tgt = map(language_name, (languages.src, languages.tgt))
     samples = first_texts(paths)
     if list(map(identify, samples)) == [languages.tgt, languages.src]:
@@ -88,7 +88,7 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
         source, both = both, f"{both}: {layout_of(paths[0]).describe()}"
     pairs, tokens, characters = _count(source, languages)
     name = paths[0].name.partition(".")[0] or "my"
-    note = f"{both}: {src} → {tgt}, {pairs:,} pairs"
+    note = tr("{}: {} → {}, {:,} pairs", both, src, tgt, pairs)
     return OwnText(name, source, languages, pairs, tokens, characters, note)
 
 
@@ -152,8 +152,9 @@ def _lines(own: OwnText, advice: list[Advice]) -> Iterator[str]:
     yield f"name: {flow_yaml(own.name)}"
     yield f"languages: {{src: {own.languages.src}, tgt: {own.languages.tgt}}}"
     yield "data:"
-    yield "  root: .                     # paths are relative to the folder that tmt is started in"
-    yield f"  train: [{flow_yaml(own.source)}]  # dev and test are held out of it"
+    folder = tr("paths are relative to the folder that tmt is started in")
+    yield f"  root: .                     # {folder}"
+    yield f"  train: [{flow_yaml(own.source)}]  # " + tr("dev and test are held out of it")
     section = ""
     for key, value, why in advice:
         name, _, rest = key.partition(".")

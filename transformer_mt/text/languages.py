@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NoReturn
 
 from transformer_mt.errors import ConfigError
-from transformer_mt.messages.catalogue import tr
+from transformer_mt.messages.catalogue import LANGUAGE, tr
 
 # Known without langcodes, which takes 40 ms to load.
 _TWO_LETTER = (
@@ -150,5 +150,9 @@ def is_chinese(code: str) -> bool:
 
 
 def language_name(code: str) -> str:
-    """English name of a canonical code, or the code itself."""
-    return _NAMES.get(code, code)
+    """Name of a canonical code in the user's language, or the code itself."""
+    if LANGUAGE == "en":
+        return _NAMES.get(code, code)
+    from langcodes import Language
+
+    return Language.get(code).display_name(LANGUAGE)

@@ -20,7 +20,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 TITLES: dict[Kind, str] = {
     "encoder": tr("Encoder self-attention"),
     "decoder": tr("Decoder self-attention"),
-    "cross": "Cross-attention",
+    "cross": tr("Cross-attention"),
 }
 EXPLANATIONS: dict[Kind, str] = {
     "encoder": tr(
@@ -91,7 +91,7 @@ def _pick_axis(weights: NDArray[np.float32], choice: Choice, what: str) -> NDArr
 def check_choice(choice: int, n_choices: int, what: str) -> None:
     """Raises: ConfigError: there is no such number; `what` is, say, "cross attention: layer"."""
     if not 1 <= choice <= n_choices:
-        allowed = "only 1" if n_choices == 1 else tr("1 to {}", n_choices)
+        allowed = tr("only 1") if n_choices == 1 else tr("1 to {}", n_choices)
         raise ConfigError(
             tr("{} {}: this model has {}; or ask for the mean", what, choice, allowed)
         )

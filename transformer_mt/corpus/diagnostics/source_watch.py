@@ -29,6 +29,7 @@ _N_SAMPLED = 40, 400  # lines of a block, and in all, that tell the languages
 _LEARNED_FROM = 10_000  # lines at the start of a source
 _FEWEST = 400  # lines to learn from
 _FEWEST_FAULTY, _FAULTY_SHARE = 3, 0.001  # lines of one fault that are worth a person's time
+_SCRIPTS = {"simplified": tr("Simplified"), "traditional": tr("Traditional")}
 _N_NAMED = 5  # lines, or runs, named in one problem
 
 _FOREIGN = re.compile("[\u3041-\u3096\u30a1-\u30fa\uac00-\ud7a3]")
@@ -95,12 +96,12 @@ class SourceWatch:
         fault = tr("look swapped, {} on the {} side and the other way round", tgt, src)
         found = [] if self.findings else self._told(self.swapped, fault)
         for side in self.sides:
-            scripts = ("Simplified", "Traditional")
+            scripts = ("simplified", "traditional")
             wanted, other = scripts[::-1] if side.code == "zh-Hant" else scripts
-            hint = tr("; data.clean.chinese_script: {} makes them {}", wanted.lower(), wanted)
+            hint = tr("; data.clean.chinese_script: {} makes them {}", wanted, _SCRIPTS[wanted])
             where = tr("on the {} side", side.code)
             found += self._told(
-                side.other_script, tr("{} are in {} characters", where, other), hint
+                side.other_script, tr("{} are in {} characters", where, _SCRIPTS[other]), hint
             )
             found += self._told(side.foreign, tr("{} look Japanese or Korean", where))
         runs = self._finders[0].finish() if self._finders else []

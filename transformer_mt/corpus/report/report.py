@@ -117,11 +117,13 @@ class CorpusReport:
 
     def summary(self) -> list[str]:
         """Aligned lines for people: problems, parts, rules with one sample each, notes."""
-        lines = _at_most("problem", self.problems)
+        lines = _at_most(tr("problem"), self.problems)
         for name, part in self.parts.items():
             lines.append(tr("{:<16} {:>10,} read {:>10,} kept", name, part.read, part.kept))
             for rule, count in part.dropped.items():
-                lines.append(f"  {rule:<14} {count:>10,} dropped" + _example(part.rules[rule]))
+                lines.append(
+                    tr("  {:<14} {:>10,} dropped", rule, count) + _example(part.rules[rule])
+                )
         if self.held_out:
             parts = ", ".join(
                 tr("{:,} for {}", count, role) for role, count in self.held_out.items()
@@ -136,7 +138,7 @@ class CorpusReport:
                 )
         if self.fingerprint:
             lines.append(tr("fingerprint: {}", self.fingerprint))
-        return [*lines, *_at_most("note", self.notes)]
+        return [*lines, *_at_most(tr("note"), self.notes)]
 
     def explain(self) -> list[str]:
         """For each rule its meaning, threshold and count, and the pairs on both sides of it."""
