@@ -93,7 +93,8 @@ def run_script(code: str) -> Any:
         pytest.skip("node is not installed: the page's script cannot be run")
     template = resources.files("transformer_mt.evaluation") / "page.html.j2"
     scripts = re.findall(r"<script>(.*?)</script>", template.read_text("utf-8"), re.DOTALL)
-    program = f"{scripts[0]}\nconsole.log(JSON.stringify({code}))"
+    script = re.sub(r"\{\{ tr\((\".*?\")\)\|script_json \}\}", r"\1", scripts[0])
+    program = f"{script}\nconsole.log(JSON.stringify({code}))"
     result = subprocess.run([node, "-e", program], capture_output=True, text=True, check=True)
     return json.loads(result.stdout)
 

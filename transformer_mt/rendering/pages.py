@@ -5,7 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from transformer_mt.messages.catalogue import LANGUAGE, tr
 from transformer_mt.system.output import write_text
+
+PAGE_LANGUAGE = {"zh": "zh-Hans"}  # as HTML has it, which chooses the glyphs of characters
 
 _FORBIDDEN = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff"  # in any HTML
 _NOT_IN_HTML = re.compile(f"[{_FORBIDDEN}]")
@@ -15,7 +18,8 @@ _NOT_IN_SCRIPT = re.compile(f"[<>&\u2028\u2029{_FORBIDDEN}]")
 def write_html(template_path: Path, path: Path, **values: Any) -> None:
     """Write a page, whole or not at all; a template may extend `base.html.j2` beside this file.
 
-    Filters of a template: `number(spec)` formats, `script_json` makes JSON for a script element.
+    Templates call `tr`. Filters: `number(spec)` formats, `script_json` makes JSON for a script
+    element.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -28,6 +32,7 @@ def write_html(template_path: Path, path: Path, **values: Any) -> None:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals |= {"tr": tr, "page_language": PAGE_LANGUAGE.get(LANGUAGE, LANGUAGE)}
     environment.filters["number"] = lambda value, spec=",": format(value, spec)
     environment.filters["script_json"] = lambda value: Markup(script_json(value))
     write_text(path, environment.get_template(template_path.name).render(values))
