@@ -72,6 +72,7 @@ _RECIPES = (
 )
 _CPU_VOCAB_SIZE = 16_000
 _UPDATES = ((20_000, 2_000), (100_000, 4_000), (1_000_000, 30_000), (float("inf"), 100_000))
+_FEW_PAIRS, _FEW_PIECES = 10_000, 1_200  # pieces: of a language whose words are spaced
 _SHORT_WARMUP = 400  # updates, at a constant rate
 
 
@@ -147,9 +148,11 @@ def starting_point(
         rows.append(("model.architecture", "modern", why))
     if not advice["tokenizer.sampling"].value:
         del advice["tokenizer.sampling"]
-    least = 3 * (sum(characters) if advice["tokenizer.joint"].value else max(characters)) // 2 + 400
-    size = advice["tokenizer.vocab_size"]
-    advice["tokenizer.vocab_size"] = size._replace(value=max(size.value, least))
+    joint, size = advice["tokenizer.joint"].value, advice["tokenizer.vocab_size"]
+    room = [3 * n // 2 + 400 for n in ([sum(characters)] if joint else characters)]
+    advice["tokenizer.vocab_size"] = size._replace(value=max(size.value, *room))
+    if n_pairs < _FEW_PAIRS:
+        rows += _for_few_pairs(room, tgt_tokens)
     if advice["train.lr"].value != "paper":
         warmup = max(1, min(_SHORT_WARMUP, n_updates // 5))
         why = tr("a fifth of the updates at most, so that it ends")
@@ -164,8 +167,24 @@ def starting_point(
         ("train.patience", None, tr("it trains to its end")),
         ("train.average", 0, tr("after a cool-down the last weights are the best")),
     ]
-    found = [*advice.values(), *(Advice(*row) for row in rows)]
+    found = (advice | {row[0]: Advice(*row) for row in rows}).values()
     return sorted(found, key=lambda a: ("tokenizer", "model", "train").index(a.key.split(".")[0]))
+
+
+def _for_few_pairs(room: list[int], tgt_tokens: int) -> list[tuple[str, Any, str]]:
+    """What is better below `_FEW_PAIRS`; `room`: pieces that the characters of each side need."""
+    sizes = [max(_FEW_PIECES, n) for n in room]
+    tokens = min(1_500, max(MIN_TOKENS_PER_UPDATE, tgt_tokens // 20 // 100 * 100))
+    measured = "docs/lab/first-hour.md"
+    return [
+        (
+            "tokenizer.vocab_size",
+            sizes if len(sizes) > 1 else sizes[0],
+            tr("few pairs do not show long pieces often enough to learn them: {}", measured),
+        ),
+        ("train.tokens_per_update", tokens, tr("small updates for a small corpus: {}", measured)),
+        ("train.lr", 5e-3, tr("a small pre-norm model takes a high one: {}", measured)),
+    ]
 
 
 def compare(cfg: Config, advice: list[Advice]) -> list[Advice]:
