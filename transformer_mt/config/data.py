@@ -137,15 +137,19 @@ class Source(Section):
         given = [kind for kind in SOURCE_KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
             found = " and ".join(given) or "none"
-            raise ValueError(f"needs exactly one of {', '.join(SOURCE_KINDS)}; found {found}")
+            raise ValueError(
+                tr("needs exactly one of {}; found {}", ", ".join(SOURCE_KINDS), found)
+            )
         if self.hf is None and (self.config or self.split):
-            raise ValueError("config and split go with hf only")
+            raise ValueError(tr("config and split go with hf only"))
         if self.url is None and self.sha256:
-            raise ValueError("sha256 goes with url only")
+            raise ValueError(tr("sha256 goes with url only"))
         if self.tag is not None and not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", self.tag):
-            raise ValueError(f"tag {self.tag!r}: use letters, digits, - and _ only")
+            raise ValueError(tr("tag {!r}: use letters, digits, - and _ only", self.tag))
         if self.tag in ("s", "pad", "unk"):
-            raise ValueError(f"tag {self.tag!r}: <{self.tag}> has a meaning already; use another")
+            raise ValueError(
+                tr("tag {!r}: <{}> has a meaning already; use another", self.tag, self.tag)
+            )
         return self
 
     @field_validator("direction")
@@ -186,7 +190,9 @@ def source_of_text(text: str) -> dict[str, Any]:
         return {scheme: name}
     if colon and re.fullmatch(r"[a-z]{2,}", scheme):
         known = ", ".join(f"{known}:" for known in (*_SCHEMES, "url"))
-        raise ValueError(f"{text}: no kind of source is called {scheme}:; known are {known}")
+        raise ValueError(
+            tr("{}: no kind of source is called {}:; known are {}", text, scheme, known)
+        )
     return {"path": text}
 
 
@@ -199,7 +205,7 @@ def split_direction(text: str) -> tuple[str, str]:
             if first != second:  # zh-CN-en is not zh and CN-en
                 readings.append((first, second))
     if len(readings) != 1:
-        raise ValueError(f"direction {text!r}: write two language codes, such as zh-en")
+        raise ValueError(tr("direction {!r}: write two language codes, such as zh-en", text))
     return readings[0]
 
 
@@ -220,7 +226,7 @@ class DataConfig(Section):
     def _plain_names(cls, test: dict[str, Source]) -> dict[str, Source]:
         for name in test:
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
-                raise ValueError(f"test set name {name!r}: use letters, digits, - and _ only")
+                raise ValueError(tr("test set name {!r}: use letters, digits, - and _ only", name))
         return test
 
     @model_validator(mode="after")
@@ -230,14 +236,14 @@ class DataConfig(Section):
         for source in (*self.dev, *self.test.values()):
             for key in ("weight", "tag", "clean"):
                 if getattr(source, key) is not None:
-                    raise ValueError(f"{source}: {key} goes with data.train only")
+                    raise ValueError(tr("{}: {} goes with data.train only", source, key))
         return self
 
     def clean_of(self, source: Source) -> CleanConfig:
         """The thresholds of one source: the general ones, and what differs."""
         own = source.clean or {}
         if "chinese_script" in own:
-            raise ValueError(f"{source}: chinese_script is one for all sources, in data.clean")
+            raise ValueError(tr("{}: chinese_script is one for all sources, in data.clean", source))
         try:
             return CleanConfig.model_validate({**self.clean.model_dump(), **own})
         except ValidationError as error:

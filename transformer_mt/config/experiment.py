@@ -47,7 +47,7 @@ class TokenizerConfig(Section):
     def _one_size_for_one_vocabulary(self) -> Self:
         if self.joint and isinstance(self.vocab_size, list):
             raise ValueError(
-                f"joint is one vocabulary, but vocab_size names two: {self.vocab_size}"
+                tr("joint is one vocabulary, but vocab_size names two: {}", self.vocab_size)
             )
         return self
 
@@ -88,27 +88,43 @@ class ModelConfig(Section):
             near = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
             near = sorted(sorted(near, key=lambda h: abs(h - self.heads))[:3])
             raise ValueError(
-                f"d_model {self.d_model} is not divisible by heads {self.heads}; "
-                f"heads could be {', '.join(map(str, near))}"
+                tr(
+                    "d_model {} is not divisible by heads {}; heads could be {}",
+                    self.d_model,
+                    self.heads,
+                    ", ".join(map(str, near)),
+                )
             )
         if self.d_model % 2:
             raise ValueError(
-                f"d_model {self.d_model} must be even: positions are sine and cosine pairs"
+                tr("d_model {} must be even: positions are sine and cosine pairs", self.d_model)
             )
         if self.matrix_parameters > _MOST_PARAMETERS:
             raise ValueError(
-                f"the layers would have {self.matrix_parameters:,} parameters, more than "
-                f"{_MOST_PARAMETERS:,}: make d_model, ffn or the number of layers smaller"
+                tr(
+                    "the layers would have {:,} parameters, more than {:,}: make "
+                    "d_model, ffn or the number of layers smaller",
+                    self.matrix_parameters,
+                    _MOST_PARAMETERS,
+                )
             )
         if self.modern and self.norm != "pre":
             raise ValueError(
-                f"architecture: modern normalises before each sub-layer, but norm is {self.norm}; "
-                "set norm: pre, or leave norm out"
+                tr(
+                    "architecture: modern normalises before each sub-layer, but norm "
+                    "is {}; set norm: pre, or leave norm out",
+                    self.norm,
+                )
             )
         if self.modern and self.d_model // self.heads % 2:
             raise ValueError(
-                "architecture: modern turns pairs of features, so that d_model / heads must be "
-                f"even, found {self.d_model} / {self.heads} = {self.d_model // self.heads}"
+                tr(
+                    "architecture: modern turns pairs of features, so that d_model / "
+                    "heads must be even, found {} / {} = {}",
+                    self.d_model,
+                    self.heads,
+                    self.d_model // self.heads,
+                )
             )
         return self
 
@@ -173,13 +189,20 @@ class TrainConfig(Section):
     def _enough_checkpoints(self) -> Self:
         if self.average > self.keep_last:
             raise ValueError(
-                f"average {self.average} checkpoints needs keep_last ≥ {self.average}, "
-                f"found {self.keep_last}"
+                tr(
+                    "average {} checkpoints needs keep_last ≥ {}, found {}",
+                    self.average,
+                    self.average,
+                    self.keep_last,
+                )
             )
         if self.cooldown_updates != "auto" and self.cooldown_updates > self.max_updates:
             raise ValueError(
-                f"cooldown_updates {self.cooldown_updates} are the last of max_updates, "
-                f"which are {self.max_updates}"
+                tr(
+                    "cooldown_updates {} are the last of max_updates, which are {}",
+                    self.cooldown_updates,
+                    self.max_updates,
+                )
             )
         return self
 
@@ -226,22 +249,26 @@ class Config(Section):
     @classmethod
     def _name_is_a_folder(cls, name: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-            raise ValueError(f"{name!r}: use letters, digits, '.', '_' and '-' only")
+            raise ValueError(tr("{!r}: use letters, digits, '.', '_' and '-' only", name))
         return name
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Self:
         if self.languages.src == self.languages.tgt:
-            raise ValueError(f"languages: src and tgt are both {self.languages.src!r}")
+            raise ValueError(tr("languages: src and tgt are both {!r}", self.languages.src))
         if self.languages.bidirectional and not self.tokenizer.joint:
             raise ValueError(
-                "languages.bidirectional needs one vocabulary, since each language is on both "
-                "sides: set tokenizer.joint: true"
+                tr(
+                    "languages.bidirectional needs one vocabulary, since each language "
+                    "is on both sides: set tokenizer.joint: true"
+                )
             )
         if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError(
-                "model.tie_embeddings: all needs one vocabulary (tokenizer.joint: true); "
-                "allowed here: auto, decoder, none"
+                tr(
+                    "model.tie_embeddings: all needs one vocabulary (tokenizer.joint: "
+                    "true); allowed here: auto, decoder, none"
+                )
             )
         return self
 

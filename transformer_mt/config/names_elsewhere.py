@@ -4,6 +4,8 @@ fairseq, OpenNMT, Marian, Sockeye, JoeyNMT, Hugging Face Transformers, Keras. A 
 lower case, with `_` for `-`. This file knows nothing of types and ranges.
 """
 
+from transformer_mt.messages.catalogue import tr
+
 _NAMES = {
     "train.max_updates": "steps max_steps num_steps n_steps train_steps training_steps total_steps "
     "num_train_steps iterations n_iter max_iter max_update num_updates updates after_batches",
@@ -85,39 +87,41 @@ _NAMES = {
     "data.clean": "filter filters filtering cleaning",
     "name": "exp_name experiment experiment_name run_name title",
     "seed": "random_seed manual_seed rng_seed",
-    "a training is counted in updates or minutes, not in epochs: train.max_updates, "
-    "train.max_minutes; train.patience ends it early":
+    tr("a training is counted in updates or minutes, not in epochs: train.max_updates, "
+    "train.max_minutes; train.patience ends it early"):
     "epoch epochs n_epochs num_epochs max_epoch max_epochs num_train_epochs nb_epochs after_epochs",
-    "an update is counted in target tokens, not in sentences: train.tokens_per_update; memory is "
-    "train.max_tokens":
+    tr("an update is counted in target tokens, not in sentences: train.tokens_per_update; memory is "
+    "train.max_tokens"):
     "batch_size batchsize batch bs train_batch_size mini_batch minibatch_size max_sentences "
     "per_device_train_batch_size batch_type",
-    "gradients are summed until an update has train.tokens_per_update target tokens":
+    tr("gradients are summed until an update has train.tokens_per_update target tokens"):
     "gradient_accumulation gradient_accumulation_steps grad_accum accum_count update_freq "
     "update_interval batch_multiplier accumulate_grad_batches optimizer_delay",
-    "encoder and decoder have their own: model.encoder_layers and model.decoder_layers":
+    tr("encoder and decoder have their own: model.encoder_layers and model.decoder_layers"):
     "layers n_layers num_layers n_layer nlayers num_hidden_layers depth",
-    "it is Adam: train.adam_betas, train.adam_eps": "optimizer optim adam optimizer_type",
-    "lr rises for train.warmup_updates and then falls with 1/√update; train.cooldown_updates "
-    "lets it fall to 0":
+    tr("it is Adam: train.adam_betas, train.adam_eps"): "optimizer optim adam optimizer_type",
+    tr("lr rises for train.warmup_updates and then falls with 1/√update; train.cooldown_updates "
+    "lets it fall to 0"):
     "scheduler lr_scheduler lr_scheduler_type scheduling decay lr_decay decay_method "
     "learning_rate_decay schedule",
-    "there is none: model.dropout and train.label_smoothing regularise": "weight_decay l2 l2_reg",
-    "a run lies in runs/<name>, or where tmt train --run-dir DIR says":
+    tr(
+        "there is none: model.dropout and train.label_smoothing regularise"
+    ): "weight_decay l2 l2_reg",
+    tr("a run lies in runs/<name>, or where tmt train --run-dir DIR says"):
     "output_dir out_dir save_dir save_model model_dir model_path checkpoint_dir run_dir output "
     "save_path",
-    "it belongs to the command: tmt train --device cpu|cuda|cuda:1, --processes N":
+    tr("it belongs to the command: tmt train --device cpu|cuda|cuda:1, --processes N"):
     "device devices gpu gpus n_gpu n_gpus num_gpus use_cuda use_gpu use_cpu cuda world_size "
     "gpu_ranks accelerator nproc",
-    "the same command resumes; tmt train --fresh begins anew":
+    tr("the same command resumes; tmt train --fresh begins anew"):
     "resume resume_from resume_from_checkpoint load_model restore_file load checkpoint "
     "reset_optimizer overwrite overwrite_output_dir train_from",
-    "both are named: languages: {src: zh, tgt: en}":
+    tr("both are named: languages: {src: zh, tgt: en}"):
     "languages_pair lang langs language_pair lang_pair src_tgt",
-    "tmt translate -i FILE; for training, data.train": "input input_file inputs",
-    "there is none": "compile torch_compile gradient_checkpointing activation_checkpointing",
-    "it is cross-entropy, with train.label_smoothing": "loss criterion loss_fn",
-    "it belongs to the command: see tmt translate --help":
+    tr("tmt translate -i FILE; for training, data.train"): "input input_file inputs",
+    tr("there is none"): "compile torch_compile gradient_checkpointing activation_checkpointing",
+    tr("it is cross-entropy, with train.label_smoothing"): "loss criterion loss_fn",
+    tr("it belongs to the command: see tmt translate --help"):
     "n_best temperature top_k top_p sampling_temperature no_repeat_ngram_size repetition_penalty",
 }  # fmt: skip
 MEANINGS = {name: meaning for meaning, names in _NAMES.items() for name in names.split()}

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from transformer_mt.config.names_elsewhere import meaning_of
-from transformer_mt.messages.catalogue import tr
+from transformer_mt.messages.catalogue import LANGUAGE, tr
 
 _MOST_PROBLEMS = 100  # that are told one by one
 _LONGEST_LINE, _LONGEST_VALUE = 1000, 200  # characters
@@ -30,6 +30,14 @@ _EXPECTED = {
     "dict_type": _SECTION,
     "model_type": _SECTION,
     "model_attributes_type": _SECTION,
+}
+_LIMITS = {
+    "greater_than": tr("a number greater than {}"),
+    "greater_than_equal": tr("a number greater than or equal to {}"),
+    "less_than": tr("a number less than {}"),
+    "less_than_equal": tr("a number less than or equal to {}"),
+    "too_short": tr("at least {} item"),
+    "too_long": tr("at most {} item"),
 }
 _KINDS = {
     str: _TEXT,
@@ -92,7 +100,7 @@ def _describe(location: list[Any], problems: list[Any], prefix: str, root: type[
         found = kind_of(value)
     else:
         found = f"{_cut(repr(value), _LONGEST_VALUE)} ({kind_of(value)})"
-    expected = " or ".join(map(_expected, problems))
+    expected = tr(" or ").join(map(_expected, problems))
     quotes = tr("; put it in quotes") if kind == "string_type" and kind_of(value) == _NUMBER else ""
     return tr("{}expected {}, found {}{}", prefix, expected, found, quotes)
 
@@ -101,11 +109,11 @@ def _expected(problem: Any) -> str:
     kind, limits = problem["type"], problem.get("ctx", {})
     if kind in ("too_short", "too_long"):
         n_items = limits.get("min_length", limits.get("max_length"))
-        bound = tr("at least") if kind == "too_short" else tr("at most")
-        return tr("{} {} item{}", bound, n_items, "s" * (n_items != 1))
+        return _LIMITS[kind].format(n_items) + "s" * (LANGUAGE == "en" and n_items != 1)
     message = problem["msg"].removeprefix("Input should be ")
-    number = "a number " if kind.startswith(("greater", "less")) else ""
-    return _EXPECTED.get(kind, number + message[0].lower() + message[1:])
+    if kind in _LIMITS:
+        return _LIMITS[kind].format(message.rpartition(" ")[2])
+    return _EXPECTED.get(kind, (message[0].lower() + message[1:]).replace(" or ", tr(" or ")))
 
 
 def _is_no_key(part: Any) -> bool:
@@ -136,7 +144,7 @@ def _nearest_key(location: list[Any], root: type[BaseModel]) -> str:
     best = max(near, key=lambda key: near[key])
     begun = [key for key in near if key.rpartition(".")[2].startswith(unknown)][:1]
     if meant := same or ([best] if near[best] >= _NEAR else begun):
-        return tr(" (did you mean {}?)", " or ".join(meant))
+        return tr(" (did you mean {}?)", tr(" or ").join(meant))
     return tr("; allowed here: {}", ", ".join(fields))
 
 

@@ -72,8 +72,8 @@ def is_guess(text: str) -> bool:
 def character_name(char: str) -> str:
     """A character by itself, if it can be seen, by its number and by its name in Unicode."""
     if char == "\t":
-        return "a tab (U+0009)"
-    names = f"U+{ord(char):04X}, {unicodedata.name(char, 'a control character')}"
+        return tr("a tab (U+0009)")
+    names = f"U+{ord(char):04X}, {unicodedata.name(char, tr('a control character'))}"
     return names if char.isspace() or not char.isprintable() else f"{char} ({names})"
 
 
@@ -175,7 +175,7 @@ class _Scanner:
             )
         elif column not in self._levels:
             nearest = min(self._levels, key=lambda level: (abs(level - column), -level))
-            known = " or ".join(map(str, sorted({*self._levels})))
+            known = tr(" or ").join(map(str, sorted({*self._levels})))
             message = tr("indented by {} spaces; the sections above begin at {}", column, known)
         edit = (start, pos, " " * nearest)
         if told:

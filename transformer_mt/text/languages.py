@@ -129,7 +129,7 @@ def _unknown(given: str, base: str) -> NoReturn:
         alpha3 = [langcodes.Language.get(code).to_alpha3() for code in _TWO_LETTER]
         known = [*alpha3, *_TWO_LETTER]
     near = difflib.get_close_matches(base, known, n=3, cutoff=0.7 if len(base) > 4 else 0.5)
-    hint = tr(" (did you mean {}?)", " or ".join(near)) if near else ""
+    hint = tr(" (did you mean {}?)", tr(" or ").join(near)) if near else ""
     raise ConfigError(
         tr(
             "unknown language code {!r}{}; use an ISO 639 code such as zh, zh-Hant, "
