@@ -33,6 +33,14 @@ _SAMPLING_RANGES: dict[str, tuple[float, float]] = {
     "top_p": (1e-9, 1),
     "seed": (-(2**63), 2**64 - 1),
 }
+_NAMES = {
+    "beam": tr("beam"), "length_penalty": tr("length penalty"),
+    "max_length_ratio": tr("max length ratio"), "min_length": tr("min length"),
+    "max_length": tr("max length"), "n_best": tr("n best"),
+    "no_repeat_ngram": tr("no repeat ngram"), "repetition_penalty": tr("repetition penalty"),
+    "mbr": "mbr", "temperature": tr("temperature"), "top_k": "top k", "top_p": "top p",
+    "seed": tr("seed"),
+}  # fmt: skip
 
 Penalty = Literal["gnmt", "average"]
 
@@ -114,8 +122,8 @@ class SearchOptions:
         if self.mbr == 1 or (self.mbr and (self.diverse or self.n_best > 1)):
             raise ConfigError(
                 tr(
-                    "mbr chooses one of several draws: give at least 2, and neither "
-                    "n-best nor diverse"
+                    "mbr chooses one of several draws: give at least 2, and neither n-best nor "
+                    "diverse"
                 )
             )
         if self.diverse and self.sampling:
@@ -151,9 +159,9 @@ def _out_of_range(
     for name, (least, most) in ranges.items():
         value = getattr(options, name, None)
         if value is not None and not least <= value <= most:  # nan is in no range
-            high = (
-                tr("at least {}", least) if most == math.inf else tr("from {} to {}", least, most)
-            )
-            yield tr("{} {}: expected a number {}", name.replace("_", " "), value, high)
+            if most == math.inf:
+                yield tr("{} {}: expected a number at least {}", _NAMES[name], value, least)
+            else:
+                yield tr("{} {}: expected a number from {} to {}", _NAMES[name], value, least, most)
         elif value == math.inf:
-            yield tr("{} {}: expected a finite number", name.replace("_", " "), value)
+            yield tr("{} {}: expected a finite number", _NAMES[name], value)

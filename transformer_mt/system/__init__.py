@@ -8,7 +8,7 @@ from transformer_mt.messages.catalogue import tr
 if sys.platform == "win32":
     raise TmtError(
         tr(
-            "Windows has no fork and no locks as tmt needs them: install WSL, the "
-            "Linux within Windows (in PowerShell: wsl --install), and run tmt there"
+            "Windows has no fork and no locks as tmt needs them: install WSL, the Linux within "
+            "Windows (in PowerShell: wsl --install), and run tmt there"
         )
     )

@@ -52,8 +52,8 @@ def use_device(choice: str) -> None:
     if not torch.cuda.is_available():
         raise TmtError(
             tr(
-                "--device {}: PyTorch finds no such GPU here; `tmt doctor` shows what "
-                "there is, --device cpu does without",
+                "--device {}: PyTorch finds no such GPU here; `tmt doctor` shows what there is, "
+                "--device cpu does without",
                 choice,
             )
         )

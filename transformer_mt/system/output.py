@@ -153,8 +153,8 @@ def refuse_foreign(path: Path, manifest: str | None, *, ours: bool = False) -> N
     except UnicodeEncodeError as error:
         raise TmtError(
             tr(
-                "{}: is not a UTF-8 name, which the libraries that write into the "
-                "folder need; name another folder",
+                "{}: is not a UTF-8 name, which the libraries that write into the folder need; "
+                "name another folder",
                 path,
             )
         ) from error
@@ -229,8 +229,8 @@ def _refuse_clash(path: Path, names: list[str]) -> None:
     if names:
         raise TmtError(
             tr(
-                "{}: {} would be overwritten, but tmt did not write what stands there; "
-                "name another folder",
+                "{}: {} would be overwritten, but tmt did not write what stands there; name "
+                "another folder",
                 path,
                 ", ".join(names),
             )
@@ -311,8 +311,8 @@ def _describe_failure(path: Path, error: Exception, number: int | None) -> str:
         existing = next(place for place in (path, *path.absolute().parents) if place.exists())
         free = shutil.disk_usage(existing).free / 2**20
         return tr(
-            "{}: the disk is full ({:.0f} MiB free); nothing was overwritten. Make "
-            "room and run the same command again",
+            "{}: the disk is full ({:.0f} MiB free); nothing was overwritten. Make room and run "
+            "the same command again",
             path,
             free,
         )

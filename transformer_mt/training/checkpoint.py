@@ -80,8 +80,8 @@ class CheckpointStore:
         if not self.directory.parent.is_dir():
             raise CheckpointError(
                 tr(
-                    "{}: the run directory is gone; nothing of this training is on the "
-                    "disk any more",
+                    "{}: the run directory is gone; nothing of this training is on the disk any "
+                    "more",
                     self.directory.parent,
                 )
             )
@@ -120,13 +120,10 @@ class CheckpointStore:
             return Checkpoint(found, weights, optimizer)
         if not self._updates():
             return None
-        problem = f"{', '.join(path.name for path in damaged)} damaged"
+        names = ", ".join(path.name for path in damaged)
+        problem = tr("{} damaged", names) if names else tr("all without {}", _OPTIMIZER)
         raise CheckpointError(
-            tr(
-                "{}: no usable checkpoint: {}; start over with --fresh",
-                self.directory,
-                problem if damaged else tr("all without {}", _OPTIMIZER),
-            )
+            tr("{}: no usable checkpoint: {}; start over with --fresh", self.directory, problem)
         )
 
     def check_identity(self) -> None:
@@ -235,11 +232,11 @@ class CheckpointStore:
         if changed:
             raise CheckpointError(
                 tr(
-                    "{}: cannot resume, what was trained is not what is configured:\n",
+                    "{}: cannot resume, what was trained is not what is configured:\n{}\nchange "
+                    "it back, start over with --fresh, or use another --run-dir",
                     self.directory,
+                    "\n".join(f"  {line}" for line in changed),
                 )
-                + "\n".join(f"  {line}" for line in changed)
-                + tr("\nchange it back, start over with --fresh, or use another --run-dir")
             )
 
     def _prune(self, keep_last: int) -> None:

@@ -61,9 +61,9 @@ def halves(rows: Indices, corpus: EncodedCorpus) -> list[Indices]:
     src, tgt = (int(side.lengths_of(rows)[0]) for side in (corpus.src, corpus.tgt))
     raise TrainingError(
         tr(
-            "pair {} of the encoded corpus does not fit into memory, even alone: {} "
-            "source and {} target tokens. Set data.max_length below {}, make the model "
-            "smaller, or end other programs that use memory",
+            "pair {} of the encoded corpus does not fit into memory, even alone: {} source and {} "
+            "target tokens. Set data.max_length below {}, make the model smaller, or end other "
+            "programs that use memory",
             rows[0],
             src,
             tgt,
@@ -117,10 +117,9 @@ def choose_max_tokens(
     if chosen < least:
         raise TrainingError(
             tr(
-                "train.max_tokens: auto: a sentence of {} tokens, the longest of the "
-                "corpus, does not fit into {}. Lower data.max_length, make the model "
-                "smaller, end other programs that use memory, or set train.max_tokens "
-                "to a number to try anyway",
+                "train.max_tokens: auto: a sentence of {} tokens, the longest of the corpus, does "
+                "not fit into {}. Lower data.max_length, make the model smaller, end other "
+                "programs that use memory, or set train.max_tokens to a number to try anyway",
                 longest,
                 available,
             )
@@ -208,9 +207,9 @@ def peak_of_step(model: Transformer, cfg: TrainConfig, *, length: int) -> StepMe
         except BrokenProcessPool as error:
             raise TrainingError(
                 tr(
-                    "a process that trained on {} sentences of {} tokens was killed, "
-                    "most likely for want of memory: lower data.max_length, make the "
-                    "model smaller, or end other programs that use memory",
+                    "a process that trained on {} sentences of {} tokens was killed, most likely "
+                    "for want of memory: lower data.max_length, make the model smaller, or end "
+                    "other programs that use memory",
                     2 * n_sentences,
                     length,
                 )

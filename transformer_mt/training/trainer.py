@@ -243,8 +243,8 @@ class Trainer:
             self.progress = replace(self.progress, split=self.progress.split + int(n_split))
             log.say(
                 tr(
-                    "update {}: {:.0f} micro-batches did not fit into memory; done in "
-                    "halves. A smaller train.max_tokens is faster than that",
+                    "update {}: {:.0f} micro-batches did not fit into memory; done in halves. A "
+                    "smaller train.max_tokens is faster than that",
                     self.progress.update,
                     n_split,
                 )
@@ -305,8 +305,8 @@ class Trainer:
         if self.learner.optimizer.loss_scale.factor == 1.0 or in_a_row >= MAX_SKIPPED_IN_A_ROW:
             log.say(
                 tr(
-                    "update {}: the gradient is not finite; left out ({} pairs of the "
-                    "encoded corpus: {}, …)",
+                    "update {}: the gradient is not finite; left out ({} pairs of the encoded "
+                    "corpus: {}, …)",
                     update,
                     len(rows),
                     named,
@@ -315,9 +315,9 @@ class Trainer:
         if in_a_row >= MAX_SKIPPED_IN_A_ROW:
             raise TrainingError(
                 tr(
-                    "update {}: no finite gradient in {} updates in a row. The weights "
-                    "are those before them; the last checkpoint is kept. Lower "
-                    "train.lr, or set train.precision: fp32",
+                    "update {}: no finite gradient in {} updates in a row. The weights are those "
+                    "before them; the last checkpoint is kept. Lower train.lr, or set "
+                    "train.precision: fp32",
                     update,
                     in_a_row,
                 )

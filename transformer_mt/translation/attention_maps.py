@@ -20,21 +20,20 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 TITLES: dict[Kind, str] = {
     "encoder": tr("Encoder self-attention"),
     "decoder": tr("Decoder self-attention"),
-    "cross": "Cross-attention",
+    "cross": tr("Cross-attention"),
 }
 EXPLANATIONS: dict[Kind, str] = {
     "encoder": tr(
-        "Each row is a source piece and shows how much of every source piece it takes "
-        "in; queries, keys and values all come from the source."
+        "Each row is a source piece and shows how much of every source piece it takes in; "
+        "queries, keys and values all come from the source."
     ),
     "decoder": tr(
-        "Each row is a step of the decoder and shows which target pieces it takes in; "
-        "a step cannot see the pieces that come after it, so the upper triangle is "
-        "exactly 0."
+        "Each row is a step of the decoder and shows which target pieces it takes in; a step "
+        "cannot see the pieces that come after it, so the upper triangle is exactly 0."
     ),
     "cross": tr(
-        "Each row is a step of the decoder and shows which source pieces it takes in; "
-        "queries come from the decoder, keys and values from the encoder's output."
+        "Each row is a step of the decoder and shows which source pieces it takes in; queries "
+        "come from the decoder, keys and values from the encoder's output."
     ),
 }
 
@@ -91,7 +90,7 @@ def _pick_axis(weights: NDArray[np.float32], choice: Choice, what: str) -> NDArr
 def check_choice(choice: int, n_choices: int, what: str) -> None:
     """Raises: ConfigError: there is no such number; `what` is, say, "cross attention: layer"."""
     if not 1 <= choice <= n_choices:
-        allowed = "only 1" if n_choices == 1 else tr("1 to {}", n_choices)
+        allowed = tr("only 1") if n_choices == 1 else tr("1 to {}", n_choices)
         raise ConfigError(
             tr("{} {}: this model has {}; or ask for the mean", what, choice, allowed)
         )

@@ -134,8 +134,8 @@ def _join(shards: list[Path], src_path: Path, tgt_path: Path) -> tuple[int, int,
         if not pairs:
             raise DataError(
                 tr(
-                    "nothing to learn from: of {} lines {} are empty and {} reached "
-                    "the length limit",
+                    "nothing to learn from: of {} lines {} are empty and {} reached the length "
+                    "limit",
                     empty + cut,
                     empty,
                     cut,

@@ -66,7 +66,7 @@ class Glossary:
         lines that start with `#`; `DataError` tells of all bad lines.
         """
         is_csv = path.suffix.lower() == ".csv"
-        mark = tr("a comma (quotes around a term that has one)") if is_csv else "tab"
+        mark = tr("a comma (quotes around a term that has one)") if is_csv else tr("tab")
         terms, problems = [], []
         for number, cells in _read_csv(path) if is_csv else _read_tsv(path):
             columns = [" ".join(cell.split()) for cell in cells]
@@ -157,9 +157,8 @@ def _read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
         if lines and all(comma in line and "\t" not in line for _, line in lines):
             raise DataError(
                 tr(
-                    "{}: no line has a tab, but all have {!r}; a file with commas is "
-                    "read as CSV if its name ends with .csv; a term that stays as it "
-                    "is may end with a tab",
+                    "{}: no line has a tab, but all have {!r}; a file with commas is read as CSV "
+                    "if its name ends with .csv; a term that stays as it is may end with a tab",
                     path,
                     comma,
                 )

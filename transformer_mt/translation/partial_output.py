@@ -19,6 +19,8 @@ from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import explained
 
+# What the file says that translations are made from, as people read it.
+_ORIGINS = {"input": tr("input"), "model": tr("model"), "options": tr("options")}
 _MARK = b'{"tmt_partial"'  # what the file of a translation begins with
 
 
@@ -93,8 +95,8 @@ class PartialOutput:
         if header and not header.startswith(_MARK):
             raise TmtError(
                 tr(
-                    "{}: exists and was not written by tmt; rename it, or name another "
-                    "output than {}",
+                    "{}: exists and was not written by tmt; rename it, or name another output "
+                    "than {}",
                     self.path,
                     self._output,
                 )
@@ -127,13 +129,16 @@ class PartialOutput:
         made_from: dict[str, str] = {}
         with suppress(ValueError, KeyError):
             made_from = json.loads(header)["made_from"]
-        others = [name for name, print_ in self._made_from.items() if made_from.get(name) != print_]
+        others = [
+            _ORIGINS.get(name, name)
+            for name, print_ in self._made_from.items()
+            if made_from.get(name) != print_
+        ]
         if others and n_kept:
             raise TmtError(
                 tr(
-                    "{}: keeps {:,} translations of a command that was stopped, with "
-                    "another {}; give that command again to go on with them, or add "
-                    "--force to begin anew",
+                    "{}: keeps {:,} translations of a command that was stopped, with another {}; "
+                    "give that command again to go on with them, or add --force to begin anew",
                     self.path,
                     n_kept,
                     tr(" and another ").join(others),

@@ -100,9 +100,8 @@ class Translator:
             if not _same_vocabularies(first, loaded):
                 raise TmtError(
                     tr(
-                        "{} has other languages or vocabularies than {}: models can "
-                        "translate together only if they were trained on the same "
-                        "encoded data",
+                        "{} has other languages or vocabularies than {}: models can translate "
+                        "together only if they were trained on the same encoded data",
                         path,
                         model_dir,
                     )
@@ -223,8 +222,13 @@ class Translator:
         results = [PairScore(math.nan, len(tgt)) for tgt in tgt_ids]
         scored = [i for i, length in enumerate(lengths) if length <= MOST_SCORED]
         for i in sorted(set(range(len(lengths))) - set(scored)):
-            message = tr("pair %d has %d tokens on a side, more than %d: it is not scored")
-            _log.warning(message, i + 1, lengths[i], MOST_SCORED)
+            message = tr(
+                "pair {} has {} tokens on a side, more than {}: it is not scored",
+                i + 1,
+                lengths[i],
+                MOST_SCORED,
+            )
+            _log.warning("%s", message)
         for batch in batches_by_length([lengths[i] for i in scored], BATCH_TOKENS // 4):
             indices = [scored[place] for place in batch]
             tgt_out = self.pad([tgt_ids[i] for i in indices])
@@ -281,11 +285,10 @@ class Translator:
         """Source ids, with tags and EOS, and target ids, without BOS and EOS, as `attention`."""
         direction = direction_of(text, self.cfg.languages, to)
         segments = self._segmenter.segments(text, direction, NO_CONSTRAINTS)
-        if len(segments) != 1:
-            problem = (
-                tr("is empty") if not segments else tr("is too long to explain in one picture")
-            )
-            raise TmtError(tr("the text {}; give one sentence", problem))
+        if not segments:
+            raise TmtError(tr("the text is empty; give one sentence"))
+        if len(segments) > 1:
+            raise TmtError(tr("the text is too long to explain in one picture; give one sentence"))
         (segment,) = segments
         if target is None:
             options = SearchOptions.resolve(self.cfg.decode)

@@ -198,15 +198,14 @@ def _prove(place: Place, store: dist.Store) -> None:
 
 
 _STRANGER = tr(
-    "the processes of this training could not connect to each other alone: one has "
-    "ended, or another program of this machine has connected to them. Nothing is "
-    "lost, the same command goes on; if it happens again, look who else is using "
-    "this machine"
+    "the processes of this training could not connect to each other alone: one has ended, or "
+    "another program of this machine has connected to them. Nothing is lost, the same command "
+    "goes on; if it happens again, look who else is using this machine"
 )
 
 
 def _proof(secret: bytes, src: int, dst: int) -> Tensor:
-    digest = hmac.digest(secret, tr("{} to {}", src, dst).encode(), hashlib.sha256)
+    digest = hmac.digest(secret, f"{src} to {dst}".encode(), hashlib.sha256)
     return _tensor_of(digest)
 
 
@@ -223,9 +222,8 @@ def _connected() -> Iterator[None]:
         reason = str(error).strip().split("\n")[0]
         raise LostProcess(
             tr(
-                "another process of this training has ended, or cannot be reached; "
-                "what it said is the cause. The newest checkpoint is kept, the same "
-                "command goes on ({})",
+                "another process of this training has ended, or cannot be reached; what it said "
+                "is the cause. The newest checkpoint is kept, the same command goes on ({})",
                 reason,
             )
         ) from error

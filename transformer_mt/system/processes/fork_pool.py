@@ -73,8 +73,8 @@ class Workers(Generic[T]):
             self.close()
             raise TmtError(
                 tr(
-                    "a process that was translating has been ended by something else: "
-                    "for lack of memory, as a rule"
+                    "a process that was translating has been ended by something else: for lack of "
+                    "memory, as a rule"
                 )
             ) from error
         except BaseException:

@@ -65,8 +65,8 @@ def read_package(content: bytes, form: PackageForm) -> Package:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataError(
             tr(
-                "not read as .{}, a ZIP archive: {}; open it in an office program, "
-                "without a password, and save it as .{} again",
+                "not read as .{}, a ZIP archive: {}; open it in an office program, without a "
+                "password, and save it as .{} again",
                 form,
                 error,
                 form,

@@ -9,6 +9,7 @@ from typing import NoReturn
 from xml.parsers import expat
 
 from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
 
 # The prefix that names get here, whatever a document calls the namespace.
 _PREFIXES = {
@@ -48,9 +49,9 @@ def parse_xml(content: bytes) -> Element:
         content.decode()
         return _Builder(content).root
     except UnicodeDecodeError as error:
-        raise DataError(f"is not UTF-8 (byte {error.start + 1})") from error
+        raise DataError(tr("is not UTF-8 (byte {})", error.start + 1)) from error
     except expat.ExpatError as error:
-        raise DataError(f"is no well-formed XML: {error}") from error
+        raise DataError(tr("is no well-formed XML: {}", error)) from error
 
 
 class _Builder:
@@ -97,4 +98,4 @@ class _Builder:
             children.append(Element("", place, text=text))
 
     def _doctype(self, *args: object) -> NoReturn:
-        raise DataError("has a document type, which may name files; tmt reads none such")
+        raise DataError(tr("has a document type, which may name files; tmt reads none such"))
