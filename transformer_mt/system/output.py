@@ -25,6 +25,7 @@ from typing import Any
 
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.system.failures import reason_of
 from transformer_mt.system.staging import (
     exchange_folders,
     is_staged,
@@ -316,7 +317,7 @@ def _describe_failure(path: Path, error: Exception, number: int | None) -> str:
             path,
             free,
         )
-    reason = os.strerror(number) if number else str(error)
+    reason = reason_of(number) if number else str(error)
     other = getattr(error, "filename", None)
     if isinstance(other, str) and other != str(path) and "/.tmt-" not in other:
         reason = f"{other}: {reason}"  # the trouble is with something that was to be read
