@@ -152,13 +152,12 @@ def refuse_foreign(path: Path, manifest: str | None, *, ours: bool = False) -> N
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
-        raise TmtError(
-            tr(
-                "{}: is not a UTF-8 name, which the libraries that write into the folder need; "
-                "name another folder",
-                path,
-            )
-        ) from error
+        text = tr(
+            "{}: is not a UTF-8 name, which the libraries that write into the folder need; "
+            "name another folder",
+            path,
+        )
+        raise TmtError(text) from error
     remove_left_over(Path(os.path.realpath(path)).parent)
     check_folder_target(path)
     known = manifest is not None and (path / manifest).is_file()
@@ -228,14 +227,13 @@ def _foreign_files(folder: Path, manifest: str | None) -> list[str] | None:
 
 def _refuse_clash(path: Path, names: list[str]) -> None:
     if names:
-        raise TmtError(
-            tr(
-                "{}: {} would be overwritten, but tmt did not write what stands there; name "
-                "another folder",
-                path,
-                ", ".join(names),
-            )
+        text = tr(
+            "{}: {} would be overwritten, but tmt did not write what stands there; name "
+            "another folder",
+            path,
+            ", ".join(names),
         )
+        raise TmtError(text)
 
 
 def _set_aside(folder: Path) -> None:

@@ -62,16 +62,15 @@ class ConstraintEncoder:
             n_tokens = len(self.required(text)) if 4 * len(text) >= limit else 0  # 4 bytes at most
             if n_tokens > limit:
                 shown = text if len(text) <= 40 else text[:40] + "…"
-                raise TmtError(
-                    tr(
-                        "the {} {!r} has {:,} tokens, and a sentence of this model at most {} "
-                        "(data.max_length): shorten it",
-                        name,
-                        shown,
-                        n_tokens,
-                        limit,
-                    )
+                message = tr(
+                    "the {} {!r} has {:,} tokens, and a sentence of this model at most {} "
+                    "(data.max_length): shorten it",
+                    name,
+                    shown,
+                    n_tokens,
+                    limit,
                 )
+                raise TmtError(message)
 
     def _inner(self, word: str) -> list[int]:
         """Ids of a word with no space before it; [] if the tokenizer cannot spell that."""

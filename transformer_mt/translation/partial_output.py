@@ -93,14 +93,12 @@ class PartialOutput:
         """Check the file, and cut off what was not written whole; the number of kept texts."""
         header = self._file.readline()
         if header and not header.startswith(_MARK):
-            raise TmtError(
-                tr(
-                    "{}: exists and was not written by tmt; rename it, or name another output "
-                    "than {}",
-                    self.path,
-                    self._output,
-                )
+            text = tr(
+                "{}: exists and was not written by tmt; rename it, or name another output than {}",
+                self.path,
+                self._output,
             )
+            raise TmtError(text)
         if fresh or not header.endswith(b"\n"):
             return self._begin()
         end = position = self._file.tell()
@@ -135,15 +133,14 @@ class PartialOutput:
             if made_from.get(name) != print_
         ]
         if others and n_kept:
-            raise TmtError(
-                tr(
-                    "{}: keeps {:,} translations of a command that was stopped, with another {}; "
-                    "give that command again to go on with them, or add --force to begin anew",
-                    self.path,
-                    n_kept,
-                    tr(" and another ").join(others),
-                )
+            text = tr(
+                "{}: keeps {:,} translations of a command that was stopped, with another {}; "
+                "give that command again to go on with them, or add --force to begin anew",
+                self.path,
+                n_kept,
+                tr(" and another ").join(others),
             )
+            raise TmtError(text)
 
 
 def _open_locked(path: Path) -> BinaryIO:
@@ -156,12 +153,10 @@ def _open_locked(path: Path) -> BinaryIO:
             try:
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise TmtError(
-                    tr(
-                        "{}: another tmt is writing it; wait for its end, or name another output",
-                        path,
-                    )
-                ) from error
+                text = tr(
+                    "{}: another tmt is writing it; wait for its end, or name another output", path
+                )
+                raise TmtError(text) from error
     except BaseException:
         file.close()
         raise

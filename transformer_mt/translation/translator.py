@@ -98,14 +98,13 @@ class Translator:
         first, *rest = [load_model_dir(path) for path in (model_dir, *others)]
         for path, loaded in zip(others, rest, strict=True):
             if not _same_vocabularies(first, loaded):
-                raise TmtError(
-                    tr(
-                        "{} has other languages or vocabularies than {}: models can translate "
-                        "together only if they were trained on the same encoded data",
-                        path,
-                        model_dir,
-                    )
+                text = tr(
+                    "{} has other languages or vocabularies than {}: models can translate "
+                    "together only if they were trained on the same encoded data",
+                    path,
+                    model_dir,
                 )
+                raise TmtError(text)
         device = choose_device()
         dtype = choose_precision(precision, device)
         model, *more = [loaded.model.to(device, dtype) for loaded in (first, *rest)]

@@ -67,13 +67,12 @@ def refuse_binary(path: Path) -> None:
         if start.startswith(magic):
             raise DataError(tr("{}: is {}", path, found.format(name=path.name)))
     if start.count(0) > len(start) // 8:
-        raise DataError(
-            tr(
-                "{}: is binary, not text (a NUL at byte {}); give a file of text",
-                path,
-                start.index(0) + 1,
-            )
+        text = tr(
+            "{}: is binary, not text (a NUL at byte {}); give a file of text",
+            path,
+            start.index(0) + 1,
         )
+        raise DataError(text)
 
 
 def _suffix(path: Path) -> str:

@@ -46,15 +46,14 @@ def _value_span(line: str, field: str, number: int) -> tuple[int, int]:
         raise DataError(tr("line {}: no JSON object but a {}", number, type(content).__name__))
     if not isinstance(content.get(field), str):
         found = ", ".join(key for key, value in content.items() if isinstance(value, str))
-        raise DataError(
-            tr(
-                "line {}: no text in the field {!r}; fields with text: {}; every line needs the "
-                "same one",
-                number,
-                field,
-                found[:200] or tr("none"),
-            )
+        text = tr(
+            "line {}: no text in the field {!r}; fields with text: {}; every line needs the "
+            "same one",
+            number,
+            field,
+            found[:200] or tr("none"),
         )
+        raise DataError(text)
     span, position = (0, 0), _gap_end(line, 0)
     while line[position] != "}":
         key, position = _DECODER.raw_decode(line, position)
