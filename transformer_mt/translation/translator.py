@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
@@ -119,15 +120,10 @@ class Translator:
 
     def with_engine(self, engine: SearchEngine) -> "Translator":
         """The same texts and rules, searched by another engine."""
-        tokenizers = self.src_tokenizer, self.tgt_tokenizer
-        return Translator(
-            self.model,
-            tokenizers,
-            self.cfg,
-            engine=engine,
-            known=self.known,
-            confidence=self.confidence,
-        )
+        other = copy(self)
+        other.engine = engine
+        other._search = SegmentSearch(engine, self.tgt_tokenizer, self.cfg)
+        return other
 
     @property
     def device(self) -> torch.device:
