@@ -145,6 +145,15 @@ def test_of_two_engines_each_search_takes_one_that_has_it(
     assert [o.beam for o in searches] == [1, 2] and len(loaded) == 1
 
 
+def run_tmt(searches: list[SearchOptions], *words: str | Path) -> tuple[list[str], int]:
+    """The lines that are printed, and how often CTranslate2 searched."""
+    searches.clear()
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    if done.exception:
+        raise done.exception
+    return done.stdout.split("\n"), len(searches)
+
+
 def test_auto_takes_an_export_of_the_same_weights(
     plain: Translator,
     tokenizer_dir: Path,
@@ -158,15 +167,8 @@ def test_auto_takes_an_export_of_the_same_weights(
         name = "transformer_mt.translation.translator.choose_precision"
         monkeypatch.setattr(name, lambda *_: dtype)
 
-    def tmt(*words: str | Path) -> tuple[list[str], int]:
-        """The lines that are printed, and how often CTranslate2 searched."""
-        searches.clear()
-        done = CliRunner().invoke(app, [str(word) for word in words])
-        if done.exception:
-            raise done.exception
-        return done.stdout.split("\n"), len(searches)
-
     compute_in(torch.float32)
+    tmt = partial(run_tmt, searches)
     path, model_dir = tmp_path / "texts.zh", tmp_path / "model"
     path.write_text("".join(f"{text}\n" for text in texts), "utf-8")
     save = partial(save_model_dir, model_dir, plain.cfg)

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from test_trainer import Session, assert_same, make_config
+from training_session import Session, assert_same, make_config
 
 from transformer_mt.training import trainer as trainer_module
 

@@ -52,7 +52,7 @@ class CTranslate2Engine:
             ConfigError: every option that would be ignored or mean something else.
         """
         if problems := _differences(requests, options):
-            raise ConfigError(tr("--engine ctranslate2: ") + "; ".join(problems))
+            raise ConfigError(f"--engine ctranslate2: {'; '.join(problems)}")
         order = sorted(range(len(requests)), key=lambda i: -len(requests[i].src))
         results: dict[int, list[Hypothesis]] = {}
         for start in range(0, len(order), BATCH_SENTENCES):
@@ -133,7 +133,7 @@ def exported_engine(translator: Translator, model_dir: Path) -> CTranslate2Engin
     if origin.weights != weights_digest(model_dir):
         raise TmtError(tr("{} was made from other weights; tmt export makes it anew", path))
     if problems := damages(path, read_manifest(path, MANIFEST) or {}):
-        raise TmtError("\n".join(problems) + tr("; delete {} and export again", path))
+        raise TmtError(tr("{}; delete {} and export again", "\n".join(problems), path))
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
     return CTranslate2Engine(path, tokenizers, threads=torch.get_num_threads())
 

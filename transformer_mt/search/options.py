@@ -16,22 +16,23 @@ from transformer_mt.messages.catalogue import tr
 from transformer_mt.search.sampling import SamplingOptions
 
 MOST_ROWS = MOST_BEAM  # hypotheses of one sentence side by side; more take memory for nothing
-_RANGES: dict[str, tuple[float, float]] = {
-    "beam": (1, MOST_ROWS),
-    "length_penalty": (0, MOST_LENGTH_PENALTY),
-    "max_length_ratio": (0, MOST_LENGTH_RATIO),
-    "min_length": (0, 10_000),
-    "max_length": (1, math.inf),
-    "n_best": (1, MOST_ROWS),
-    "no_repeat_ngram": (0, math.inf),
-    "repetition_penalty": (1, 100),  # below 1 it would reward repeating
-    "mbr": (0, MOST_ROWS),
+_Range = tuple[str, float, float]  # how people call the option, the least, the most
+_RANGES: dict[str, _Range] = {
+    "beam": (tr("beam"), 1, MOST_ROWS),
+    "length_penalty": (tr("length penalty"), 0, MOST_LENGTH_PENALTY),
+    "max_length_ratio": (tr("max length ratio"), 0, MOST_LENGTH_RATIO),
+    "min_length": (tr("min length"), 0, 10_000),
+    "max_length": (tr("max length"), 1, math.inf),
+    "n_best": (tr("n best"), 1, MOST_ROWS),
+    "no_repeat_ngram": (tr("no repeat ngram"), 0, math.inf),
+    "repetition_penalty": (tr("repetition penalty"), 1, 100),  # below 1 it would reward repeating
+    "mbr": ("mbr", 0, MOST_ROWS),
 }
-_SAMPLING_RANGES: dict[str, tuple[float, float]] = {
-    "temperature": (0.001, 1000),
-    "top_k": (0, math.inf),
-    "top_p": (1e-9, 1),
-    "seed": (-(2**63), 2**64 - 1),
+_SAMPLING_RANGES: dict[str, _Range] = {
+    "temperature": (tr("temperature"), 0.001, 1000),
+    "top_k": ("top k", 0, math.inf),
+    "top_p": ("top p", 1e-9, 1),
+    "seed": (tr("seed"), -(2**63), 2**64 - 1),
 }
 
 Penalty = Literal["gnmt", "average"]
@@ -91,43 +92,30 @@ class SearchOptions:
     def __post_init__(self) -> None:
         """Raises: ConfigError: numbers out of range, or options that contradict each other."""
         problems = [*_out_of_range(self, _RANGES), *_out_of_range(self.sampling, _SAMPLING_RANGES)]
-        if problems:
+        if problems := problems or [*self._contradictions()][:1]:
             raise ConfigError("\n".join(problems))
+
+    def _contradictions(self) -> Iterator[str]:
+        beam, n_best, least, most = self.beam, self.n_best, self.min_length, self.max_length
         beam_search = not (self.sampling or self.diverse or self.mbr)
-        if beam_search and self.n_best > self.beam:
-            raise ConfigError(
-                tr(
-                    "n-best {} needs a beam of at least {}, found {}",
-                    self.n_best,
-                    self.n_best,
-                    self.beam,
-                )
+        if beam_search and n_best > beam:
+            yield tr("n-best {} needs a beam of at least {}, found {}", n_best, n_best, beam)
+        if most is not None and least > most:
+            yield tr(
+                "a translation of at least {} and at most {} tokens does not exist", least, most
             )
-        if self.max_length is not None and self.min_length > self.max_length:
-            raise ConfigError(
-                tr(
-                    "a translation of at least {} and at most {} tokens does not exist",
-                    self.min_length,
-                    self.max_length,
-                )
-            )
-        if self.mbr == 1 or (self.mbr and (self.diverse or self.n_best > 1)):
-            raise ConfigError(
-                tr(
-                    "mbr chooses one of several draws: give at least 2, and neither "
-                    "n-best nor diverse"
-                )
+        if self.mbr == 1 or (self.mbr and (self.diverse or n_best > 1)):
+            yield tr(
+                "mbr chooses one of several draws: give at least 2, and neither n-best nor diverse"
             )
         if self.diverse and self.sampling:
-            raise ConfigError(tr("diverse alternatives are searched for, not drawn: leave one out"))
+            yield tr("diverse alternatives are searched for, not drawn: leave one out")
         if self.rows > MOST_ROWS:
-            raise ConfigError(
-                tr(
-                    "beam {} for each of {} diverse alternatives: their product may be {} at most",
-                    self.beam,
-                    self.n_best,
-                    MOST_ROWS,
-                )
+            yield tr(
+                "beam {} for each of {} diverse alternatives: their product may be {} at most",
+                beam,
+                n_best,
+                MOST_ROWS,
             )
 
     @property
@@ -145,15 +133,15 @@ class SearchOptions:
 
 
 def _out_of_range(
-    options: SearchOptions | SamplingOptions | None, ranges: dict[str, tuple[float, float]]
+    options: SearchOptions | SamplingOptions | None, ranges: dict[str, _Range]
 ) -> Iterator[str]:
     """One line for each number outside of its range."""
-    for name, (least, most) in ranges.items():
+    for name, (shown, least, most) in ranges.items():
         value = getattr(options, name, None)
         if value is not None and not least <= value <= most:  # nan is in no range
-            high = (
-                tr("at least {}", least) if most == math.inf else tr("from {} to {}", least, most)
-            )
-            yield tr("{} {}: expected a number {}", name.replace("_", " "), value, high)
+            if most == math.inf:
+                yield tr("{} {}: expected a number at least {}", shown, value, least)
+            else:
+                yield tr("{} {}: expected a number from {} to {}", shown, value, least, most)
         elif value == math.inf:
-            yield tr("{} {}: expected a finite number", name.replace("_", " "), value)
+            yield tr("{} {}: expected a finite number", shown, value)

@@ -6,9 +6,8 @@ from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 
 if sys.platform == "win32":
-    raise TmtError(
-        tr(
-            "Windows has no fork and no locks as tmt needs them: install WSL, the "
-            "Linux within Windows (in PowerShell: wsl --install), and run tmt there"
-        )
+    text = tr(
+        "Windows has no fork and no locks as tmt needs them: install WSL, the Linux within "
+        "Windows (in PowerShell: wsl --install), and run tmt there"
     )
+    raise TmtError(text)

@@ -50,13 +50,12 @@ def use_device(choice: str) -> None:
             )
         os.environ[_VISIBLE] = str(number) if others is None else others[number].strip()
     if not torch.cuda.is_available():
-        raise TmtError(
-            tr(
-                "--device {}: PyTorch finds no such GPU here; `tmt doctor` shows what "
-                "there is, --device cpu does without",
-                choice,
-            )
+        text = tr(
+            "--device {}: PyTorch finds no such GPU here; `tmt doctor` shows what there is, "
+            "--device cpu does without",
+            choice,
         )
+        raise TmtError(text)
 
 
 def choose_device() -> torch.device:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.system.failures import reason_of
 
 
 @contextmanager
@@ -22,7 +23,9 @@ def locked(path: Path, busy: Callable[[], None], *, remedy: str = "") -> Iterato
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except OSError as error:
         where = path if path.is_symlink() else path.parent
-        raise TmtError(tr("{}: cannot be written: {}{}", where, error.strerror, remedy)) from error
+        raise TmtError(
+            tr("{}: cannot be written: {}{}", where, reason_of(error.errno), remedy)
+        ) from error
     try:
         if not try_lock(descriptor):
             busy()

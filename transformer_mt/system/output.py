@@ -25,6 +25,7 @@ from typing import Any
 
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.system.failures import reason_of
 from transformer_mt.system.staging import (
     exchange_folders,
     is_staged,
@@ -151,13 +152,12 @@ def refuse_foreign(path: Path, manifest: str | None, *, ours: bool = False) -> N
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
-        raise TmtError(
-            tr(
-                "{}: is not a UTF-8 name, which the libraries that write into the "
-                "folder need; name another folder",
-                path,
-            )
-        ) from error
+        text = tr(
+            "{}: is not a UTF-8 name, which the libraries that write into the folder need; "
+            "name another folder",
+            path,
+        )
+        raise TmtError(text) from error
     remove_left_over(Path(os.path.realpath(path)).parent)
     check_folder_target(path)
     known = manifest is not None and (path / manifest).is_file()
@@ -227,14 +227,13 @@ def _foreign_files(folder: Path, manifest: str | None) -> list[str] | None:
 
 def _refuse_clash(path: Path, names: list[str]) -> None:
     if names:
-        raise TmtError(
-            tr(
-                "{}: {} would be overwritten, but tmt did not write what stands there; "
-                "name another folder",
-                path,
-                ", ".join(names),
-            )
+        text = tr(
+            "{}: {} would be overwritten, but tmt did not write what stands there; name "
+            "another folder",
+            path,
+            ", ".join(names),
         )
+        raise TmtError(text)
 
 
 def _set_aside(folder: Path) -> None:
@@ -311,12 +310,12 @@ def _describe_failure(path: Path, error: Exception, number: int | None) -> str:
         existing = next(place for place in (path, *path.absolute().parents) if place.exists())
         free = shutil.disk_usage(existing).free / 2**20
         return tr(
-            "{}: the disk is full ({:.0f} MiB free); nothing was overwritten. Make "
-            "room and run the same command again",
+            "{}: the disk is full ({:.0f} MiB free); nothing was overwritten. Make room and run "
+            "the same command again",
             path,
             free,
         )
-    reason = os.strerror(number) if number else str(error)
+    reason = reason_of(number) if number else str(error)
     other = getattr(error, "filename", None)
     if isinstance(other, str) and other != str(path) and "/.tmt-" not in other:
         reason = f"{other}: {reason}"  # the trouble is with something that was to be read

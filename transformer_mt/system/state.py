@@ -16,6 +16,7 @@ from typing import Any
 
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.system.failures import reason_of
 from transformer_mt.system.staging import is_staged
 
 MAX_BYTES = 256 << 20  # of one file of state; the metrics of a training take 200 bytes a record
@@ -92,7 +93,7 @@ def damages(folder: Path, manifest: Mapping[str, Any], *, digests: bool = True) 
                 tr("{}: lists {!r}, which is not a name of a file inside", folder, name)
             )
         elif not file.is_file():
-            problems.append(f"{file}: missing")
+            problems.append(tr("{}: missing", file))
         elif file.stat().st_size != sizes.get(name, file.stat().st_size):
             problems.append(tr("{}: truncated or altered (its size differs)", file))
         elif digests and sha256(file) != digest:
@@ -143,7 +144,7 @@ def _read(path: Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise Damaged(tr("{}: cannot be read: {}", path, error.strerror)) from error
+        raise Damaged(tr("{}: cannot be read: {}", path, reason_of(error.errno))) from error
 
 
 def _open_at_once(path: str, flags: int) -> int:

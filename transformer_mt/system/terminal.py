@@ -214,8 +214,8 @@ class _Numbered:
             self._told = True
             say(
                 tr(
-                    "standard output is {}: characters that it lacks are written by "
-                    "their numbers, such as {}; PYTHONIOENCODING=utf-8 writes them all",
+                    "standard output is {}: characters that it lacks are written by their "
+                    "numbers, such as {}; PYTHONIOENCODING=utf-8 writes them all",
                     self._encoding,
                     numbered,
                 )

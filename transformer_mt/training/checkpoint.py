@@ -78,13 +78,11 @@ class CheckpointStore:
             keep_last: how many validated checkpoints keep their weights, beside the best one.
         """
         if not self.directory.parent.is_dir():
-            raise CheckpointError(
-                tr(
-                    "{}: the run directory is gone; nothing of this training is on the "
-                    "disk any more",
-                    self.directory.parent,
-                )
+            text = tr(
+                "{}: the run directory is gone; nothing of this training is on the disk any more",
+                self.directory.parent,
             )
+            raise CheckpointError(text)
         with writing_folder(self._path(progress.update), _PROGRESS, ours=True) as directory:
             for name, tensors in ((_WEIGHTS, weights), (_OPTIMIZER, optimizer)):
                 # Views of one flat buffer, each on its own: the file format knows no shared memory.
@@ -120,13 +118,10 @@ class CheckpointStore:
             return Checkpoint(found, weights, optimizer)
         if not self._updates():
             return None
-        problem = f"{', '.join(path.name for path in damaged)} damaged"
+        names = ", ".join(path.name for path in damaged)
+        problem = tr("{} damaged", names) if names else tr("all without {}", _OPTIMIZER)
         raise CheckpointError(
-            tr(
-                "{}: no usable checkpoint: {}; start over with --fresh",
-                self.directory,
-                problem if damaged else tr("all without {}", _OPTIMIZER),
-            )
+            tr("{}: no usable checkpoint: {}; start over with --fresh", self.directory, problem)
         )
 
     def check_identity(self) -> None:
@@ -222,25 +217,19 @@ class CheckpointStore:
         return progress, identity
 
     def _compare(self, saved: dict[str, Any]) -> None:
-        changed = [
-            tr(
-                "{}: trained with {}, the configuration says {}",
-                key,
-                saved.get(key),
-                self.identity[key],
-            )
-            for key in self.identity
-            if saved.get(key) != self.identity[key]
-        ]
+        changed = "\n".join(
+            "  " + tr("{}: trained with {}, the configuration says {}", key, saved.get(key), value)
+            for key, value in self.identity.items()
+            if saved.get(key) != value
+        )
         if changed:
-            raise CheckpointError(
-                tr(
-                    "{}: cannot resume, what was trained is not what is configured:\n",
-                    self.directory,
-                )
-                + "\n".join(f"  {line}" for line in changed)
-                + tr("\nchange it back, start over with --fresh, or use another --run-dir")
+            text = tr(
+                "{}: cannot resume, what was trained is not what is configured:\n{}\nchange it "
+                "back, start over with --fresh, or use another --run-dir",
+                self.directory,
+                changed,
             )
+            raise CheckpointError(text)
 
     def _prune(self, keep_last: int) -> None:
         resumable = self._updates()[-N_RESUMABLE:]

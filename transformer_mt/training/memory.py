@@ -58,18 +58,16 @@ def halves(rows: Indices, corpus: EncodedCorpus) -> list[Indices]:
     """
     if len(rows) > 1:
         return np.array_split(rows, 2)
-    src, tgt = (int(side.lengths_of(rows)[0]) for side in (corpus.src, corpus.tgt))
-    raise TrainingError(
-        tr(
-            "pair {} of the encoded corpus does not fit into memory, even alone: {} "
-            "source and {} target tokens. Set data.max_length below {}, make the model "
-            "smaller, or end other programs that use memory",
-            rows[0],
-            src,
-            tgt,
-            max(src, tgt),
-        )
+    sides = [int(side.lengths_of(rows)[0]) for side in (corpus.src, corpus.tgt)]
+    text = tr(
+        "pair {} of the encoded corpus does not fit into memory, even alone: {} source and {} "
+        "target tokens. Set data.max_length below {}, make the model smaller, or end other "
+        "programs that use memory",
+        rows[0],
+        *sides,
+        max(sides),
     )
+    raise TrainingError(text)
 
 
 def agree_on_max_tokens(
@@ -115,16 +113,14 @@ def choose_max_tokens(
             n_processes,
         )
     if chosen < least:
-        raise TrainingError(
-            tr(
-                "train.max_tokens: auto: a sentence of {} tokens, the longest of the "
-                "corpus, does not fit into {}. Lower data.max_length, make the model "
-                "smaller, end other programs that use memory, or set train.max_tokens "
-                "to a number to try anyway",
-                longest,
-                available,
-            )
+        text = tr(
+            "train.max_tokens: auto: a sentence of {} tokens, the longest of the corpus, does "
+            "not fit into {}. Lower data.max_length, make the model smaller, end other "
+            "programs that use memory, or set train.max_tokens to a number to try anyway",
+            longest,
+            available,
         )
+        raise TrainingError(text)
     return chosen
 
 
@@ -206,15 +202,14 @@ def peak_of_step(model: Transformer, cfg: TrainConfig, *, length: int) -> StepMe
             task = pool.submit(_measure_peaks, _builder(model), cfg, threads, shapes)
             small, large = task.result()
         except BrokenProcessPool as error:
-            raise TrainingError(
-                tr(
-                    "a process that trained on {} sentences of {} tokens was killed, "
-                    "most likely for want of memory: lower data.max_length, make the "
-                    "model smaller, or end other programs that use memory",
-                    2 * n_sentences,
-                    length,
-                )
-            ) from error
+            text = tr(
+                "a process that trained on {} sentences of {} tokens was killed, most likely for "
+                "want of memory: lower data.max_length, make the model smaller, or end other "
+                "programs that use memory",
+                2 * n_sentences,
+                length,
+            )
+            raise TrainingError(text) from error
     per_token = max(1.0, (large - small) / (n_sentences * length))
     return StepMemory(max(0.0, small - per_token * n_sentences * length), per_token)
 

@@ -241,14 +241,13 @@ class Trainer:
         stopping, seconds, n_split = self.ranks.sum(told).tolist()
         if n_split:
             self.progress = replace(self.progress, split=self.progress.split + int(n_split))
-            log.say(
-                tr(
-                    "update {}: {:.0f} micro-batches did not fit into memory; done in "
-                    "halves. A smaller train.max_tokens is faster than that",
-                    self.progress.update,
-                    n_split,
-                )
+            text = tr(
+                "update {}: {:.0f} micro-batches did not fit into memory; done in halves. A "
+                "smaller train.max_tokens is faster than that",
+                self.progress.update,
+                n_split,
             )
+            log.say(text)
         return stopping > 0, seconds
 
     def _validate(self, log: SilentLog) -> None:
@@ -299,29 +298,25 @@ class Trainer:
         return {"lr": lr, "grad_norm": norm, "epoch": epoch, "minutes": minutes}
 
     def _report_skipped(self, log: SilentLog, batches: list[Indices], in_a_row: int) -> None:
-        rows = np.concatenate(batches)
-        named = ", ".join(map(str, rows[:5]))
-        update = self.progress.update
+        rows, update = np.concatenate(batches), self.progress.update
         if self.learner.optimizer.loss_scale.factor == 1.0 or in_a_row >= MAX_SKIPPED_IN_A_ROW:
-            log.say(
-                tr(
-                    "update {}: the gradient is not finite; left out ({} pairs of the "
-                    "encoded corpus: {}, …)",
-                    update,
-                    len(rows),
-                    named,
-                )
+            text = tr(
+                "update {}: the gradient is not finite; left out ({} pairs of the encoded corpus: "
+                "{}, …)",
+                update,
+                len(rows),
+                ", ".join(map(str, rows[:5])),
             )
+            log.say(text)
         if in_a_row >= MAX_SKIPPED_IN_A_ROW:
-            raise TrainingError(
-                tr(
-                    "update {}: no finite gradient in {} updates in a row. The weights "
-                    "are those before them; the last checkpoint is kept. Lower "
-                    "train.lr, or set train.precision: fp32",
-                    update,
-                    in_a_row,
-                )
+            text = tr(
+                "update {}: no finite gradient in {} updates in a row. The weights are those "
+                "before them; the last checkpoint is kept. Lower train.lr, or set "
+                "train.precision: fp32",
+                update,
+                in_a_row,
             )
+            raise TrainingError(text)
 
 
 class _Meter:

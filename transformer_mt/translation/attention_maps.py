@@ -24,17 +24,16 @@ TITLES: dict[Kind, str] = {
 }
 EXPLANATIONS: dict[Kind, str] = {
     "encoder": tr(
-        "Each row is a source piece and shows how much of every source piece it takes "
-        "in; queries, keys and values all come from the source."
+        "Each row is a source piece and shows how much of every source piece it takes in; "
+        "queries, keys and values all come from the source."
     ),
     "decoder": tr(
-        "Each row is a step of the decoder and shows which target pieces it takes in; "
-        "a step cannot see the pieces that come after it, so the upper triangle is "
-        "exactly 0."
+        "Each row is a step of the decoder and shows which target pieces it takes in; a step "
+        "cannot see the pieces that come after it, so the upper triangle is exactly 0."
     ),
     "cross": tr(
-        "Each row is a step of the decoder and shows which source pieces it takes in; "
-        "queries come from the decoder, keys and values from the encoder's output."
+        "Each row is a step of the decoder and shows which source pieces it takes in; queries "
+        "come from the decoder, keys and values from the encoder's output."
     ),
 }
 

@@ -132,13 +132,11 @@ def _join(shards: list[Path], src_path: Path, tgt_path: Path) -> tuple[int, int,
                     src_file.write(f"{text}\n")
                     tgt_file.write(f"{translation}\n")
         if not pairs:
-            raise DataError(
-                tr(
-                    "nothing to learn from: of {} lines {} are empty and {} reached "
-                    "the length limit",
-                    empty + cut,
-                    empty,
-                    cut,
-                )
+            message = tr(
+                "nothing to learn from: of {} lines {} are empty and {} reached the length limit",
+                empty + cut,
+                empty,
+                cut,
             )
+            raise DataError(message)
     return pairs, empty, cut

@@ -31,15 +31,8 @@ def direction_of(text: str, languages: Languages, to: str | None) -> Languages:
         if code == languages.src and languages.bidirectional:
             return languages.reversed()
         arrow = "↔" if languages.bidirectional else "→"
-        raise TmtError(
-            tr(
-                "--to {}: this model translates {} {} {} only",
-                to,
-                languages.src,
-                arrow,
-                languages.tgt,
-            )
-        )
+        pair = f"{languages.src} {arrow} {languages.tgt}"
+        raise TmtError(tr("--to {}: this model translates {} only", to, pair))
     if not languages.bidirectional:
         return languages
     return languages if _source_is_first(text, languages) else languages.reversed()
@@ -69,10 +62,7 @@ def _source_is_first(text: str, languages: Languages) -> bool:
 
 
 def _say_which(languages: Languages) -> str:
+    pair = languages.src, languages.tgt
     return tr(
-        "this model translates {} ↔ {}: say into which of them, --to {} or --to {}",
-        languages.src,
-        languages.tgt,
-        languages.src,
-        languages.tgt,
+        "this model translates {} ↔ {}: say into which of them, --to {} or --to {}", *pair, *pair
     )

@@ -66,7 +66,7 @@ class Glossary:
         lines that start with `#`; `DataError` tells of all bad lines.
         """
         is_csv = path.suffix.lower() == ".csv"
-        mark = tr("a comma (quotes around a term that has one)") if is_csv else "tab"
+        mark = tr("a comma (quotes around a term that has one)") if is_csv else tr("tab")
         terms, problems = [], []
         for number, cells in _read_csv(path) if is_csv else _read_tsv(path):
             columns = [" ".join(cell.split()) for cell in cells]
@@ -75,14 +75,11 @@ class Glossary:
             elif problem := _too_long(columns, number):
                 problems.append(problem)
             elif len(columns) > 2 and any(columns[2:]):
-                problems.append(
-                    tr(
-                        "line {}: {} columns; give source term, {}, target term",
-                        number,
-                        len(columns),
-                        mark,
-                    )
+                n = len(columns)
+                problem = tr(
+                    "line {}: {} columns; give source term, {}, target term", number, n, mark
                 )
+                problems.append(problem)
             else:
                 terms.append(Term(columns[0], "".join(columns[1:2]) or None, number))
         if problems:
@@ -155,15 +152,13 @@ def _read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
     ]
     for comma in ",;":
         if lines and all(comma in line and "\t" not in line for _, line in lines):
-            raise DataError(
-                tr(
-                    "{}: no line has a tab, but all have {!r}; a file with commas is "
-                    "read as CSV if its name ends with .csv; a term that stays as it "
-                    "is may end with a tab",
-                    path,
-                    comma,
-                )
+            text = tr(
+                "{}: no line has a tab, but all have {!r}; a file with commas is read as CSV "
+                "if its name ends with .csv; a term that stays as it is may end with a tab",
+                path,
+                comma,
             )
+            raise DataError(text)
     return ((number, line.split("\t")) for number, line in lines)
 
 
@@ -180,14 +175,13 @@ def _read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
             if "".join(row).strip() and not row[0].startswith("#") and not is_header:
                 yield rows.line_num, row
     except csv.Error as error:
-        raise DataError(
-            tr(
-                "{}: line {}: not CSV: {}; save it as CSV again, or give a TSV",
-                path,
-                rows.line_num,
-                error,
-            )
-        ) from error
+        text = tr(
+            "{}: line {}: not CSV: {}; save it as CSV again, or give a TSV",
+            path,
+            rows.line_num,
+            error,
+        )
+        raise DataError(text) from error
 
 
 def _names_column(cell: str) -> bool:

@@ -16,8 +16,9 @@ from transformer_mt.text.scripts import Letters, script_of
 _OWN = 0.5  # of the letters, at least, are of scripts that the language is written in
 _KANA = 0.2  # of the letters of Chinese, at most
 _SPELLED = 0.3  # of the tokens of a text, at most, are bytes of characters without a token
-_SCRIPTS = {"han": tr("Chinese characters"), "kana": "kana", "hangul": "Hangul",
-            "latin": tr("Latin letters"), "other": tr("letters of another script")}  # fmt: skip
+_SCRIPTS = {"han": tr("Chinese characters"), "kana": tr("kana"),
+            "hangul": tr("Hangul"), "latin": tr("Latin letters"), 
+            "other": tr("letters of another script")}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,13 @@ def _check(
     elif not any(letters) and not any(map(str.isdigit, text)):
         notes.append(tr("holds no words"))
     if unknown > threshold:
-        unit = tr("characters and pairs of them") if letters.han else "words"
-        notes.append(tr("{:.0%} of its {} were never seen in training", unknown, unit))
+        if letters.han:
+            note = tr(
+                "{:.0%} of its characters and pairs of them were never seen in training", unknown
+            )
+        else:
+            note = tr("{:.0%} of its words were never seen in training", unknown)
+        notes.append(note)
     if spelled > _SPELLED:
         notes.append(
             tr("{:.0%} of its tokens spell characters that the vocabulary has not", spelled)

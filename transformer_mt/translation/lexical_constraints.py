@@ -54,21 +54,23 @@ class ConstraintEncoder:
     def check_lengths(self, constraints: LexicalConstraints, limit: int) -> None:
         """Raises: TmtError: the prefix or a term has more tokens than translations can have."""
         terms = () if constraints.glossary is None else constraints.glossary.targets
-        named = [("prefix", constraints.prefix), *((tr("glossary's term"), term) for term in terms)]
+        named = [
+            (tr("prefix"), constraints.prefix),
+            *((tr("glossary's term"), term) for term in terms),
+        ]
         for name, text in named:
             n_tokens = len(self.required(text)) if 4 * len(text) >= limit else 0  # 4 bytes at most
             if n_tokens > limit:
                 shown = text if len(text) <= 40 else text[:40] + "…"
-                raise TmtError(
-                    tr(
-                        "the {} {!r} has {:,} tokens, and a sentence of this model at "
-                        "most {} (data.max_length): shorten it",
-                        name,
-                        shown,
-                        n_tokens,
-                        limit,
-                    )
+                message = tr(
+                    "the {} {!r} has {:,} tokens, and a sentence of this model at most {} "
+                    "(data.max_length): shorten it",
+                    name,
+                    shown,
+                    n_tokens,
+                    limit,
                 )
+                raise TmtError(message)
 
     def _inner(self, word: str) -> list[int]:
         """Ids of a word with no space before it; [] if the tokenizer cannot spell that."""

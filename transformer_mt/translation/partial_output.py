@@ -19,6 +19,8 @@ from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import explained
 
+# What the file says that translations are made from, as people read it.
+_ORIGINS = {"input": tr("input"), "model": tr("model"), "options": tr("options")}
 _MARK = b'{"tmt_partial"'  # what the file of a translation begins with
 
 
@@ -91,14 +93,12 @@ class PartialOutput:
         """Check the file, and cut off what was not written whole; the number of kept texts."""
         header = self._file.readline()
         if header and not header.startswith(_MARK):
-            raise TmtError(
-                tr(
-                    "{}: exists and was not written by tmt; rename it, or name another "
-                    "output than {}",
-                    self.path,
-                    self._output,
-                )
+            text = tr(
+                "{}: exists and was not written by tmt; rename it, or name another output than {}",
+                self.path,
+                self._output,
             )
+            raise TmtError(text)
         if fresh or not header.endswith(b"\n"):
             return self._begin()
         end = position = self._file.tell()
@@ -127,18 +127,20 @@ class PartialOutput:
         made_from: dict[str, str] = {}
         with suppress(ValueError, KeyError):
             made_from = json.loads(header)["made_from"]
-        others = [name for name, print_ in self._made_from.items() if made_from.get(name) != print_]
+        others = [
+            _ORIGINS.get(name, name)
+            for name, print_ in self._made_from.items()
+            if made_from.get(name) != print_
+        ]
         if others and n_kept:
-            raise TmtError(
-                tr(
-                    "{}: keeps {:,} translations of a command that was stopped, with "
-                    "another {}; give that command again to go on with them, or add "
-                    "--force to begin anew",
-                    self.path,
-                    n_kept,
-                    tr(" and another ").join(others),
-                )
+            text = tr(
+                "{}: keeps {:,} translations of a command that was stopped, with another {}; "
+                "give that command again to go on with them, or add --force to begin anew",
+                self.path,
+                n_kept,
+                tr(" and another ").join(others),
             )
+            raise TmtError(text)
 
 
 def _open_locked(path: Path) -> BinaryIO:
@@ -151,12 +153,10 @@ def _open_locked(path: Path) -> BinaryIO:
             try:
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise TmtError(
-                    tr(
-                        "{}: another tmt is writing it; wait for its end, or name another output",
-                        path,
-                    )
-                ) from error
+                text = tr(
+                    "{}: another tmt is writing it; wait for its end, or name another output", path
+                )
+                raise TmtError(text) from error
     except BaseException:
         file.close()
         raise

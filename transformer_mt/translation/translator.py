@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
@@ -98,15 +99,13 @@ class Translator:
         first, *rest = [load_model_dir(path) for path in (model_dir, *others)]
         for path, loaded in zip(others, rest, strict=True):
             if not _same_vocabularies(first, loaded):
-                raise TmtError(
-                    tr(
-                        "{} has other languages or vocabularies than {}: models can "
-                        "translate together only if they were trained on the same "
-                        "encoded data",
-                        path,
-                        model_dir,
-                    )
+                text = tr(
+                    "{} has other languages or vocabularies than {}: models can translate "
+                    "together only if they were trained on the same encoded data",
+                    path,
+                    model_dir,
                 )
+                raise TmtError(text)
         device = choose_device()
         dtype = choose_precision(precision, device)
         model, *more = [loaded.model.to(device, dtype) for loaded in (first, *rest)]
@@ -121,15 +120,10 @@ class Translator:
 
     def with_engine(self, engine: SearchEngine) -> "Translator":
         """The same texts and rules, searched by another engine."""
-        tokenizers = self.src_tokenizer, self.tgt_tokenizer
-        return Translator(
-            self.model,
-            tokenizers,
-            self.cfg,
-            engine=engine,
-            known=self.known,
-            confidence=self.confidence,
-        )
+        other = copy(self)
+        other.engine = engine
+        other._search = SegmentSearch(engine, self.tgt_tokenizer, self.cfg)
+        return other
 
     @property
     def device(self) -> torch.device:
@@ -223,8 +217,13 @@ class Translator:
         results = [PairScore(math.nan, len(tgt)) for tgt in tgt_ids]
         scored = [i for i, length in enumerate(lengths) if length <= MOST_SCORED]
         for i in sorted(set(range(len(lengths))) - set(scored)):
-            message = tr("pair %d has %d tokens on a side, more than %d: it is not scored")
-            _log.warning(message, i + 1, lengths[i], MOST_SCORED)
+            message = tr(
+                "pair {} has {} tokens on a side, more than {}: it is not scored",
+                i + 1,
+                lengths[i],
+                MOST_SCORED,
+            )
+            _log.warning("%s", message)
         for batch in batches_by_length([lengths[i] for i in scored], BATCH_TOKENS // 4):
             indices = [scored[place] for place in batch]
             tgt_out = self.pad([tgt_ids[i] for i in indices])
@@ -281,11 +280,10 @@ class Translator:
         """Source ids, with tags and EOS, and target ids, without BOS and EOS, as `attention`."""
         direction = direction_of(text, self.cfg.languages, to)
         segments = self._segmenter.segments(text, direction, NO_CONSTRAINTS)
-        if len(segments) != 1:
-            problem = (
-                tr("is empty") if not segments else tr("is too long to explain in one picture")
-            )
-            raise TmtError(tr("the text {}; give one sentence", problem))
+        if not segments:
+            raise TmtError(tr("the text is empty; give one sentence"))
+        if len(segments) > 1:
+            raise TmtError(tr("the text is too long to explain in one picture; give one sentence"))
         (segment,) = segments
         if target is None:
             options = SearchOptions.resolve(self.cfg.decode)

@@ -134,13 +134,12 @@ def joined_ranks() -> Iterator[Ranks]:
     backend = "gloo"
     if torch.cuda.is_available():
         if place.local_rank >= (n_gpus := torch.cuda.device_count()):
-            raise TrainingError(
-                tr(
-                    "LOCAL_RANK is {}, but this machine has {} GPUs: start one process for each",
-                    place.local_rank,
-                    n_gpus,
-                )
+            text = tr(
+                "LOCAL_RANK is {}, but this machine has {} GPUs: start one process for each",
+                place.local_rank,
+                n_gpus,
             )
+            raise TrainingError(text)
         torch.cuda.set_device(place.local_rank)
         backend = "cpu:gloo,cuda:nccl"
     if place.meeting_dir is None:
@@ -198,15 +197,14 @@ def _prove(place: Place, store: dist.Store) -> None:
 
 
 _STRANGER = tr(
-    "the processes of this training could not connect to each other alone: one has "
-    "ended, or another program of this machine has connected to them. Nothing is "
-    "lost, the same command goes on; if it happens again, look who else is using "
-    "this machine"
+    "the processes of this training could not connect to each other alone: one has ended, or "
+    "another program of this machine has connected to them. Nothing is lost, the same command "
+    "goes on; if it happens again, look who else is using this machine"
 )
 
 
 def _proof(secret: bytes, src: int, dst: int) -> Tensor:
-    digest = hmac.digest(secret, tr("{} to {}", src, dst).encode(), hashlib.sha256)
+    digest = hmac.digest(secret, f"{src} to {dst}".encode(), hashlib.sha256)
     return _tensor_of(digest)
 
 
@@ -221,11 +219,9 @@ def _connected() -> Iterator[None]:
         yield
     except RuntimeError as error:  # all of torch.distributed's are, those of gloo included
         reason = str(error).strip().split("\n")[0]
-        raise LostProcess(
-            tr(
-                "another process of this training has ended, or cannot be reached; "
-                "what it said is the cause. The newest checkpoint is kept, the same "
-                "command goes on ({})",
-                reason,
-            )
-        ) from error
+        text = tr(
+            "another process of this training has ended, or cannot be reached; what it said "
+            "is the cause. The newest checkpoint is kept, the same command goes on ({})",
+            reason,
+        )
+        raise LostProcess(text) from error

@@ -101,8 +101,8 @@ def meeting_dir() -> Iterator[Path]:
 
 
 _ADVICE = tr(
-    "torchrun sets the variables of all processes; to train without it, unset "
-    "WORLD_SIZE, RANK, LOCAL_RANK and LOCAL_WORLD_SIZE"
+    "torchrun sets the variables of all processes; to train without it, unset WORLD_SIZE, RANK, "
+    "LOCAL_RANK and LOCAL_WORLD_SIZE"
 )
 
 
@@ -112,15 +112,8 @@ def _number(name: str, default: str, *, least: int = 0, below: int = 10**6) -> i
     # Not all that `int` reads: no signs, underscores or digits of other scripts.
     if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) < below:
         return int(text)
-    given = "" if name == "WORLD_SIZE" else tr(" with the WORLD_SIZE that is set")
-    raise TrainingError(
-        tr(
-            "{} is {}, expected a number from {} to {}{}: {}",
-            name,
-            repr(text) if text else tr("not set"),
-            least,
-            below - 1,
-            given,
-            _ADVICE,
-        )
-    )
+    found = repr(text) if text else tr("not set")
+    expected = tr("{} is {}, expected a number from {} to {}", name, found, least, below - 1)
+    if name != "WORLD_SIZE":
+        expected = tr("{} with the WORLD_SIZE that is set", expected)
+    raise TrainingError(f"{expected}: {_ADVICE}")

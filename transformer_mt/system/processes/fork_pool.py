@@ -71,12 +71,11 @@ class Workers(Generic[T]):
                     results[doing.pop(connection)] = result
         except (EOFError, ConnectionError) as error:
             self.close()
-            raise TmtError(
-                tr(
-                    "a process that was translating has been ended by something else: "
-                    "for lack of memory, as a rule"
-                )
-            ) from error
+            text = tr(
+                "a process that was translating has been ended by something else: for lack of "
+                "memory, as a rule"
+            )
+            raise TmtError(text) from error
         except BaseException:
             self.close()
             raise

@@ -137,18 +137,19 @@ class _Group:
     def _check_stopping(self, codes: Sequence[int | None]) -> None:
         running = ", ".join(str(rank) for rank, code in enumerate(codes) if code is None)
         if self._n_interrupts > 1:
-            why = tr("a second Ctrl-C ended the training at once")
+            why = tr("a second Ctrl-C ended the training at once. {}", _GOES_ON)
         elif self._stop_since and time.monotonic() - self._stop_since >= STOP_PATIENCE_S:
             why = tr(
-                "asked to stop, processes {} still ran after {:.0f} s, and so all were ended",
+                "asked to stop, processes {} still ran after {:.0f} s, and so all were ended. {}",
                 running,
                 STOP_PATIENCE_S,
+                _GOES_ON,
             )
         else:
             return
         for process in self.processes:
             process.kill()
-        raise TrainingError(f"{why}. {_GOES_ON}")
+        raise TrainingError(why)
 
     def end(self) -> None:
         """Stop what still runs: a process that waits for one that has gone would never end."""
@@ -168,18 +169,18 @@ class _Group:
 
 
 def _describe(rank: int, n_processes: int, code: int, output: IO[bytes]) -> str:
-    how = tr("killed by {}", signal.Signals(-code).name) if code < 0 else tr("exit status {}", code)
     if code == -signal.SIGKILL:
-        how += tr(", perhaps by the system because memory was short")
+        how = tr("killed by SIGKILL, perhaps by the system because memory was short")
+    else:
+        name = signal.Signals(-code).name if code < 0 else ""
+        how = tr("killed by {}", name) if name else tr("exit status {}", code)
     output.seek(0)
     words = output.read().decode(errors="replace").strip()
-    return (
-        tr(
-            "process {} of 0 … {} ended ({}), and so the others were stopped. ",
-            rank,
-            n_processes - 1,
-            how,
-        )
-        + _GOES_ON
-        + (tr("\nits last words:\n{}", words[-2000:]) if words else "")
+    ended = tr(
+        "process {} of 0 … {} ended ({}), and so the others were stopped. {}",
+        rank,
+        n_processes - 1,
+        how,
+        _GOES_ON,
     )
+    return "\n".join([ended, *([tr("its last words:"), words[-2000:]] if words else [])])

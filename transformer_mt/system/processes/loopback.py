@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from transformer_mt.messages.catalogue import tr
-
 _SO_ATTACH_FILTER = 26  # Linux
 _DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction: return 0, "keep no byte"
 
@@ -63,6 +61,6 @@ def close_doors(descriptors: Iterable[int]) -> None:
 def _socket_of(descriptor: int) -> Iterator[socket.socket]:
     """The socket behind a descriptor, for a moment; an OSError if there is none."""
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-        raise OSError(tr("{} is no socket", descriptor))
+        raise OSError(f"{descriptor} is no socket")
     with socket.socket(fileno=os.dup(descriptor)) as copy:
         yield copy

@@ -55,8 +55,11 @@ def run_shards(jobs: Iterable[Job[Args]], make: Make[Args], *, workers: int) -> 
         for path, args in everything:
             yield _make_unless_whole(make, args, path)
         return
-    remedy = tr("run the same command again with fewer processes: --set data.workers=1. ")
-    with _pool(workers, remedy) as pool:
+    killed = tr(
+        "a process was killed, most likely for want of memory; run the same command again with "
+        "fewer processes: --set data.workers=1. What is done stays done"
+    )
+    with _pool(workers, killed) as pool:
         under_way: deque[Future[Path]] = deque()
         for path, args in everything:
             under_way.append(pool.submit(_make_unless_whole, make, args, path))
@@ -69,24 +72,19 @@ def run_shards(jobs: Iterable[Job[Args]], make: Make[Args], *, workers: int) -> 
 
 def run_apart(function: Callable[[Args], Result], args: Args) -> Result:
     """The value of a function of a module, computed in a process whose memory goes with it."""
-    with _pool(1, "") as pool:
+    killed = tr("a process was killed, most likely for want of memory; what is done stays done")
+    with _pool(1, killed) as pool:
         return pool.submit(function, args).result()
 
 
 @contextmanager
-def _pool(workers: int, remedy: str) -> Iterator[ProcessPoolExecutor]:
+def _pool(workers: int, killed: str) -> Iterator[ProcessPoolExecutor]:
     context = spawn_context()  # a fork would copy locks that threads hold
     with ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker) as pool:
         try:
             yield pool
         except BrokenProcessPool as error:
-            raise DataError(
-                tr(
-                    "a process was killed, most likely for want of memory; {}What is "
-                    "done stays done",
-                    remedy,
-                )
-            ) from error
+            raise DataError(killed) from error
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

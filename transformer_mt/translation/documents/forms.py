@@ -22,12 +22,12 @@ _LINES_OF_TEXT = ("", ".text", ".src", ".tgt", ".ref")
 _START = 4096  # bytes that are looked at
 _BINARY = {
     b"%PDF": tr(
-        "a PDF, which has no sentences, only places of letters; make text of it: "
-        "pdftotext {name}, or open it in Word or LibreOffice and save it as .docx"
+        "a PDF, which has no sentences, only places of letters; make text of it: pdftotext "
+        "{name}, or open it in Word or LibreOffice and save it as .docx"
     ),
     b"PK\x03\x04": tr(
-        "a ZIP archive; of these tmt reads .docx, .pptx and .odt: name it so if it is "
-        "one; save a spreadsheet as CSV or as text; unpack others"
+        "a ZIP archive; of these tmt reads .docx, .pptx and .odt: name it so if it is one; save a "
+        "spreadsheet as CSV or as text; unpack others"
     ),
     b"\xd0\xcf\x11\xe0": tr("a file of an old Office; save it as .docx or .pptx"),
     b"{\\rtf": tr("RTF; save it as .docx"),
@@ -51,8 +51,8 @@ def unknown_form(path: Path) -> str:
     """The warning about a file whose suffix says nothing."""
     known = ", ".join(suffix for suffix in _FORM_OF_SUFFIX if suffix not in (".htm", ".markdown"))
     return tr(
-        "{}: tmt does not know {} files, and translates each line as text, markup "
-        "too; known are {}; --format NAME says which it is",
+        "{}: tmt does not know {} files, and translates each line as text, markup too; known are "
+        "{}; --format NAME says which it is",
         path,
         _suffix(path),
         known,
@@ -67,13 +67,12 @@ def refuse_binary(path: Path) -> None:
         if start.startswith(magic):
             raise DataError(tr("{}: is {}", path, found.format(name=path.name)))
     if start.count(0) > len(start) // 8:
-        raise DataError(
-            tr(
-                "{}: is binary, not text (a NUL at byte {}); give a file of text",
-                path,
-                start.index(0) + 1,
-            )
+        text = tr(
+            "{}: is binary, not text (a NUL at byte {}); give a file of text",
+            path,
+            start.index(0) + 1,
         )
+        raise DataError(text)
 
 
 def _suffix(path: Path) -> str:

@@ -36,7 +36,9 @@ def _value_span(line: str, field: str, number: int) -> tuple[int, int]:
     try:
         content = json.loads(line)
     except (ValueError, RecursionError) as error:
-        reason = str(error).replace(": line 1 column", tr(" at character"))
+        reason = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            reason = tr("{} at character {} (char {})", error.msg, error.colno, error.pos)
         raise DataError(
             tr("line {}: not JSON: {}; give one object per line", number, reason)
         ) from error
@@ -44,15 +46,14 @@ def _value_span(line: str, field: str, number: int) -> tuple[int, int]:
         raise DataError(tr("line {}: no JSON object but a {}", number, type(content).__name__))
     if not isinstance(content.get(field), str):
         found = ", ".join(key for key, value in content.items() if isinstance(value, str))
-        raise DataError(
-            tr(
-                "line {}: no text in the field {!r}; fields with text: {}; every line "
-                "needs the same one",
-                number,
-                field,
-                found[:200] or "none",
-            )
+        text = tr(
+            "line {}: no text in the field {!r}; fields with text: {}; every line needs the "
+            "same one",
+            number,
+            field,
+            found[:200] or tr("none"),
         )
+        raise DataError(text)
     span, position = (0, 0), _gap_end(line, 0)
     while line[position] != "}":
         key, position = _DECODER.raw_decode(line, position)

@@ -63,15 +63,14 @@ def read_package(content: bytes, form: PackageForm) -> Package:
                 )
             found = [(info, archive.read(info)) for info in archive.infolist()]
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise DataError(
-            tr(
-                "not read as .{}, a ZIP archive: {}; open it in an office program, "
-                "without a password, and save it as .{} again",
-                form,
-                error,
-                form,
-            )
-        ) from error
+        text = tr(
+            "not read as .{}, a ZIP archive: {}; open it in an office program, without a "
+            "password, and save it as .{} again",
+            form,
+            error,
+            form,
+        )
+        raise DataError(text) from error
     is_text = [names.fullmatch(info.filename) is not None for info, _ in found]
     if not any(is_text):
         raise DataError(
