@@ -1,6 +1,6 @@
 """Typical mistakes of five kinds of users, and what tmt says to them in English and in Chinese.
 
-The table is `typical_mistakes.yaml`; each command is typed in a fresh folder with a model and files.
+The table is `typical_mistakes.yaml`; the commands are typed in a folder with a model and files.
 """
 
 import json

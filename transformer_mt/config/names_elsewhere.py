@@ -90,8 +90,8 @@ _NAMES = {
     tr("a training is counted in updates or minutes, not in epochs: train.max_updates, "
     "train.max_minutes; train.patience ends it early"):
     "epoch epochs n_epochs num_epochs max_epoch max_epochs num_train_epochs nb_epochs after_epochs",
-    tr("an update is counted in target tokens, not in sentences: train.tokens_per_update; memory is "
-    "train.max_tokens"):
+    tr("an update is counted in target tokens, not in sentences: train.tokens_per_update; "
+    "memory is train.max_tokens"):
     "batch_size batchsize batch bs train_batch_size mini_batch minibatch_size max_sentences "
     "per_device_train_batch_size batch_type",
     tr("gradients are summed until an update has train.tokens_per_update target tokens"):

@@ -253,7 +253,7 @@ class _Scanner:
             content = self.text[pos + 1 : stop]
             new = quote if opening == quote else "'" if "'" not in content else '"'
             edits = ((pos, pos + 1, new), (stop, stop + 1, new))
-            named = " and ".join(dict.fromkeys(character_name(self.text[at]) for at in odd))
+            named = tr(" and ").join(dict.fromkeys(character_name(self.text[at]) for at in odd))
             message = tr("{}: type {} on both sides", named, new)
             self._add(odd[0], odd[0] + 1, message, *edits, certain=bool(self._flow))
             return stop + 1

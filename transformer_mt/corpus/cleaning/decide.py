@@ -57,7 +57,7 @@ class Decisions:
     def drops(self) -> str:
         """The rules that dropped pairs, and how many each, in words."""
         counts = {name: self.count(name) for name in DROPS}
-        return ", ".join(f"{name} {n:,}" for name, n in counts.items() if n) or "nothing"
+        return ", ".join(f"{name} {n:,}" for name, n in counts.items() if n) or tr("nothing")
 
     def drop(self, shard: Shard, rule: str, bad: NDArray[np.bool_]) -> None:
         """Args: bad: (size,) rows of the shard; those dropped already keep their fate."""
@@ -127,13 +127,13 @@ class Decisions:
         if not roles:
             return
         n_usable = self.count("train")
-        give = tr("give more data, or {}", " and ".join(f"data.{role}" for role in roles))
+        give = tr("give more data, or {}", tr(" and ").join(f"data.{role}" for role in roles))
         if n_usable < MIN_TO_HOLD_OUT:
             raise DataError(
                 tr(
                     "train: {} usable pairs; to hold out {} there must be {}: {}",
                     n_usable,
-                    " and ".join(roles),
+                    tr(" and ").join(roles),
                     MIN_TO_HOLD_OUT,
                     give,
                 )

@@ -57,7 +57,7 @@ def whole_side_faults(sample: Sequence[Pair], languages: Languages, turned: str)
     return [
         tr(
             "{}, e.g. {}; correct the languages, or leave the source out",
-            " and ".join(faults),
+            tr(" and ").join(faults),
             examples,
         )
     ]

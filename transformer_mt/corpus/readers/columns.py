@@ -243,6 +243,6 @@ def _text_fields(
             raise DataError(tr("{}: column {}: expected text, found {}", where, key, kind))
     if all(map(types.is_null, kinds)):
         raise DataError(
-            tr("{}: columns {}: hold nothing but missing values", where, " and ".join(keys))
+            tr("{}: columns {}: hold nothing but missing values", where, tr(" and ").join(keys))
         )
     return [("translation", key) if inside else (key,) for key in keys]

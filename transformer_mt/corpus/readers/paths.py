@@ -212,7 +212,7 @@ def _sides(files: list[Path], stem: Path, languages: Languages) -> dict[str, Pat
     sides = {}
     for code, found in spellings.items():
         if len(found) > 1 and code not in found and all(spellings.values()):
-            names = " and ".join(path.name for path in found.values())
+            names = tr(" and ").join(path.name for path in found.values())
             raise DataError(
                 tr("{}: {} are both {}; say which with files: [SOURCE, TARGET]", stem, names, code)
             )

@@ -70,7 +70,7 @@ class Layout:
         if self.codes:
             codes = map(language_name, self.codes)
             names = [f"{name} ({code})" for name, code in zip(names, codes, strict=True)]
-        parts = [tr("columns {}", " and ".join(names))]
+        parts = [tr("columns {}", tr(" and ").join(names))]
         parts.append(tr("the first row is a header") if self.header else tr("no header"))
         if self.dialect:
             parts += self.dialect.describe()
