@@ -3,6 +3,7 @@
 The model has random weights: what it says does not matter here.
 """
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -56,8 +57,11 @@ def test_a_quiet_training_says_how_it_ended(tmt: Command, tmp_path: Path) -> Non
     assert (done.returncode, done.stdout) == (0, "")
     assert lines[0].startswith("[done] 1 updates") and lines[-1].startswith("next:  tmt translate")
     assert not any(line.startswith(("update", "[train]", "[encode]")) for line in lines)
-    done = tmt(*words)
+    done = tmt(*words, "--json")
     assert done.returncode == 0 and "[encode] up to date" in done.stderr, "the next is not quiet"
+    found = json.loads(done.stdout)
+    assert found["model"] == str(tmp_path / "run/model") and found["trained"]["updates"] == 1
+    assert all("signature" in score for test in found["scores"].values() for score in test.values())
 
 
 def test_own_text_in_several_processes(

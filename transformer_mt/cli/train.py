@@ -52,6 +52,7 @@ def train(
     processes: Processes = None,
     device: Device = "auto",
     minutes: Minutes = None,
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Do everything from raw text to a scored model that is not done yet; again: resume."""
@@ -65,7 +66,8 @@ def train(
     if n_processes > 1:
         words = [f"--set={setting}" for setting in settings]
         words += [f"--run-dir={run_dir}"] if run_dir is not None else []
-        flags = {"reverse": reverse, "offline": offline, "fresh": fresh, "quiet": quiet}
+        flags = {"reverse": reverse, "offline": offline, "fresh": fresh, "json": as_json}
+        flags["quiet"] = quiet
         words += [f"--{flag}" for flag, is_on in flags.items() if is_on]
         words += ["--debug"] if "--debug" in sys.argv else []
         raise typer.Exit(launch(n_processes, ["train", *words, "--", *config]))
@@ -82,9 +84,12 @@ def train(
             return
         say(Always(tr("{}; the same command goes on", stopped)))
         raise typer.Exit(STOPPED) from stopped
-    if is_first_rank():
-        for line in trained.describe():
-            say(Always(line))
+    if not is_first_rank():
+        return
+    for line in trained.describe():
+        say(Always(line))
+    if as_json:
+        show(json.dumps(trained.to_json(), indent=2))
 
 
 def _configuration_of(

@@ -37,6 +37,11 @@ class TrainedModel:
             for test, by_metric in self.metadata["scores"].items()
         }
 
+    def to_json(self) -> dict[str, Any]:
+        """Where the results lie, how training ended, and every score with its signature."""
+        places = {"run": str(self.run_dir), "model": str(self.model_dir)}
+        return places | {key: self.metadata[key] for key in ("name", "trained", "data", "scores")}
+
     def describe(self) -> list[str]:
         """Lines for people: how training ended, every score with its signature, what comes next."""
         trained = self.metadata["trained"]
