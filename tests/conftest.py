@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from transformer_mt.config.experiment import Config, TokenizerConfig, build_config
+from transformer_mt.config.experiment import Config, build_config
+from transformer_mt.config.model import TokenizerConfig
 from transformer_mt.encoding.tokenizer import Tokenizer, train_tokenizer
 from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
 

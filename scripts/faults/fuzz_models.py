@@ -18,7 +18,8 @@ SENTENCES = [
 
 def model_files(folder: Path) -> dict[str, tuple[bytes, Callable[[bytes], object]]]:
     """By the name of the file: what is in it, and a loading with something else in it."""
-    from transformer_mt.config.experiment import TokenizerConfig, build_config
+    from transformer_mt.config.experiment import build_config
+    from transformer_mt.config.model import TokenizerConfig
     from transformer_mt.encoding.tokenizer import train_tokenizer
     from transformer_mt.model_dir import (
         build_model,

@@ -12,7 +12,7 @@ from typing import get_args
 from hostile_texts import PHRASES
 
 from transformer_mt.config.data import Languages
-from transformer_mt.config.experiment import TokenizerConfig
+from transformer_mt.config.model import TokenizerConfig
 from transformer_mt.config.yaml_text import parse_yaml
 from transformer_mt.corpus.cleaning.lexical_model import _Pairs
 from transformer_mt.corpus.cleaning.rules import ForeignLanguage, PairScorer, comparison_key

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from transformer_mt.config.experiment import ModelConfig
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.encoding.encoded_corpus import Indices
 from transformer_mt.model.transformer import Transformer, resolve_tying
 from transformer_mt.profiling.flops import training_flops

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from transformer_mt.cli.eval import evaluate
 from transformer_mt.errors import DataError, TmtError
-from transformer_mt.evaluation.systems import name_systems
+from transformer_mt.evaluation.system_names import name_systems
 
 Pairs = list[tuple[str, str]]
 APP = typer.Typer()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from transformer_mt.config.experiment import TokenizerConfig
+from transformer_mt.config.model import TokenizerConfig
 from transformer_mt.encoding.coverage import vocabulary_report
 from transformer_mt.encoding.tokenizer import train_tokenizer
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transformer_mt.config.experiment import TokenizerConfig
+from transformer_mt.config.model import TokenizerConfig
 from transformer_mt.encoding import epochs
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, encode_corpus, open_corpus
 from transformer_mt.encoding.epochs import CorpusOf, SubwordSampling, epoch_corpora, sample_corpus

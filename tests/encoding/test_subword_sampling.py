@@ -13,7 +13,7 @@ from typing import Literal
 import pytest
 from places import ROOT
 
-from transformer_mt.config.experiment import TokenizerConfig
+from transformer_mt.config.model import TokenizerConfig
 from transformer_mt.encoding.subword_sampling import SubwordSampler, _MergeDropout
 from transformer_mt.encoding.tokenizer import EOS_ID, UNK_ID, Tokenizer, train_tokenizer
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from transformer_mt.config.experiment import Config, TokenizerConfig
+from transformer_mt.config.experiment import Config
+from transformer_mt.config.model import TokenizerConfig
 from transformer_mt.encoding.tags import Tagging, tag_pieces, tagging
 from transformer_mt.encoding.tokenizer import train_tokenizer
 

@@ -12,7 +12,7 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_mt.config.experiment import TokenizerConfig
+from transformer_mt.config.model import TokenizerConfig
 from transformer_mt.encoding import tokenizer as tokenizer_file
 from transformer_mt.encoding.tokenizer import (
     BOS_ID,

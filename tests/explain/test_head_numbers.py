@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transformer_mt.config.experiment import ModelConfig
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.errors import ConfigError
 from transformer_mt.explain.head_numbers import head_numbers, render_numbers
 from transformer_mt.model.transformer import AttentionWeights, Transformer

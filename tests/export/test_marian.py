@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from marian import marian_config, marian_weights
 from torch import Tensor
 
-from transformer_mt.config.experiment import ModelConfig
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.errors import ConfigError
 from transformer_mt.model.transformer import Transformer
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from test_transformer import BOS, KINDS, VOCAB, make_model, random_ids
 from torch import Tensor
 
-from transformer_mt.config.experiment import ModelConfig
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.modern import RotaryPositions, SwiGLU, gated_width, rotary_turns
 from transformer_mt.model.transformer import Transformer
 

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from places import ROOT
 from torch import Tensor, nn
 
-from transformer_mt.config.experiment import ModelConfig, load_config
+from transformer_mt.config.experiment import load_config
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.transformer import (
     AttentionWeights,
     Embedding,

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from transformer_mt.cli.main import app
-from transformer_mt.config.experiment import ModelConfig
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.errors import TmtError
 from transformer_mt.profiling.bench_decode import BATCHES, BEAMS, RANDOM_LENGTH, bench_size
 from transformer_mt.rendering.progress import Stages

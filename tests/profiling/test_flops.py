@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from transformer_mt.config.experiment import ModelConfig
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.profiling import flops
 from transformer_mt.profiling.flops import product_gflops, training_flops

@@ -13,7 +13,8 @@ import torch
 from test_batches import encoded_side
 from torch import Tensor
 
-from transformer_mt.config.experiment import ModelConfig, TrainConfig
+from transformer_mt.config.experiment import TrainConfig
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.transformer import Transformer

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer_mt.config.experiment import Config, TokenizerConfig
+from transformer_mt.config.experiment import Config
+from transformer_mt.config.model import TokenizerConfig
 from transformer_mt.encoding.tags import tag_pieces
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, train_tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.evaluation.metrics import Score
-from transformer_mt.evaluation.systems import evaluate_systems, name_systems
+from transformer_mt.evaluation.system_names import name_systems
+from transformer_mt.evaluation.systems import evaluate_systems
 from transformer_mt.evaluation.test_sets import (
     describe_model,
     files_test_set,

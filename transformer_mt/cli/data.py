@@ -277,7 +277,7 @@ def tokenizer_train(
     seed: Annotated[int, _option(help="of the lines that are drawn")] = 1,
 ) -> None:
     """Train a SentencePiece model."""
-    from transformer_mt.config.experiment import TokenizerConfig
+    from transformer_mt.config.model import TokenizerConfig
     from transformer_mt.corpus.readers.pairs import split_lines
     from transformer_mt.encoding.tokenizer import train_tokenizer
     from transformer_mt.system.output import check_file_target

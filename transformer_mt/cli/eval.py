@@ -15,7 +15,8 @@ from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.terminal import terminal_width
 
 if TYPE_CHECKING:
-    from transformer_mt.evaluation.systems import Evaluation, System
+    from transformer_mt.evaluation.system_names import System
+    from transformer_mt.evaluation.systems import Evaluation
     from transformer_mt.evaluation.test_sets import EvaluationSet
 
 # The options, in the groups of `--help`.
@@ -98,7 +99,7 @@ def evaluate(
 
 def _systems(context: typer.Context, models: list[Path], hyps: list[Path]) -> "list[System]":
     """The systems, in the order in which -m and --hyp were first named."""
-    from transformer_mt.evaluation.systems import name_systems
+    from transformer_mt.evaluation.system_names import name_systems
 
     if not models and not hyps:
         return name_systems([(find_model_path(None), True)])

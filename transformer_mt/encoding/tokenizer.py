@@ -15,7 +15,7 @@ from typing import Any
 
 import sentencepiece
 
-from transformer_mt.config.experiment import TokenizerConfig
+from transformer_mt.config.model import TokenizerConfig
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.encoding.random_sample import RandomSample
 from transformer_mt.errors import TokenizerError

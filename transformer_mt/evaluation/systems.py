@@ -6,7 +6,6 @@ This file does not know how scores are computed or shown.
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from transformer_mt.evaluation.metrics import (
     format_table,
 )
 from transformer_mt.evaluation.robustness import careless_variants, frequent_words, score_words
+from transformer_mt.evaluation.system_names import System, name_systems
 from transformer_mt.evaluation.test_sets import EvaluationSet, named_test_sets, run_test_sets
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.progress import Stages
@@ -40,15 +40,6 @@ from transformer_mt.translation.translator import Translator
 N_SAMPLES = 1000  # of every bootstrap
 _SHORTEST_NAME = 6  # columns of a system's name where there is little room
 Outputs = dict[str, dict[str, list[str]]]  # test set → system → translations
-
-
-@dataclass(frozen=True)
-class System:
-    """A model directory, or a file with one translation per line."""
-
-    name: str
-    path: Path
-    is_model: bool
 
 
 @dataclass(frozen=True)
@@ -101,42 +92,6 @@ class WatchedEngine:
             found.update(zip(batch, hypotheses, strict=True))
             self._stages.advance(len(batch))
         return [found[i] for i in range(len(requests))]
-
-
-def name_systems(paths: Sequence[tuple[Path, bool]]) -> list[System]:
-    """Short names that differ: of the run or the file, or else the differing part of the path.
-
-    Args:
-        paths: of each system, and whether it is a model directory.
-    """
-    short = [_short_name(path) for path, _ in paths]
-    seen: Counter[str] = Counter()
-    systems = []
-    for (path, is_model), name in zip(paths, short, strict=True):
-        alike = [other for (other, _), its in zip(paths, short, strict=True) if its == name]
-        if len(alike) > 1:
-            name = _difference(path, alike) or name
-        seen[name] += 1
-        numbered = f"{name} #{seen[name]}" if seen[name] > 1 else name
-        systems.append(System(numbered, path, is_model))
-    return systems
-
-
-def _short_name(path: Path) -> str:
-    return path.absolute().parent.name if path.name == "model" else path.name
-
-
-def _difference(path: Path, others: Sequence[Path]) -> str:
-    """The path without the parts that all paths begin and end with."""
-    every, parts = [other.absolute().parts for other in others], path.absolute().parts
-    n_behind = _count_shared([own[::-1] for own in every])
-    return "/".join(parts[_count_shared(every) : len(parts) - n_behind])
-
-
-def _count_shared(paths: Sequence[Sequence[str]]) -> int:
-    """The parts that all paths begin with."""
-    levels = zip(*paths, strict=False)
-    return sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
 
 
 def fit_scores(scores: Mapping[str, Mapping[str, Score]], width: int | None) -> str:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.config.experiment import ModelConfig
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.attention import CrossAttention, SelfAttention, causal_mask, may_attend
 from transformer_mt.model.dropout import Dropout
 from transformer_mt.model.modern import RotaryPositions, SwiGLU

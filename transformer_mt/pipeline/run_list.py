@@ -18,7 +18,8 @@ from transformer_mt.config.experiment import Config, load_config
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import DataError, TmtError
 from transformer_mt.evaluation.metrics import Scorer, SystemScores
-from transformer_mt.evaluation.systems import fit_comparison, name_systems
+from transformer_mt.evaluation.system_names import name_systems
+from transformer_mt.evaluation.systems import fit_comparison
 from transformer_mt.evaluation.test_sets import EvaluationSet, read_test_sets
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.pipeline.log import read_metrics

@@ -13,7 +13,7 @@ from statistics import median
 
 import torch
 
-from transformer_mt.config.experiment import ModelConfig
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.corpus.readers.pairs import split_lines
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import DataError
