@@ -309,53 +309,23 @@ def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> 
 @pytest.mark.parametrize(
     ("arguments", "message", "why"),
     [
-        (["train", "none.yaml"], "none.yaml: no such file; tmt comes with", "no configuration"),
-        (["plan", "none"], "none: no such file; tmt comes with", "unknown name"),
-        (["config", "none"], "none: no such configuration; tmt comes with", "nothing to print"),
         (["train", "tiny", "--minutes", "0"], "train.max_minutes: expected a number", "no time"),
         (["train", "broken.yaml"], "broken.yaml: line", "invalid YAML"),
-        (["train", "heads.yaml"], "d_model 100 is not divisible by heads 8", "impossible size"),
-        (["train", "code.yaml"], "unknown language code 'klingon'", "unknown language"),
-        (["train", "absent.yaml"], "no/such/corpus", "missing corpus"),
-        (["plan", "absent.yaml"], "no/such/corpus", "plan names it, too"),
-        (["train", "unequal.yaml"], "the files must be line-aligned", "misaligned corpus"),
-        (["translate", "x"], "no finished run under runs/", "no model"),
-        (["translate", "-m", "nowhere", "x"], "nowhere: no such model directory", "wrong model"),
         (["translate", "-m", ".", "x"], "not a model directory", "a directory without a model"),
         (["explain", "--example", "three"], "--example three: use two-words", "unknown example"),
         (["explain", "x", "--kind", "y"], "--kind y", "unknown kind"),
         (["data", "check", "a", "b", "--src", "zh", "--tgt", "en"], "a", "missing files"),
-        (["eval", "--hyp", "x"], "--hyp needs --ref FILE and --lang CODE", "half a pair"),
     ],
 )
 def test_bad_input_gets_one_clear_message(
     tmp_path: Path, arguments: list[str], message: str, why: str
 ) -> None:
-    head = "name: x\nlanguages: {src: zh, tgt: en}\n"
-    configs = {
-        "broken.yaml": "name: [x\nlanguages: {",
-        "heads.yaml": head + "data: {train: [a]}\nmodel: {d_model: 100}\n",
-        "code.yaml": "name: x\nlanguages: {src: klingon, tgt: en}\ndata: {train: [a]}\n",
-        "absent.yaml": head + "data: {train: [no/such/corpus]}\n",
-        "unequal.yaml": head + "data: {root: ., train: [unequal]}\n",
-    }
-    for name, text in configs.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    (tmp_path / "unequal.zh").write_text("一\n二\n三\n", encoding="utf-8")
-    (tmp_path / "unequal.en").write_text("one\ntwo\n", encoding="utf-8")
+    (tmp_path / "broken.yaml").write_text("name: [x\nlanguages: {", encoding="utf-8")
     here = "--processes 1".split() if arguments[0] == "train" else []
     result = tmt_here(*arguments, *here, cwd=tmp_path, code=2)
     assert message in result.stderr, why
     assert result.stderr.count("tmt: ") == 1 and "Traceback" not in result.stderr, why
     assert not list(tmp_path.rglob("*.tmp")), "nothing half-written stays behind"
-
-
-def test_vocabulary_over_the_corpus_names_the_largest_possible(tmp_path: Path) -> None:
-    write_sides(tmp_path / "my", DEMO.train[:300])
-    config = "name: x\nlanguages: {src: zh, tgt: en}\ndata: {root: ., train: [my]}\n"
-    (tmp_path / "x.yaml").write_text(config, encoding="utf-8")
-    result = tmt_here("train", "x.yaml", "--processes", "1", cwd=tmp_path, code=2)
-    assert "tokenizer.vocab_size" in result.stderr and "largest possible" in result.stderr
 
 
 def test_without_a_network_one_message_says_how_to_give_own_files(tmp_path: Path) -> None:
