@@ -1,9 +1,8 @@
 """Slips of the hand in a YAML file, and the edits that mend them.
 
 Comes in: the text. Goes out: full-width and invisible characters, tabs, missing spaces, quotes that
-are not closed and wrong indentation, each with its place and with what to type instead. This file
-reads line by line and knows nothing of what the keys mean; a valid file may hold such characters in
-its texts, so that it is consulted where a file does not do.
+are not closed and wrong indentation, each with its place and what to type instead. A valid file may
+hold such characters in its texts, so that this one is consulted where a file does not do.
 """
 
 import re
