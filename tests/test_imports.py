@@ -105,7 +105,7 @@ def foreign(path: Path) -> set[str]:
 
 def test_the_parser_sees_imports() -> None:
     assert len(MODULES) > 100
-    assert {"config.experiment", "model.attention", "model.dropout"} <= of_the_package(
+    assert {"config.model", "model.attention", "model.dropout"} <= of_the_package(
         MODULES["model.transformer"]
     )
     assert "pipeline.start" in of_the_package(MODULES["cli.train"]), "those inside functions too"

@@ -1,11 +1,11 @@
 """In a real terminal of 80 and of 120 columns no line runs over the edge: captures of tmux."""
 
-import os
 import shlex
 import shutil
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,7 +44,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def screens(words: list[str], columns: int, cwd: Path) -> Iterator[list[str]]:
     """The lines that a terminal shows while a program runs, and after it, each in one piece."""
-    tmux, mark = ["tmux", "-L", f"tmt{os.getpid()}"], cwd / f"ended{columns}"
+    # A server that is ending takes no session more, so that each program has a server of its own.
+    tmux, mark = ["tmux", "-L", f"tmt-{uuid.uuid4()}"], cwd / f"ended{columns}"
     mark.unlink(missing_ok=True)
     line = f"{shlex.join(words)}; touch {shlex.quote(str(mark))}; sleep 60"
     size = ["-x", str(columns), "-y", "300"]
