@@ -104,7 +104,7 @@ def test_the_optimizer_counts_once_per_update_however_little_was_done(
     monkeypatch.setattr(learner.optimizer, "step", takes(10, learner.optimizer.step))
     n_batches, n_tokens = len(plan.batch_starts) - 1, int(timed.tgt_lengths.sum())
     assert n_batches > len(plan)
-    speed = module._measure_speed(timed, n_tokens / len(plan), 100.0, ALONE)
+    speed = module._measure_speed(timed, n_tokens / len(plan), 100.0, 1000, ALONE)
     assert speed == pytest.approx(n_tokens / (n_batches + 10 * len(plan)), rel=0.15)
 
 

@@ -79,7 +79,8 @@ def make_plan(
     Args:
         run: whose corpus to use if it is up to date; None: where `tmt train` would put it.
         processes: None: as many as `tmt train` would start.
-        budget_s: of updates that are measured, after some to warm up.
+        budget_s: of updates that are measured, at most; no more than a tenth of those of the
+            training are, after some to warm up.
         stages: told of the work as it goes on.
     Raises:
         ConfigError: every source that cannot be read or is not in the cache, one line each.
@@ -182,7 +183,8 @@ def dry_run(
     timed.update_with_worst()
     plan = timed.plan
     tgt_tokens = int(timed.tgt_lengths[plan.rows].sum())
-    speed = _measure_speed(timed, tgt_tokens / len(plan), budget_s, ranks)
+    most = max(MIN_UPDATES, cfg.train.max_updates // 10)
+    speed = _measure_speed(timed, tgt_tokens / len(plan), budget_s, most, ranks)
     checkpoint_s = _save(timed, ranks)
     validation_s = _validate(timed, cfg, run, ranks)
     return DryRun(
@@ -211,7 +213,7 @@ def _with_max_tokens(cfg: Config, run: Run, ranks: Ranks) -> Config:
 
 
 def _measure_speed(
-    timed: TimedTraining, tokens_per_update: float, budget_s: float, ranks: Ranks
+    timed: TimedTraining, tokens_per_update: float, budget_s: float, most: int, ranks: Ranks
 ) -> float:
     """Real target tokens per second over some updates; of large updates a part is carried out."""
     n_kept, n_done = ranks.size, 0  # micro-batches of an update that are carried out; updates
@@ -228,7 +230,7 @@ def _measure_speed(
             tokens += sum(ranks.gather(cost["tgt_tokens"]))
             compute_s += seconds - cost["optimizer"]
             step_s += cost["optimizer"]
-            enough = n_done >= MIN_UPDATES and compute_s + step_s > budget_s
+            enough = n_done >= MIN_UPDATES and (compute_s + step_s > budget_s or n_done >= most)
             if ranks.told_by_main(enough):
                 break
     # The optimizer works once per update, however little of the update was carried out.
