@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from transformer_mt.cli.main import app
 from transformer_mt.errors import ConfigError, TmtError
-from transformer_mt.export.ctranslate2 import save_ctranslate2
+from transformer_mt.export import ctranslate2
 from transformer_mt.export.ctranslate2_engine import CTranslate2Engine, EitherEngine
-from transformer_mt.export.proof import count_equal
+from transformer_mt.export.proof import ExportOrigin, ExportTask, Proof, prove
 from transformer_mt.model_dir import save_model_dir, weights_of
 from transformer_mt.search.beam_search import Hypothesis
 from transformer_mt.search.engine import Engine, Request
@@ -29,7 +29,8 @@ Pairs = list[tuple[str, str]]
 
 def with_export(translator: Translator, folder: Path) -> Translator:
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
-    save_ctranslate2(translator.model, tokenizers, folder)
+    folder.mkdir()
+    ctranslate2.write(ExportTask(translator, "float32", []), folder)
     return translator.with_engine(CTranslate2Engine(folder, tokenizers, threads=2))
 
 
@@ -102,10 +103,49 @@ class Careless(Engine):
         ]
 
 
-def test_the_proof_sees_a_difference(plain: Translator, texts: list[str]) -> None:
-    arguments = [plain.model], plain.tgt_tokenizer.silent_ids
-    assert count_equal(plain, Engine(*arguments), texts[:20]) == 20
-    assert count_equal(plain, Careless(*arguments), texts[:20]) <= 10
+class Of:
+    """A translator as `ExportedModel`."""
+
+    def __init__(self, translator: Translator) -> None:
+        self._translator = translator
+
+    def translate(self, texts: Sequence[str]) -> list[str]:
+        return self._translator.translate_texts(texts, beam=1)
+
+    def log_probs(self, srcs: Sequence[str], tgts: Sequence[str]) -> list[float]:
+        return [score.log_prob for score in self._translator.score_pairs(srcs, tgts)]
+
+
+def test_the_proof_sees_a_difference(
+    plain: Translator, translator_of: Callable[[str], Translator], toy_pairs: Pairs
+) -> None:
+    srcs, refs = zip(*toy_pairs[:40], strict=True)
+    task = ExportTask(plain, "float32", srcs, refs)
+    proof = prove(task, Of(plain))
+    assert proof.identical == 1.0 and not proof.problems(exact=True), proof
+    assert proof.worst_log_prob == 0.0 and proof.bleu_lost == 0.0
+    careless = Careless([plain.model], plain.tgt_tokenizer.silent_ids)
+    proof = prove(task, Of(plain.with_engine(careless)))
+    assert proof.identical < 0.6 and proof.bleu_lost > 1
+    assert len(proof.problems(exact=True)) == 3 - (proof.worst_log_prob == 0)
+    assert "BLEU" in proof.problems(exact=False)[0]
+    proof = prove(task, Of(translator_of("post-norm")))
+    assert any("log-probabilities" in text for text in proof.problems(exact=True))
+    assert not any("log-probabilities" in text for text in proof.problems(exact=False))
+
+
+def test_the_proof_of_every_quantization(
+    plain: Translator, toy_pairs: Pairs, tmp_path: Path
+) -> None:
+    srcs, refs = zip(*toy_pairs[:40], strict=True)
+    for kind in ("float32", "int16"):
+        task = ExportTask(plain, kind, srcs, refs)
+        (tmp_path / kind).mkdir()
+        ctranslate2.write(task, tmp_path / kind)
+        proof = prove(task, ctranslate2.load(task, tmp_path / kind))
+        assert proof.problems(exact=kind == "float32", most_bleu_lost=5) == [], (kind, proof)
+        assert proof.worst_log_prob is not None
+        assert (proof.worst_log_prob < 1e-4) == (kind == "float32")
 
 
 @pytest.fixture
@@ -201,14 +241,19 @@ def test_auto_takes_an_export_of_the_same_weights(
     save({name: weight * 1.01 for name, weight in weights.items()}, tokenizer_dir, {})
     assert tmt(*search, "--beam", "1")[1] == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("transformer_mt.export.proof.count_equal", lambda *_: len(texts) // 2)
-        with pytest.raises(SystemExit):
+        patch.setattr("transformer_mt.export.proof.prove", lambda *_: Proof(10, 0.5, None))
+        with pytest.raises(TmtError, match="nothing was kept: 50"):
             tmt("export", "-m", model_dir, "--src", path)
     assert [*tmp_path.glob(".*")] == [], "what is not proven is not kept"
     with pytest.raises(TmtError, match="made from other weights; tmt export makes it anew"):
         tmt(*search, "--beam", "1", "--engine", "ctranslate2")
     tmt("export", "-m", model_dir, "--src", path)
     assert tmt(*search, "--beam", "1")[1] == 1
-    tmt("export", "-m", model_dir, "--src", path, "--quantization", "int8")
+    origin = ExportOrigin.read(tmp_path / "model.ctranslate2")
+    assert origin is not None and origin.proof["identical"] >= 0.99
+    with pytest.raises(TmtError, match=r"nothing was kept: .* at least 95"):
+        tmt("export", "-m", model_dir, "--src", path, "--quantization", "int8")
+    scored = "--ref", path, "--max-bleu-loss", "9", "--quantization", "int8"
+    tmt("export", "-m", model_dir, "--src", path, *scored)
     assert tmt(*search, "--beam", "1")[1] == 0, "int8 may differ"
     assert tmt(*search, "--beam", "1", "--engine", "ctranslate2")[1] == 1

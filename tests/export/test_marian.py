@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from marian import marian_config, marian_weights
 from torch import Tensor
 
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.errors import ConfigError
+from transformer_mt.export.marian import marian_config, marian_weights
 from transformer_mt.model.transformer import Transformer
 
 VOCABULARY, HEADS, WIDTH = 40, 2, 16

@@ -1,7 +1,7 @@
 """`tmt export`: a model in the format of another program, and the proof that it is the same."""
 
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,49 +9,50 @@ from transformer_mt.cli.options import Device, ModelPath, find_model_path, one_o
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.messages.catalogue import tr
 
-PROOF_TEXTS = 100  # texts that both engines translate
-_SRC = "texts for the proof; default: dev of the model's run"
+if TYPE_CHECKING:
+    from transformer_mt.export.proof import ExportTask
+
+_TO = "ctranslate2"
+_SRC = "texts for the proof; default: dev of the model's run, with its references"
 
 
 def export(
     model: ModelPath = None,
-    to: Annotated[str, typer.Option(help="ctranslate2")] = "ctranslate2",
+    to: Annotated[str, typer.Option(help=_TO)] = "ctranslate2",
     out_dir: Annotated[
-        Path | None, typer.Option("-o", "--out", help="default: MODEL.ctranslate2, beside MODEL")
+        Path | None, typer.Option("-o", "--out", help="default: MODEL.FORMAT, beside MODEL")
     ] = None,
     quantization: Annotated[
-        str, typer.Option(help="float32, int8, int16, bfloat16 or float16")
-    ] = "float32",
+        str | None, typer.Option(help="of the weights; default: the format's most exact")
+    ] = None,
     src_path: Annotated[Path | None, typer.Option("--src", help=_SRC)] = None,
+    ref_path: Annotated[
+        Path | None, typer.Option("--ref", help="reference translations of --src")
+    ] = None,
+    max_bleu_loss: Annotated[
+        float, typer.Option(min=0, help="above which an export is not kept")
+    ] = 0.3,
     device: Device = "auto",
 ) -> None:
-    """Write a model for CTranslate2, and have both engines translate a sample.
+    """Write a model for another program, and have that program prove that it translates the same.
 
     Exits with 1, and leaves nothing, where the translations differ. What an earlier export of other
     weights left in its place is replaced.
     """
-    from transformer_mt.export.ctranslate2 import (
-        MANIFEST,
-        ExportOrigin,
-        Quantization,
-        exported_path,
-        save_ctranslate2,
-    )
-    from transformer_mt.export.ctranslate2_engine import CTranslate2Engine
-    from transformer_mt.export.proof import ENOUGH, count_equal
+    from transformer_mt.export.formats import FORMATS, exported_path, load_format
+    from transformer_mt.export.proof import MANIFEST, ExportOrigin, prove
     from transformer_mt.model_dir import weights_digest
     from transformer_mt.system.output import refuse_foreign, writing_folder
     from transformer_mt.system.state import Damaged
-    from transformer_mt.translation.translator import Translator
 
-    one_of("--to", to, ("ctranslate2",))
-    kinds: tuple[Quantization, ...] = get_args(Quantization)
-    kind = one_of("--quantization", quantization, kinds)
+    name = one_of("--to", to, FORMATS)
+    format_ = load_format(name)
+    kind = one_of("--quantization", quantization or format_.QUANTIZATIONS[0], format_.QUANTIZATIONS)
     model_dir = find_model_path(model)
-    texts = _sample(model_dir, src_path)
-    translator = Translator.load(model_dir, precision="fp32")
-    tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
-    path = out_dir or exported_path(model_dir)
+    task = _task(model_dir, kind, src_path, ref_path)
+    if reasons := format_.refusals(task):
+        raise TmtError(tr("{} cannot carry this model: {}", name, "; ".join(reasons)))
+    path = out_dir or exported_path(model_dir, name)
     origin = ExportOrigin(weights_digest(model_dir), kind)
     refuse_foreign(path, MANIFEST)
     try:
@@ -60,24 +61,42 @@ def export(
     except Damaged as error:
         say(tr("{}; making it anew", error))
     with writing_folder(path, MANIFEST) as unproven:
-        save_ctranslate2(translator.model, tokenizers, unproven, kind)
-        exported = CTranslate2Engine(unproven, tokenizers, threads=1)
-        n_equal = count_equal(translator, exported, texts)
-        say(tr("{} of {} translations are the same in both engines", n_equal, len(texts)))
-        if kind == "float32" and n_equal < ENOUGH * len(texts):
-            say(tr("tmt: the exported model does not translate as it should; nothing was kept"))
-            raise typer.Exit(1)
-        origin.write(unproven)
-    say(tr("{}; next: tmt translate -m {} --engine ctranslate2 TEXT", path, model_dir))
+        format_.write(task, unproven)
+        proof = prove(task, format_.load(task, unproven))
+        say(str(proof))
+        exact = kind == "float32"
+        if problems := proof.problems(exact=exact, most_bleu_lost=max_bleu_loss):
+            text = tr("the exported model does not translate as it should, nothing was kept: {}",
+                      "; ".join(problems))  # fmt: skip
+            raise TmtError(text)
+        ExportOrigin(origin.weights, kind, vars(proof)).write(unproven)
+    say(tr("{}; next: {}", path, format_.next_step(path, model_dir)))
 
 
-def _sample(model_dir: Path, src_path: Path | None) -> list[str]:
+def _task(
+    model_dir: Path, quantization: str, src_path: Path | None, ref_path: Path | None
+) -> "ExportTask":
     from transformer_mt.corpus.readers.lines import split_lines
+    from transformer_mt.export.proof import N_TEXTS, ExportTask
+    from transformer_mt.translation.translator import Translator
 
-    path = src_path or model_dir.parent / "data" / "clean" / "dev.src"
-    if not path.is_file():
-        raise TmtError(tr("{}: no such file; give --src FILE, texts to prove the export on", path))
-    texts = [text for text in split_lines(path) if text.strip()][:PROOF_TEXTS]
-    if not texts:
-        raise TmtError(tr("{}: there is no text", path))
-    return texts
+    dev = model_dir.parent / "data" / "clean"
+    if src_path is None:
+        src_path, ref_path = dev / "dev.src", ref_path or dev / "dev.tgt"
+    if not src_path.is_file():
+        message = tr("{}: no such file; give --src FILE, texts to prove the export on", src_path)
+        raise TmtError(message)
+    srcs = list(split_lines(src_path))
+    refs = list(split_lines(ref_path)) if ref_path is not None else [""] * len(srcs)
+    if len(srcs) != len(refs):
+        message = tr("{} has {} lines, {} has {}", src_path, len(srcs), ref_path, len(refs))
+        raise TmtError(message)
+    pairs = [(src, ref) for src, ref in zip(srcs, refs, strict=True) if src.strip()][:N_TEXTS]
+    if not pairs:
+        raise TmtError(tr("{}: there is no text", src_path))
+    return ExportTask(
+        Translator.load(model_dir, precision="fp32"),
+        quantization,
+        [src for src, _ in pairs],
+        [ref for _, ref in pairs] if ref_path is not None else [],
+    )

@@ -5,15 +5,15 @@ whose tokens are the pieces of the tokenizers. Needs the extra: pip install
 'transformer-mt[export]'. This file knows names and shapes; it translates nothing.
 """
 
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.encoding.tokenizer import BOS, EOS, UNK, Tokenizer
-from transformer_mt.errors import TmtError
+from transformer_mt.encoding.tokenizer import BOS, EOS, UNK
+from transformer_mt.export.formats import require
+from transformer_mt.export.proof import ExportTask
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.transformer import (
     NORM_EPS,
@@ -21,11 +21,11 @@ from transformer_mt.model.transformer import (
     Transformer,
     sinusoidal_positions,
 )
-from transformer_mt.system.output import writing_folder
-from transformer_mt.system.state import Damaged, content_of, read_manifest, write_manifest
 
-Quantization = Literal["float32", "int8", "int16", "bfloat16", "float16"]
-MANIFEST = "made_from.json"
+if TYPE_CHECKING:
+    from transformer_mt.export.ctranslate2_engine import CTranslate2Model
+
+QUANTIZATIONS = ("float32", "int8", "int16", "bfloat16", "float16")
 _MAX_POSITIONS = 1024  # rows of the position table; CTranslate2 refuses longer texts
 _PLACES = {  # of the modules of a layer: here, there
     "self_attn_residual.layer_norm": "self_attention.layer_norm",
@@ -44,60 +44,19 @@ _PLACES = {  # of the modules of a layer: here, there
 }
 
 
-@dataclass(frozen=True)
-class ExportOrigin:
-    """The weights of an export. It is written when both engines have been compared."""
-
-    weights: str  # SHA-256 of the file with the weights
-    quantization: Quantization
-
-    def write(self, path: Path) -> None:
-        """Args: path: what `save_ctranslate2` wrote."""
-        write_manifest(path, MANIFEST, asdict(self))
-
-    @classmethod
-    def read(cls, path: Path) -> "ExportOrigin | None":
-        """None: there is no export, or nothing is known about it.
-
-        Raises:
-            Damaged: what is written about it has been altered.
-        """
-        manifest = read_manifest(path, MANIFEST)
-        if manifest is None:
-            return None
-        try:
-            return cls(**content_of(manifest))
-        except TypeError as error:
-            raise Damaged(tr("{}: damaged: {}", path / MANIFEST, error)) from error
+def refusals(task: ExportTask) -> list[str]:
+    """None: it has every architecture of tmt."""
+    return []
 
 
-def exported_path(model_dir: Path) -> Path:
-    """Where the export of a model is looked for."""
-    return model_dir.with_name(f"{model_dir.name}.ctranslate2")
-
-
-def load_package() -> Any:
-    """CTranslate2. Raises: TmtError: it is not installed."""
-    try:
-        import ctranslate2
-    except ImportError as error:
-        raise TmtError(
-            tr("CTranslate2 is not installed: pip install 'transformer-mt[export]'")
-        ) from error
-    return ctranslate2
-
-
-def save_ctranslate2(
-    model: Transformer,
-    tokenizers: tuple[Tokenizer, Tokenizer],
-    out_dir: Path,
-    quantization: Quantization = "float32",
-) -> None:
-    """Write a CTranslate2 model directory; it appears whole or not at all.
+def write(task: ExportTask, folder: Path) -> None:
+    """Write a CTranslate2 model directory.
 
     Raises:
-        TmtError: the package is not installed; `out_dir` holds something.
+        TmtError: the package is not installed.
     """
+    model = task.translator.model
+    tokenizers = task.translator.src_tokenizer, task.translator.tgt_tokenizer
     spec = _specification(model)
     _embedding(spec.encoder, model.encoder_embedding)
     _embedding(spec.decoder, model.decoder_embedding)
@@ -118,14 +77,23 @@ def save_ctranslate2(
     config.decoder_start_token, config.add_source_eos, config.add_source_bos = BOS, True, False
     config.layer_norm_epsilon = NORM_EPS
     spec.validate()  # every place is filled
-    spec.optimize(quantization=None if quantization == "float32" else quantization)
-    with writing_folder(out_dir, None) as temporary:
-        spec.save(str(temporary))
+    spec.optimize(quantization=None if task.quantization == "float32" else task.quantization)
+    spec.save(str(folder))
+
+
+def load(task: ExportTask, folder: Path) -> "CTranslate2Model":
+    from transformer_mt.export.ctranslate2_engine import CTranslate2Model
+
+    return CTranslate2Model(task.translator, folder)
+
+
+def next_step(path: Path, model_dir: Path) -> str:
+    return tr("tmt translate -m {} --engine ctranslate2 TEXT", model_dir)
 
 
 def _specification(model: Transformer) -> Any:
     """An empty specification of the model's sizes and kinds of layers."""
-    specs, cfg = load_package().specs, model.cfg
+    specs, cfg = require("ctranslate2.specs", "CTranslate2"), model.cfg
     activation = specs.common_spec.Activation
     kinds: dict[str, Any] = {"pre_norm": cfg.norm == "pre", "activation": activation.RELU}
     if cfg.modern:

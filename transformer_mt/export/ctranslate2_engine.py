@@ -12,7 +12,8 @@ import torch
 
 from transformer_mt.encoding.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
-from transformer_mt.export.ctranslate2 import MANIFEST, ExportOrigin, exported_path, load_package
+from transformer_mt.export.formats import exported_path, require
+from transformer_mt.export.proof import MANIFEST, ExportOrigin
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import weights_digest
 from transformer_mt.search.beam_search import Hypothesis, LengthPenalty
@@ -30,12 +31,12 @@ class CTranslate2Engine:
     def __init__(
         self, path: Path, tokenizers: tuple[Tokenizer, Tokenizer], *, threads: int
     ) -> None:
-        """Load what `save_ctranslate2` wrote; `threads` batches are translated at a time.
+        """Load what `ctranslate2.write` wrote; `threads` batches are translated at a time.
 
         Raises:
             TmtError: the package is not installed, or there is no exported model.
         """
-        package = load_package()
+        package = require("ctranslate2", "CTranslate2")
         if not (path / "model.bin").is_file():
             raise TmtError(tr("{}: no exported model; tmt export writes one", path))
         self._src, self._tgt = tokenizers
@@ -60,6 +61,13 @@ class CTranslate2Engine:
             found = self._batch([requests[i] for i in part], options)
             results.update(zip(part, found, strict=True))
         return [results[i] for i in range(len(requests))]
+
+    def log_probs(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[float]:
+        """ln p(target | source) of ids without EOS; that of EOS counts."""
+        scored = self._translator.score_batch(
+            [self._src.pieces(src) for src, _ in pairs], [self._tgt.pieces(tgt) for _, tgt in pairs]
+        )
+        return [sum(one.log_probs) for one in scored]
 
     def _batch(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """With the limit of the longest; what grew beyond its own limit is searched again alone."""
@@ -98,6 +106,22 @@ class CTranslate2Engine:
         log_prob = score * n**options.length_penalty
         penalty = LengthPenalty(options.penalty, options.length_penalty)
         return Hypothesis(ids, log_prob, log_prob / penalty(n), complete)
+
+
+class CTranslate2Model:
+    """An exported model, from text to text; see `ExportedModel`."""
+
+    def __init__(self, translator: Translator, path: Path) -> None:
+        tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
+        self._engine = CTranslate2Engine(path, tokenizers, threads=1)
+        self._translator = translator.with_engine(self._engine)
+
+    def translate(self, texts: Sequence[str]) -> list[str]:
+        return self._translator.translate_texts(texts, beam=1)
+
+    def log_probs(self, srcs: Sequence[str], tgts: Sequence[str]) -> list[float]:
+        pairs = [self._translator.encode_pair(*pair) for pair in zip(srcs, tgts, strict=True)]
+        return self._engine.log_probs([(src[:-1], tgt) for src, tgt in pairs])
 
 
 class EitherEngine:

@@ -211,7 +211,7 @@ class Translator:
         Of pairs with a side of more than `MOST_SCORED` tokens it is not a number, with a warning:
         the memory for attention grows with the square of the length.
         """
-        pairs = [self._encode_pair(*pair, to) for pair in zip(srcs, tgts, strict=True)]
+        pairs = [self.encode_pair(*pair, to) for pair in zip(srcs, tgts, strict=True)]
         src_ids, tgt_ids = [src for src, _ in pairs], [[*tgt, EOS_ID] for _, tgt in pairs]
         lengths = [max(len(s), len(t)) + 1 for s, t in zip(src_ids, tgt_ids, strict=True)]
         results = [PairScore(math.nan, len(tgt)) for tgt in tgt_ids]
@@ -296,7 +296,7 @@ class Translator:
                 raise TmtError(tr("the target is too long to explain in one picture"))
         return [*segment.src, EOS_ID], tgt_ids
 
-    def _encode_pair(self, src: str, tgt: str, to: str | None) -> tuple[list[int], list[int]]:
+    def encode_pair(self, src: str, tgt: str, to: str | None = None) -> tuple[list[int], list[int]]:
         """Ids as they are in training: source with tags and EOS; target without BOS and EOS."""
         direction = direction_of(src, self.cfg.languages, to)
         target = self._segmenter.normalise(tgt, direction.tgt)
