@@ -43,11 +43,11 @@ def exported_path(model_dir: Path, name: str = "ctranslate2") -> Path:
     return model_dir.with_name(f"{model_dir.name}.{name}")
 
 
-def require(module: str, program: str) -> Any:
-    """A package of the extra `export`. Raises: TmtError: it is not installed."""
+def require(module: str, program: str, extra: str = "export") -> Any:
+    """A package of an extra. Raises: TmtError: it is not installed."""
     try:
         return import_module(module)
     except ImportError as error:
         raise TmtError(
-            tr("{} is not installed: pip install 'transformer-mt[export]'", program)
+            tr("{} is not installed: pip install 'transformer-mt[{}]'", program, extra)
         ) from error

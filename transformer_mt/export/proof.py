@@ -104,29 +104,33 @@ def prove(task: ExportTask, exported: ExportedModel) -> Proof:
     translator = task.translator
     own = translator.translate(task.srcs[:N_TEXTS], beam=1)
     compared = [i for i, one in enumerate(own) if one.complete and one.pieces == 1 and one.text]
-    if not compared:
-        raise TmtError(tr("no text is translated by the model to its end; train longer"))
-    srcs, mine = [task.srcs[i] for i in compared], [own[i].text for i in compared]
-    theirs = exported.translate(srcs)
-    same = sum(one == two for one, two in zip(mine, theirs, strict=True))
-    scored = srcs[:N_SCORED], mine[:N_SCORED]
+    mine, srcs = [own[i].text for i in compared], [task.srcs[i] for i in compared]
     refs = [task.refs[i] for i in compared] if task.refs else []
+    theirs = exported.translate(srcs) if srcs else []
+    same = sum(one == two for one, two in zip(mine, theirs, strict=True))
+    scored = [i for i, one in enumerate(own) if one.pieces == 1 and one.text][:N_SCORED]
+    worst = _worst(
+        translator, exported, [task.srcs[i] for i in scored], [own[i].text for i in scored]
+    )
+    if worst is None and not compared:
+        raise TmtError(tr("no text is translated by the model to its end; train longer"))
     return Proof(
         texts=len(compared),
-        identical=same / len(compared),
-        worst_log_prob=_worst(translator, exported.log_probs(*scored), *scored),
+        identical=same / len(compared) if compared else 1.0,
+        worst_log_prob=worst,
         bleu=_bleu(translator, theirs, refs),
         own_bleu=_bleu(translator, mine, refs),
     )
 
 
 def _worst(
-    translator: Translator, theirs: list[float] | None, srcs: Sequence[str], tgts: Sequence[str]
+    translator: Translator, exported: ExportedModel, srcs: Sequence[str], tgts: Sequence[str]
 ) -> float | None:
+    theirs = exported.log_probs(srcs, tgts) if srcs else None
     if theirs is None:
         return None
-    own = translator.score_pairs(srcs, tgts)
-    return max(abs(one.log_prob - two) / one.n_tokens for one, two in zip(own, theirs, strict=True))
+    pairs = zip(translator.score_pairs(srcs, tgts), theirs, strict=True)
+    return max(abs(own.log_prob - their) / own.n_tokens for own, their in pairs)
 
 
 def _bleu(translator: Translator, found: Sequence[str], refs: Sequence[str]) -> float | None:
