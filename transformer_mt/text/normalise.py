@@ -39,8 +39,8 @@ _WIDE = re.compile("[０-９Ａ-Ｚａ-ｚ]+")  # a fixed distance from their AS
 
 # Han, and the punctuation that only Chinese and Japanese write. Dashes, ellipses and curly quotes
 # are not in it: typesetters put spaces around them on purpose.
-_CJK = f"[{HAN}\u3001-\u3029\u3030-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]"
-_CJK_SPACE = re.compile(f" (?<={_CJK} )(?={_CJK})")  # the space is searched first
+CJK = f"[{HAN}\u3001-\u3029\u3030-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]"
+_CJK_SPACE = re.compile(f" (?<={CJK} )(?={CJK})")  # the space is searched first
 
 # English that people type, and nearly all test sets, have straight quotes, while books and web
 # pages have curly ones: one form for both. Other languages keep theirs; German „…“, French «…» and

@@ -1,0 +1,185 @@
+"""A model as one HTML file that translates: the page, its engine, and the weights in it.
+
+Comes in: a translator of one direction. Goes out: `translator.html`, which needs no network and no
+other file. The engine is `page/engine.js`; V8, a browser's JavaScript, proves it from the written
+file (extra: pip install 'transformer-mt[export]').
+"""
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from transformer_mt.encoding.tokenizer import Tokenizer
+from transformer_mt.export.formats import require
+from transformer_mt.export.proof import ExportTask
+from transformer_mt.export.weights import plain_weights
+from transformer_mt.messages.catalogue import tr
+from transformer_mt.rendering.pages import write_html
+from transformer_mt.text.languages import is_chinese, is_unspaced, language_name
+from transformer_mt.text.normalise import CJK, Normaliser
+from transformer_mt.translation.translator import Translator
+
+QUANTIZATIONS = ("bfloat16", "int8", "float32")
+FILE = "translator.html"
+BLOCK = 32  # neighbouring int8 numbers of a row that share a scale
+_PAGE = Path(__file__).parent / "page"
+EXAMPLES = {"tiny": "这只动物没有穿过街道，因为它太累了。"}  # of a bundled configuration
+_HAN = range(0x3400, 0xA000)
+
+
+def refusals(task: ExportTask) -> list[str]:
+    if task.translator.cfg.languages.bidirectional:
+        return [tr("the model has two directions, and the page has one; train one direction")]
+    return []
+
+
+def write(task: ExportTask, folder: Path) -> None:
+    from markupsafe import Markup
+
+    model, numbers = describe_model(task.translator, task.quantization)
+    style, engine, view = (
+        (_PAGE / name).read_text(encoding="utf-8") for name in ("page.css", "engine.js", "view.js")
+    )
+    write_html(
+        _PAGE / "page.html.j2", folder / FILE, model=model, example=_example(task),
+        css=Markup(style), engine=Markup(engine), view=Markup(view),
+        script_hashes=Markup(" ".join(map(_csp_hash, (engine, view)))),
+        weights=base64.b64encode(zlib.compress(numbers, 9)).decode(),
+        languages=[language_name(code) for code in (model["from"], model["to"])],
+    )  # fmt: skip
+
+
+def _csp_hash(script: str) -> str:
+    """The source expression of a script, so that a page runs this one and no other."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def _example(task: ExportTask) -> str:
+    """A sentence that the page opens with: of usual length, from the proof's texts."""
+    fitting = [text for text in task.srcs if 8 <= len(text) <= 60]
+    return str(EXAMPLES.get(task.translator.cfg.name) or (fitting or [""])[0])
+
+
+def describe_model(translator: Translator, kind: str) -> tuple[dict[str, Any], bytes]:
+    """What the engine's `Translator` is made of: its first argument, as JSON, and its bytes."""
+    model, cfg = translator.model, translator.cfg
+    weights = plain_weights(model)
+    for side in ("encoder", "decoder"):  # what is tied, the engine takes from the output layer
+        if getattr(model, f"{side}_embedding").tokens.weight is model.output.weight:
+            del weights[f"{side}.embedding.weight"]
+    src, tgt = cfg.languages.src, cfg.languages.tgt
+    described = {
+        "name": cfg.name, "from": src, "to": tgt, "kind": kind,
+        "config": {
+            "d_model": model.cfg.d_model, "heads": model.cfg.heads, "pre": model.cfg.norm == "pre",
+            "encoder_layers": model.cfg.encoder_layers, "modern": model.cfg.modern,
+            "decoder_layers": model.cfg.decoder_layers,
+        },
+        "decode": cfg.decode.model_dump(), "maxLength": cfg.data.max_length,
+        "silent": translator.tgt_tokenizer.silent_ids, "joint": "" if is_unspaced(tgt) else " ",
+        "src": _describe_tokenizer(translator.src_tokenizer, cfg.tokenizer.type),
+        "tgt": _describe_tokenizer(translator.tgt_tokenizer, cfg.tokenizer.type),
+        "rules": {
+            "src": _describe_rules(src, translator.src_tokenizer), "tgt": _describe_rules(tgt, None)
+        },
+        "tensors": [
+            [name, len(w), w.size(1) if w.dim() == 2 else 0] for name, w in weights.items()
+        ],
+    }  # fmt: skip
+    return described, b"".join(pack(weight, kind) for weight in weights.values())
+
+
+def pack(weight: Tensor, kind: str) -> bytes:
+    """The bytes of a tensor as `readWeights` of the engine has them; vectors stay in fp32."""
+    array = np.ascontiguousarray(weight.numpy(), dtype="<f4")
+    if kind == "float32" or array.ndim == 1:
+        return array.tobytes()
+    if kind == "bfloat16":
+        bits = array.view("<u4").ravel()
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16  # to the nearest, ties to even
+        return (rounded >> 8).astype("u1").tobytes() + (rounded & 0xFF).astype("u1").tobytes()
+    rows, columns = array.shape
+    blocks = np.pad(array, ((0, 0), (0, -columns % BLOCK))).reshape(rows, -1, BLOCK)
+    scales = np.maximum(np.abs(blocks).max(axis=2), 1e-12).astype("<f4") / np.float32(127)
+    numbers = np.rint(blocks / scales[..., None]).astype("i1").reshape(rows, -1)[:, :columns]
+    return scales.astype("<f4").tobytes() + numbers.tobytes()
+
+
+def _describe_tokenizer(tokenizer: Tokenizer, type_: str) -> dict[str, Any]:
+    texts = tokenizer.text_pieces()
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    byte_ids = {piece: id_ for id_, piece in enumerate(pieces) if id_ not in texts}
+    bytes_ = [byte_ids.get(f"<0x{byte:02X}>") for byte in range(256)]
+    (begun,) = tokenizer.encode(["a"])
+    return {
+        "type": type_,
+        "pieces": [texts.get(id_, (piece, None)) for id_, piece in enumerate(pieces)],
+        "prefix": tokenizer.pieces(begun)[0].startswith("▁"),
+        "bytes": None if None in bytes_ else bytes_,
+    }
+
+
+def _describe_rules(language: str, tokenizer: Tokenizer | None) -> dict[str, Any]:
+    """Args: tokenizer: whose characters Traditional ones are converted to; None: they are not."""
+    chinese = is_chinese(language)
+    return {
+        "language": language,
+        "cjk": CJK if chinese else None,
+        "simplified": list(_simplified(tokenizer)) if chinese and tokenizer else [],
+    }
+
+
+def _simplified(tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
+    """Traditional characters with their Simplified forms, of those that the vocabulary has."""
+    known = {character for piece, _ in tokenizer.text_pieces().values() for character in piece}
+    convert = Normaliser("zh", "simplified")
+    for character in map(chr, _HAN):
+        other = convert(character)
+        if other != character and other in known and character not in known:
+            yield character, other
+
+
+class PageModel:
+    """A written page's engine in V8; see `ExportedModel`."""
+
+    def __init__(self, path: Path) -> None:
+        page = path.read_text(encoding="utf-8")
+        self._v8 = require("py_mini_racer", "mini-racer").MiniRacer()
+        self._v8.eval(_element(page, "engine"))
+        numbers = zlib.decompress(base64.b64decode(_element(page, "weights")))
+        self._v8.eval(f"const bytes = fromBase64('{base64.b64encode(numbers).decode()}');")
+        self._v8.eval(f"const translator = new Translator({_element(page, 'model')}, bytes);")
+
+    def translate(self, texts: Sequence[str]) -> list[str]:
+        return [self._call("(text) => translator.translate(text)", text) for text in texts]
+
+    def log_probs(self, srcs: Sequence[str], tgts: Sequence[str]) -> list[float]:
+        call = "(src, tgt) => translator.logProb(src, tgt)"
+        return [self._call(call, *pair) for pair in zip(srcs, tgts, strict=True)]
+
+    def _call(self, function: str, *arguments: str) -> Any:
+        return json.loads(
+            self._v8.eval(f"JSON.stringify(({function})(...{json.dumps(arguments)}))")
+        )
+
+
+def load(task: ExportTask, folder: Path) -> PageModel:
+    return PageModel(folder / FILE)
+
+
+def next_step(path: Path, model_dir: Path) -> str:
+    return tr("open {} in a browser", path / FILE)
+
+
+def _element(page: str, name: str) -> str:
+    found = re.search(rf'<script id="{name}"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert found is not None, name
+    return found[1]
