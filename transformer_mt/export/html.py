@@ -85,10 +85,10 @@ def describe_model(translator: Translator, kind: str) -> tuple[dict[str, Any], b
         },
         "decode": cfg.decode.model_dump(), "maxLength": cfg.data.max_length,
         "silent": translator.tgt_tokenizer.silent_ids, "joint": "" if is_unspaced(tgt) else " ",
-        "src": _describe_tokenizer(translator.src_tokenizer, cfg.tokenizer.type),
-        "tgt": _describe_tokenizer(translator.tgt_tokenizer, cfg.tokenizer.type),
+        "src": describe_tokenizer(translator.src_tokenizer, cfg.tokenizer.type),
+        "tgt": describe_tokenizer(translator.tgt_tokenizer, cfg.tokenizer.type),
         "rules": {
-            "src": _describe_rules(src, translator.src_tokenizer), "tgt": _describe_rules(tgt, None)
+            "src": describe_rules(src, translator.src_tokenizer), "tgt": describe_rules(tgt, None)
         },
         "tensors": [
             [name, len(w), w.size(1) if w.dim() == 2 else 0] for name, w in weights.items()
@@ -108,12 +108,14 @@ def pack(weight: Tensor, kind: str) -> bytes:
         return (rounded >> 8).astype("u1").tobytes() + (rounded & 0xFF).astype("u1").tobytes()
     rows, columns = array.shape
     blocks = np.pad(array, ((0, 0), (0, -columns % BLOCK))).reshape(rows, -1, BLOCK)
-    scales = np.maximum(np.abs(blocks).max(axis=2), 1e-12).astype("<f4") / np.float32(127)
+    scales = np.maximum(np.abs(blocks).max(axis=2), 1e-12) / np.float32(127)
+    bits = (scales.astype("<f4").view("<u4") + 0xFFFF) >> 16  # bfloat16, never below: no overflow
+    scales = (bits << 16).astype("<u4").view("<f4")
     numbers = np.rint(blocks / scales[..., None]).astype("i1").reshape(rows, -1)[:, :columns]
-    return scales.astype("<f4").tobytes() + numbers.tobytes()
+    return bits.astype("<u2").tobytes() + numbers.tobytes()
 
 
-def _describe_tokenizer(tokenizer: Tokenizer, type_: str) -> dict[str, Any]:
+def describe_tokenizer(tokenizer: Tokenizer, type_: str) -> dict[str, Any]:
     texts = tokenizer.text_pieces()
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     byte_ids = {piece: id_ for id_, piece in enumerate(pieces) if id_ not in texts}
@@ -127,7 +129,7 @@ def _describe_tokenizer(tokenizer: Tokenizer, type_: str) -> dict[str, Any]:
     }
 
 
-def _describe_rules(language: str, tokenizer: Tokenizer | None) -> dict[str, Any]:
+def describe_rules(language: str, tokenizer: Tokenizer | None) -> dict[str, Any]:
     """Args: tokenizer: whose characters Traditional ones are converted to; None: they are not."""
     chinese = is_chinese(language)
     return {
@@ -151,24 +153,25 @@ class PageModel:
     """A written page's engine in V8; see `ExportedModel`."""
 
     def __init__(self, path: Path) -> None:
+        """Read a page that `write` has written."""
         page = path.read_text(encoding="utf-8")
         self._v8 = require("py_mini_racer", "mini-racer").MiniRacer()
-        self._v8.eval(_element(page, "engine"))
-        numbers = zlib.decompress(base64.b64decode(_element(page, "weights")))
+        self._v8.eval(element(page, "engine"))
+        numbers = zlib.decompress(base64.b64decode(element(page, "weights")))
         self._v8.eval(f"const bytes = fromBase64('{base64.b64encode(numbers).decode()}');")
-        self._v8.eval(f"const translator = new Translator({_element(page, 'model')}, bytes);")
+        self._v8.eval(f"const translator = new Translator({element(page, 'model')}, bytes);")
 
     def translate(self, texts: Sequence[str]) -> list[str]:
-        return [self._call("(text) => translator.translate(text)", text) for text in texts]
+        return [self.run("(text) => translator.translate(text)", text) for text in texts]
 
     def log_probs(self, srcs: Sequence[str], tgts: Sequence[str]) -> list[float]:
         call = "(src, tgt) => translator.logProb(src, tgt)"
-        return [self._call(call, *pair) for pair in zip(srcs, tgts, strict=True)]
+        return [self.run(call, *pair) for pair in zip(srcs, tgts, strict=True)]
 
-    def _call(self, function: str, *arguments: str) -> Any:
-        return json.loads(
-            self._v8.eval(f"JSON.stringify(({function})(...{json.dumps(arguments)}))")
-        )
+    def run(self, function: str, *arguments: Any) -> Any:
+        """The value of a JavaScript function that may use `translator`, as JSON has it."""
+        call = f"JSON.stringify(({function})(...{json.dumps(arguments)}) ?? null)"
+        return json.loads(self._v8.eval(call))
 
 
 def load(task: ExportTask, folder: Path) -> PageModel:
@@ -179,7 +182,7 @@ def next_step(path: Path, model_dir: Path) -> str:
     return tr("open {} in a browser", path / FILE)
 
 
-def _element(page: str, name: str) -> str:
+def element(page: str, name: str) -> str:
     found = re.search(rf'<script id="{name}"[^>]*>(.*?)</script>', page, re.DOTALL)
     assert found is not None, name
     return found[1]

@@ -37,10 +37,12 @@ function readWeights(tensors, kind, bytes) {
       for (let i = 0; i < n; i++) bits[i] = (bytes[at + i] << 24) | (bytes[at + n + i] << 16);
       at += 2 * n;
     } else { // int8: each row in blocks of 32 that share a scale
-      const blocks = Math.ceil(columns / 32), numbers = at + 4 * rows * blocks;
+      const blocks = Math.ceil(columns / 32), numbers = at + 2 * rows * blocks;
+      const scales = new Float32Array(rows * blocks), bits = new Uint32Array(scales.buffer);
+      for (let i = 0; i < bits.length; i++) bits[i] = view.getUint16(at + 2 * i, true) << 16;
       for (let i = 0; i < n; i++) {
         const row = Math.floor(i / columns), block = Math.floor((i % columns) / 32);
-        out[i] = view.getInt8(numbers + i) * float(at + 4 * (row * blocks + block));
+        out[i] = view.getInt8(numbers + i) * scales[row * blocks + block];
       }
       at = numbers + n;
     }
@@ -125,7 +127,7 @@ class Tokenizer {
   /** Ids of a text, without BOS and EOS. */
   encode(text) {
     if (!text) return [];
-    const characters = Array.from((this.prefix ? "▁" : "") + text.replace(/ /g, "▁"));
+    const characters = Array.from(((this.prefix ? "▁" : "") + text.replace(/ /g, "▁")).replace(/▁+$/, ""));
     const parts = this.type === "bpe" ? this.merged(characters) : this.mostProbable(characters);
     const ids = [];
     for (const part of parts) {
@@ -181,11 +183,10 @@ class Tokenizer {
       if (this.byteOf.has(id)) { bytes.push(this.byteOf.get(id)); continue; }
       flush();
       if (id === UNK) text += " ⁇ ";
-      else if (this.scores[id] !== null) text += this.pieces[id];
+      else if (this.scores[id] !== null) text += (text ? this.pieces[id] : this.pieces[id].replace(/^▁/, "")).replace(/▁/g, " ");
     }
     flush();
-    text = text.replace(/▁/g, " ");
-    return this.prefix && text.startsWith(" ") ? text.slice(1) : text;
+    return text;
   }
 }
 
