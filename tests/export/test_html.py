@@ -117,15 +117,15 @@ def test_a_forced_beginning(page: Any, toy_pairs: Pairs) -> None:
 
 
 def test_what_decides(page: Any, toy_pairs: Pairs) -> None:
-    js = """(text) => { const [[, ids]] = translator.segments(text);
+    js = """(text, groups) => { const [[, ids]] = translator.segments(text);
         const { source, hypotheses: [best] } = translator.search(ids, { beam: 1 });
-        const groups = [...ids, 0].map((_, i) => [i]);
-        const shares = translator.decisive(source, best.ids, groups);
-        const none = translator.decisive(source, best.ids, [[], groups.flat()]);
-        return [shares, none]; }"""
-    shares, none = page.run(js, toy_pairs[0][0])
-    assert all(min(row) >= 0 and sum(row) == pytest.approx(1) for row in shares)
-    assert all(row == pytest.approx([0, 1]) for row in none), "zeroing nothing moves nothing"
+        return [...best.ids.keys()].map((t) =>
+            groups.map((g) => translator.moved(source, best.ids.slice(0, t), best.ids[t], g))); }"""
+    (n,) = [len(page.tokenizers[0].encode([toy_pairs[0][0]])[0])]
+    moved = page.run(js, toy_pairs[0][0], [[], *([i] for i in range(n)), list(range(n + 1))])
+    for nothing, *each, _ in moved:
+        assert nothing == 0 and max(each) > 0
+    assert sum(row[-1] > max(row[1:-1]) for row in moved) > len(moved) / 2
 
 
 HARD = [

@@ -451,11 +451,11 @@ class Translator {
       const joinedIds = joined && this.src.encode(joined.trim());
       if (!ids.length) continue;
       if (joinedIds && joinedIds.length <= limit) parts[parts.length - 1] = [joined, joinedIds];
-      else if (ids.length <= limit || unit.length < 2) parts.push([unit, ids]);
+      else if (ids.length <= limit || Array.from(unit).length < 2) parts.push([unit, ids]);
       else {
         const sentences = unit.match(/[^。！？!?；;.…，,]*[。！？!?；;.…，,]+[”’」』）)"']*\s*|[^。！？!?；;.…，,]+$/gu) ?? [unit];
-        const half = Math.ceil(unit.length / 2);
-        units.unshift(...(sentences.length > 1 ? sentences : [unit.slice(0, half), unit.slice(half)]));
+        const characters = Array.from(unit), half = Math.ceil(characters.length / 2);
+        units.unshift(...(sentences.length > 1 ? sentences : [characters.slice(0, half).join(""), characters.slice(half).join("")]));
       }
     }
     return parts.map(([part, ids]) => [part.trim(), ids]);
@@ -541,25 +541,17 @@ class Translator {
   }
 
   /**
-   * Value zeroing (Mohebbi et al. 2023): which source positions decide each target token. For each
-   * group of positions, the pass is made again with their values set to zero in cross-attention;
-   * what counts is how far the log-probability of the token falls, or rises. Gives the shares of the
-   * groups for each token, T × groups.
+   * Value zeroing (Mohebbi et al. 2023): how much some source positions decide the target token that
+   * follows `ids`. The pass is made again with their values set to zero in cross-attention; gives how
+   * far the log-probability of `next` moves.
    */
-  decisive(source, ids, groups) {
-    const written = [...ids, EOS];
-    const base = this.forced(source, ids).map((step, t) => step.logProbs[written[t]]);
-    const moved = groups.map((group) => {
-      const hidden = new Set(group);
-      const memory = source.memory.map(({ keys, values }) => ({
-        keys, values: values.map((row, s) => (hidden.has(s) ? new Float32Array(row.length) : row)),
-      }));
-      return this.forced({ ...source, memory }, ids).map((step, t) => Math.abs(base[t] - step.logProbs[written[t]]));
-    });
-    return written.map((_, t) => {
-      const total = moved.reduce((a, row) => a + row[t], 0) || 1;
-      return moved.map((row) => row[t] / total);
-    });
+  moved(source, ids, next, positions) {
+    const hidden = new Set(positions);
+    const memory = source.memory.map(({ keys, values }) => ({
+      keys, values: values.map((row, s) => (hidden.has(s) ? new Float32Array(row.length) : row)),
+    }));
+    const [before, after] = [source, { ...source, memory }].map((one) => this.forced(one, ids).at(-1).logProbs[next]);
+    return Math.abs(before - after);
   }
 }
 

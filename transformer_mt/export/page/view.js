@@ -89,7 +89,7 @@ function translatePart(text, ids, prefix = []) {
   const found = translator.search(ids, { beam: Number($("beam").value), prefix });
   const best = found.hypotheses[0];
   const unspaced = { src: translator.rules.src.chinese, tgt: translator.model.joint === "" };
-  return { ...found, best, text, src: ids, forced: translator.forced(found.source, best.ids),
+  return { ...found, best, text, src: ids, moved: {}, forced: translator.forced(found.source, best.ids),
     srcWords: words(translator.src, ids, unspaced.src), tgtWords: words(translator.tgt, best.ids, unspaced.tgt) };
 }
 
@@ -147,24 +147,34 @@ function showTranslation() {
     press(text, p === chosen.part && w === chosen.word, () => Object.assign(chosen, { part: p, word: w, row: places[0] })))));
 }
 
+let asking; // of the word that was chosen last
+
 function showWhy(part) {
-  const [, places] = part.tgtWords[chosen.word] ?? ["", [0]];
-  const step = part.forced[places[0]];
-  const groups = part.srcWords.map(([, of]) => of);
-  part.decisive ??= translator.decisive(part.source, part.best.ids, [...groups, [part.src.length]]);
-  const zeroed = mean(places.map((t) => part.decisive[t]));
-  const all = mean(step.cross.flatMap((layer) => layer.shares));
-  const raw = [...groups, [part.src.length]].map((of) => of.reduce((sum, s) => sum + all[s], 0));
-  const names = [...part.srcWords.map(([text]) => text), "⏎"];
-  const bar = (share, label) => make("div", { class: "bar", role: "img", "aria-label": `${label} ${percent(share)}` },
-    make("i", { style: `width:${(100 * share).toFixed(1)}%` }), make("span", {}, percent(share)));
-  const rows = names.flatMap((name, i) => [make("span", {}, name), bar(zeroed[i], `${name}, ${say("zeroing")}`), bar(raw[i], `${name}, ${say("raw")}`)]);
-  const others = translator.allowed(step.logProbs, 8).map((id) => make("button",
-    { click: () => id !== EOS && force(chosen.part, [...part.best.ids.slice(0, places[0]), id]), disabled: id === EOS && "" },
-    `${id === EOS ? say("end") : spelled(translator.tgt, id)} ${percent(Math.exp(step.logProbs[id]))}`));
+  const [, [first]] = part.tgtWords[chosen.word] ?? ["", [0]], written = [...part.best.ids, EOS];
+  const { cross, logProbs } = part.forced[first];
+  const groups = [...part.srcWords, ["⏎", [part.src.length]]];
+  const attention = mean(cross.flatMap((layer) => layer.shares)), moved = part.moved[first] ?? [];
+  const raw = groups.map(([, of]) => of.reduce((sum, s) => sum + attention[s], 0));
+  const total = moved.length === groups.length ? moved.reduce((a, b) => a + b) || 1 : Infinity;
+  const bar = (share, name, label) => make("div", { class: "bar", role: "img", "aria-label": `${name}, ${say(label)} ${percent(share)}` },
+    make("i", { style: `width:${(100 * share).toFixed(1)}%` }), make("span", {}, total === Infinity && label === "zeroing" ? "…" : percent(share)));
+  const rows = groups.flatMap(([name], i) => [make("span", {}, name), bar((moved[i] ?? 0) / total, name, "zeroing"), bar(raw[i], name, "raw")]);
+  const others = translator.allowed(logProbs, 8).map((id) => make("button",
+    { click: () => force(chosen.part, [...part.best.ids.slice(0, first), id]), ...(id === EOS && { disabled: "" }) },
+    `${id === EOS ? say("end") : spelled(translator.tgt, id)} ${percent(Math.exp(logProbs[id]))}`));
   $("why").replaceChildren(
     make("div", { class: "bars" }, make("span"), make("span", { class: "axis" }, say("zeroing")), make("span", { class: "axis" }, say("raw")), ...rows),
     make("h3", {}, say("instead")), make("div", { class: "row" }, ...others));
+  clearTimeout(asking);
+  if (moved.length === groups.length) return;
+  asking = setTimeout(() => { // as many source words as a frame has time for, then the page may answer
+    const until = performance.now() + 30;
+    part.moved[first] = moved;
+    while (moved.length < groups.length && performance.now() < until) {
+      moved.push(translator.moved(part.source, part.best.ids.slice(0, first), written[first], groups[moved.length][1]));
+    }
+    showWhy(part);
+  }, 0);
 }
 
 const mean = (rows) => Array.from(rows[0], (_, i) => rows.reduce((sum, row) => sum + row[i], 0) / rows.length);
@@ -188,7 +198,7 @@ function showHeads(part) {
     for (let head = 0; head < heads; head++) {
       const name = say("head", layer + 1, head + 1);
       const canvas = paint(of.map((row) => row.shares[head]), columns.length, (share) => share);
-      buttons.push(press("", layer === chosen.layer && head === chosen.head, () => Object.assign(chosen, { layer, head }), { "aria-label": name }));
+      buttons.push(press("", layer === chosen.layer && head === chosen.head, () => Object.assign(chosen, { layer, head }), { "aria-label": `${layer + 1}·${head + 1} ${name}` }));
       buttons.at(-1).append(canvas, `${layer + 1}·${head + 1}`);
     }
   }
@@ -210,8 +220,10 @@ function paint(rows, width, share, attributes = {}) {
   return canvas;
 }
 
+/** A cell coloured by a share; none has a colour on which neither ink nor paper could be read. */
 function cell(share, text) {
-  return make("td", { class: `heat${share > 0.5 ? " strong" : ""}`, style: `--share:${share.toFixed(3)}` }, text);
+  const colour = share > 0.5 ? 0.7 + 0.3 * share : 0.7 * share;
+  return make("td", { class: `heat${share > 0.5 ? " strong" : ""}`, style: `--share:${colour.toFixed(3)}` }, text);
 }
 
 function showMap(part) {
