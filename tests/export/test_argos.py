@@ -8,7 +8,7 @@ from zipfile import ZipFile
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer_mt.config.experiment import Config
@@ -94,6 +94,7 @@ def test_the_tokenizer_of_the_source_decodes_the_target(
         exclude_categories=["Cs"], exclude_characters="▁_"
     )
 
+    @settings(max_examples=200, deadline=None)
     @given(st.lists(letters | st.sampled_from(["the cat ", "朋友"]), max_size=20).map("".join))
     def check(text: str) -> None:
         (ids,) = tgt.encode([text])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -188,6 +188,7 @@ def test_its_tokenizer_reads_and_writes_alike(
     )
     special = st.sampled_from(["</s>", "<pad>", "<unk>", "<s>", "<0x41>", "<2en>", "  "])
 
+    @settings(max_examples=200, deadline=None)
     @given(st.lists(letters | special, max_size=20).map("".join))
     def check(text: str) -> None:
         if text.startswith(">>"):  # a language code there

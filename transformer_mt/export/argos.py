@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from transformer_mt.export.argos_engine import ArgosModel
 
 QUANTIZATIONS = ctranslate2.QUANTIZATIONS
-ENDING = ".argosmodel"
+_ENDING = ".argosmodel"
 
 
 def refusals(task: ExportTask) -> list[str]:
@@ -42,12 +42,12 @@ def write(task: ExportTask, folder: Path) -> None:
         TmtError: CTranslate2 is not installed.
     """
     for direction in both_directions(task.translator.cfg.languages):
-        from_code, to_code = (argos_code(code) for code in (direction.src, direction.tgt))
+        from_code, to_code = (_argos_code(code) for code in (direction.src, direction.tgt))
         name = f"translate-{from_code}_{to_code}-1_0"
         with TemporaryDirectory(dir=folder) as content:
             _write_content(task, direction, Path(content) / name)
             archive = shutil.make_archive(str(folder / name), "zip", content, name)
-            Path(archive).rename(folder / (name + ENDING))
+            Path(archive).rename(folder / (name + _ENDING))
 
 
 def load(task: ExportTask, folder: Path) -> "ArgosModel":
@@ -57,11 +57,11 @@ def load(task: ExportTask, folder: Path) -> "ArgosModel":
 
 
 def next_step(path: Path, model_dir: Path) -> str:
-    package = min(path.glob("*" + ENDING))
+    package = min(path.glob("*" + _ENDING))
     return tr('in Python, argostranslate.package.install_from_path("{}")', package)
 
 
-def argos_code(code: str) -> str:
+def _argos_code(code: str) -> str:
     """The code of a language there."""
     return "zt" if code == "zh-Hant" else code
 
@@ -79,7 +79,7 @@ def _write_content(task: ExportTask, direction: Languages, folder: Path) -> None
     (folder / "sentencepiece.model").write_bytes(model)
     metadata = {"package_version": "1.0", "argos_version": "1.11", "type": "translate"}
     for end, code in (("from", direction.src), ("to", direction.tgt)):
-        metadata[f"{end}_code"] = argos_code(code)
+        metadata[f"{end}_code"] = _argos_code(code)
         metadata[f"{end}_name"] = langcodes.Language.get(code).display_name()
     (folder / "metadata.json").write_text(json.dumps(metadata, indent=2), "utf-8")
     (folder / "README.md").write_text(f"# {_readme(task, direction)}\n", "utf-8")

@@ -7,9 +7,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-from transformer_mt.export.argos import ENDING, argos_code
 from transformer_mt.export.formats import require
-from transformer_mt.translation.direction import both_directions, direction_of
+from transformer_mt.text.languages import canonical_code
+from transformer_mt.translation.direction import direction_of
 from transformer_mt.translation.translator import Translator
 
 
@@ -48,14 +48,13 @@ class ArgosModel:
             settings, package_data_dir=Path(folder), device="cpu", beam_size=1,
             compute_type="default",  # that of the package
         ):  # fmt: skip
-            for path in self._folder.glob("*" + ENDING):
+            for path in self._folder.glob("*.argosmodel"):
                 self._package.install_from_path(path)
             for package in self._package.get_installed_packages([Path(folder)]):
                 translation = self._translate.PackageTranslation(None, None, package)
                 translation.sentencizer = _OneSentence()
-                found[package.to_code] = translation
-            names = both_directions(self._translator.cfg.languages)
-            yield {d.tgt: found[argos_code(d.tgt)] for d in names}
+                found[canonical_code(package.to_code)] = translation
+            yield found
 
 
 class _OneSentence:
