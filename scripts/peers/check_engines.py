@@ -3,9 +3,9 @@
     python scripts/peers/check_engines.py -m MODEL --src FILE [--venvs FOLDER] [--beam 5]
 
 MODEL is a trained model directory. CTranslate2 takes any; with --venvs also Hugging Face's
-`generate`, which needs the paper's post-norm and one vocabulary (an environment of
-train_speed.py). Scores are mean log-probabilities. Compared are the best hypothesis, token
-by token, its score, and the whole n-best list. Exit status 1: fewer than 99 % of the lists agree.
+`generate`, which needs the paper's post-norm (an environment of train_speed.py). Scores are mean
+log-probabilities. Compared are the best hypothesis, token by token, its score, and the whole n-best
+list. Exit status 1: fewer than 99 % of the lists agree.
 """
 
 import argparse
@@ -36,13 +36,16 @@ def ours(translator: Any, sentences: list[list[int]], beam: int) -> Found:
 
 
 def ctranslate2s(translator: Any, sentences: list[list[int]], beam: int, work_dir: Path) -> Found:
-    import ctranslate2
+    from ctranslate2 import Translator
 
-    from transformer_mt.export.ctranslate2 import save_ctranslate2
+    from transformer_mt.export.ctranslate2 import write
+    from transformer_mt.export.proof import ExportTask
 
     src, tgt = translator.src_tokenizer, translator.tgt_tokenizer
-    save_ctranslate2(translator.model, (src, tgt), work_dir / "ctranslate2")
-    engine = ctranslate2.Translator(str(work_dir / "ctranslate2"), compute_type="float32")
+    directory = work_dir / "ctranslate2"
+    directory.mkdir()
+    write(ExportTask(translator, "float32", []), directory)
+    engine = Translator(str(directory), compute_type="float32")
     found = engine.translate_batch(
         [src.pieces(ids) for ids in sentences],
         beam_size=beam,
@@ -66,14 +69,14 @@ def ctranslate2s(translator: Any, sentences: list[list[int]], beam: int, work_di
 def hugging_faces(
     translator: Any, sentences: list[list[int]], beam: int, work_dir: Path, venvs_dir: Path
 ) -> Found:
-    from marian import marian_config, marian_weights
-    from safetensors.torch import save_file
+    from transformer_mt.export.marian import refusals, write
+    from transformer_mt.export.proof import ExportTask
 
-    directory = work_dir / "marian"
+    directory, export = work_dir / "marian", ExportTask(translator, "float32", [])
+    if reasons := refusals(export):
+        sys.exit("; ".join(reasons))
     directory.mkdir()
-    (directory / "config.json").write_text(json.dumps(marian_config(translator.model)), "utf-8")
-    weights = marian_weights(translator.model)
-    save_file(weights, directory / "model.safetensors", {"format": "pt"})
+    write(export, directory)
     task = {"marian": str(directory), "sentences": sentences, "beam": beam, "n_best": beam,
             "max_length": MAX_LENGTH}  # fmt: skip
     task_path = work_dir / "task.json"

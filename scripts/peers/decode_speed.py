@@ -63,17 +63,17 @@ def make_models(size: Size, tokenizer_dir: Path, work_dir: Path) -> tuple[Any, d
         The tokenizer; what a task says of the models.
     """
     import torch
-    from marian import marian_config, marian_weights
-    from safetensors.torch import save_file
 
     from transformer_mt.config.experiment import build_config
-    from transformer_mt.export.ctranslate2 import save_ctranslate2
+    from transformer_mt.export import ctranslate2, marian
+    from transformer_mt.export.proof import ExportTask
     from transformer_mt.model_dir import (
         build_model,
         load_tokenizers,
         save_model_dir,
         weights_of,
     )
+    from transformer_mt.translation.translator import Translator
 
     tokenizers = load_tokenizers(tokenizer_dir, joint=True)
     tree = {
@@ -91,10 +91,10 @@ def make_models(size: Size, tokenizer_dir: Path, work_dir: Path) -> tuple[Any, d
     model = build_model(cfg, tokenizers).eval()
     paths = {name: work_dir / name for name in ("tmt", "ctranslate2", "marian")}
     save_model_dir(paths["tmt"], cfg, weights_of(model), tokenizer_dir, {})
-    save_ctranslate2(model, tokenizers, paths["ctranslate2"])
-    paths["marian"].mkdir()
-    save_file(marian_weights(model), paths["marian"] / "model.safetensors", {"format": "pt"})
-    (paths["marian"] / "config.json").write_text(json.dumps(marian_config(model)), "utf-8")
+    export = ExportTask(Translator(model, tokenizers, cfg), "float32", [])
+    for format_, path in ((ctranslate2, paths["ctranslate2"]), (marian, paths["marian"])):
+        path.mkdir()
+        format_.write(export, path)
     sizes = {**vars(size), "vocab_size": tokenizers[0].vocab_size}
     return tokenizers[0], {**{name: str(path) for name, path in paths.items()}, "model": sizes}
 

@@ -1,16 +1,31 @@
-"""MarianMT's arithmetic, written out here, on exported weights gives the model's own numbers."""
+"""MarianMT's arithmetic, written out here, on exported weights gives the model's own numbers; the
+real MarianMT reads, translates and scores as tmt does.
+"""
 
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
+from transformer_mt.config.experiment import Config
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.errors import ConfigError
+from transformer_mt.encoding.tags import tag_pieces
+from transformer_mt.encoding.tokenizer import Tokenizer, train_tokenizer
+from transformer_mt.export import marian
 from transformer_mt.export.marian import marian_config, marian_weights
+from transformer_mt.export.proof import ExportTask, prove
 from transformer_mt.model.transformer import Transformer
+from transformer_mt.model_dir import build_model, load_tokenizers
+from transformer_mt.translation.translator import Translator
+
+Pairs = list[tuple[str, str]]
 
 VOCABULARY, HEADS, WIDTH = 40, 2, 16
 CONFIG = ModelConfig(
@@ -65,16 +80,15 @@ class Marian:
         return hidden @ self.weights["model.shared.weight"].T + self.weights["final_logits_bias"]
 
 
-def random_model(cfg: ModelConfig) -> Transformer:
+def perturbed(model: Transformer) -> Transformer:
     torch.manual_seed(3)
-    model = Transformer(cfg, VOCABULARY, VOCABULARY).eval()
     for parameter in model.parameters():  # also what starts at 0 or 1
         parameter.data += 0.1 * torch.randn_like(parameter)
-    return model
+    return model.eval()
 
 
 def test_the_same_logits() -> None:
-    model = random_model(CONFIG)
+    model = perturbed(Transformer(CONFIG, VOCABULARY, VOCABULARY))
     src, tgt_in = torch.randint(4, VOCABULARY, (7,)), torch.randint(4, VOCABULARY, (9,))
     with torch.no_grad():
         expected = model.project(model(src[None], tgt_in[None]))[0]
@@ -84,11 +98,118 @@ def test_the_same_logits() -> None:
     assert (content["d_model"], content["encoder_ffn_dim"], content["vocab_size"]) == (16, 24, 40)
 
 
-def test_every_reason_against_it_is_named() -> None:
-    cfg = CONFIG.model_copy(
-        update={"architecture": "modern", "norm": "pre", "tie_embeddings": "none"}
+@pytest.mark.parametrize(
+    ("kind", "reasons"),
+    [
+        ("modern", ["rotary positions", "norm: pre", "--to ctranslate2"]),
+        ("pre-norm", ["norm: pre", "norm: post"]),
+        ("post-norm", []),
+    ],
+)
+def test_every_reason_against_it_is_named(
+    translator_of: Callable[[str], Translator], kind: str, reasons: list[str]
+) -> None:
+    found = "; ".join(marian.refusals(ExportTask(translator_of(kind), "float32", [])))
+    assert all(reason in found for reason in reasons) and bool(found) == bool(reasons)
+
+
+# With transformers
+
+
+@pytest.fixture(scope="module")
+def transformers() -> Any:
+    return pytest.importorskip("transformers", reason="the extra export is not installed")
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Callable[[Translator], Path]:
+    def export(translator: Translator) -> Path:
+        marian.write(ExportTask(translator, "float32", []), tmp_path)
+        return tmp_path
+
+    return export
+
+
+def untrained(
+    cfg: Config, tokenizers: tuple[Tokenizer, Tokenizer], *, joint: bool, tying: str = "auto"
+) -> Translator:
+    model = cfg.model.model_copy(update={"norm": "post", "tie_embeddings": tying})
+    vocabulary = cfg.tokenizer.model_copy(update={"joint": joint})
+    cfg = cfg.model_copy(update={"model": model, "tokenizer": vocabulary})
+    return Translator(perturbed(build_model(cfg, tokenizers)), tokenizers, cfg)
+
+
+def assert_same_scores(translator: Translator, folder: Path, srcs: Any, tgts: Any) -> None:
+    task = ExportTask(translator, "float32", srcs)
+    expected = [score.log_prob for score in translator.score_pairs(srcs, tgts)]
+    assert marian.load(task, folder).log_probs(srcs, tgts) == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("joint", "tying"),
+    [(True, "all"), (True, "decoder"), (True, "none"), (False, "decoder"), (False, "none")],
+)
+def test_every_way_to_tie_embeddings(
+    transformers: Any, toy_config: Config, tokenizer_dir: Path, toy_pairs: Pairs,
+    exported: Callable[[Translator], Path], joint: bool, tying: str,
+) -> None:  # fmt: skip
+    tokenizers = load_tokenizers(tokenizer_dir, joint=joint)
+    translator = untrained(toy_config, tokenizers, joint=joint, tying=tying)
+    srcs, tgts = zip(*toy_pairs[:20], strict=True)
+    assert_same_scores(translator, exported(translator), srcs, tgts)
+
+
+def test_two_directions(
+    transformers: Any, toy_config: Config, toy_pairs: Pairs, tmp_path: Path,
+    exported: Callable[[Translator], Path],
+) -> None:  # fmt: skip
+    languages = toy_config.languages.model_copy(update={"bidirectional": True})
+    cfg = toy_config.model_copy(update={"languages": languages})
+    texts = [text for pair in toy_pairs for text in pair]
+    tokenizer = train_tokenizer(
+        texts, tmp_path / "joint", cfg.tokenizer, ["zh", "en"], seed=1, tags=tag_pieces(cfg)
     )
-    with pytest.raises(ConfigError) as caught:
-        marian_weights(random_model(cfg))
-    for reason in ("rotary positions", "norm: pre", "embeddings are not one matrix"):
-        assert reason in str(caught.value)
+    assert len(tokenizer.tags) == 2
+    translator = untrained(cfg, (tokenizer, tokenizer), joint=True)
+    pairs = [*toy_pairs[:9], *(pair[::-1] for pair in toy_pairs[9:18])]
+    assert_same_scores(translator, exported(translator), *zip(*pairs, strict=True))
+
+
+def test_its_tokenizer_reads_and_writes_alike(
+    transformers: Any, toy_config: Config, tokenizers: tuple[Tokenizer, Tokenizer],
+    exported: Callable[[Translator], Path],
+) -> None:  # fmt: skip
+    """Chinese on either side, characters outside the vocabulary, special tokens as text."""
+    src, tgt = tokenizers
+    folder = exported(untrained(toy_config, tokenizers, joint=False))
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    letters = st.sampled_from(" 猫看，。thecat龘😀\té’_<>/s0x") | st.characters(
+        exclude_categories=["Cs"], exclude_characters="▁"
+    )
+    special = st.sampled_from(["</s>", "<pad>", "<unk>", "<s>", "<0x41>", "<2en>", "  "])
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.lists(letters | special, max_size=20).map("".join))
+    def check(text: str) -> None:
+        if text.startswith(">>"):  # a language code there
+            return
+        ids = [src.encode([text])[0], tgt.encode([text])[0]]
+        found = theirs(text)["input_ids"], theirs(text_target=text)["input_ids"]
+        assert list(found) == [[*row, 3] for row in ids]
+        assert theirs.decode([2, *ids[1], 3, 0], skip_special_tokens=True) == (
+            tgt.decode([ids[1]])[0].strip()
+        )
+
+    check()
+
+
+def test_translations(
+    transformers: Any, translator_of: Callable[[str], Translator], toy_pairs: Pairs,
+    exported: Callable[[Translator], Path],
+) -> None:  # fmt: skip
+    translator = translator_of("post-norm")
+    srcs, refs = zip(*toy_pairs[:60], strict=True)
+    task = ExportTask(translator, "float32", srcs, refs)
+    proof = prove(task, marian.load(task, exported(translator)))
+    assert proof.identical == 1.0 and proof.texts > 20 and proof.bleu_lost == 0.0
+    assert proof.worst_log_prob is not None and proof.worst_log_prob < 1e-5

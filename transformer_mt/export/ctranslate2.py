@@ -134,5 +134,5 @@ def _copy(source: nn.Module, target: Any) -> None:
 
 
 def _array(tensor: Tensor) -> Any:
-    """NumPy, float32: what quantisation starts from."""
-    return tensor.detach().to("cpu", torch.float32).numpy()
+    """NumPy, float32, a copy: CTranslate2 quantises in place."""
+    return tensor.detach().to("cpu", torch.float32, copy=True).numpy()

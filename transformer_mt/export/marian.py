@@ -1,115 +1,135 @@
-"""A model as Hugging Face's MarianMT reads it: for comparisons with other engines.
+"""A model directory as MarianMT of Hugging Face's transformers reads it.
 
-Comes in: a `Transformer` of the paper's architecture with post-norm, and one vocabulary. Goes out:
-the weights under MarianMT's names and its configuration.
+Comes in: a `Transformer` of the paper with post-norm, and its tokenizers. Goes out: a directory
+for `MarianMTModel` and `MarianTokenizer`. The proof needs the extra: pip install
+'transformer-mt[export]'. Not carried: a text that begins with `>>name<<` has a language code there,
+and `<unk>`, which only a vocabulary without byte_fallback writes, is left out of translations.
 
 MarianMT has the sines of a position in the first half of the features and the cosines in the
 second, where the paper interleaves them. So the features of everything that the residual stream
 passes through are put into that order: a permutation of the same model.
 """
 
-from typing import Any
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
-from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID
-from transformer_mt.errors import ConfigError
+from transformer_mt.config.data import Languages
+from transformer_mt.encoding.tags import language_tag
+from transformer_mt.encoding.tokenizer import BOS, BOS_ID, EOS, EOS_ID, PAD, PAD_ID, UNK, Tokenizer
+from transformer_mt.export.proof import ExportTask
+from transformer_mt.export.weights import plain_weights, sines_then_cosines
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.transformer import Transformer
 
-_MAX_POSITIONS = 1024
+if TYPE_CHECKING:
+    from transformer_mt.export.marian_engine import MarianModel
+
+QUANTIZATIONS = ("float32", "bfloat16", "float16")
+_MAX_POSITIONS = 1024  # tokens of a text, and of a translation
+_SHARED = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+_OUTPUT = "lm_head.weight"
+_IDS = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID,
+        "decoder_start_token_id": BOS_ID, "forced_eos_token_id": None}  # fmt: skip
+
+
+def refusals(task: ExportTask) -> list[str]:
+    """Every architecture but the paper's with post-norm."""
+    cfg, reasons = task.translator.model.cfg, []
+    if cfg.modern:
+        reasons.append(tr("MarianMT has no rotary positions and no SwiGLU (architecture: modern)"))
+    if cfg.norm != "post":
+        reasons.append(
+            tr("MarianMT normalises after each sub-layer, this model before (norm: {})", cfg.norm)
+        )
+    nearest = tr("--to ctranslate2 carries it; or train with architecture: paper and norm: post")
+    return [*reasons, nearest] if reasons else []
+
+
+def write(task: ExportTask, folder: Path) -> None:
+    """Write a directory for `from_pretrained`."""
+    translator, dtype = task.translator, getattr(torch, task.quantization)
+    weights = {name: w.to(dtype) for name, w in marian_weights(translator.model).items()}
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    cfg, src, tgt = translator.cfg, translator.src_tokenizer, translator.tgt_tokenizer
+    files = {
+        "config.json": {**marian_config(translator.model), "dtype": task.quantization},
+        "generation_config.json": {
+            **_IDS, "max_length": _MAX_POSITIONS, "num_beams": cfg.decode.beam,
+            "suppress_tokens": tgt.silent_ids,
+        },
+        "tokenizer_config.json": {
+            "tokenizer_class": "MarianTokenizer", "source_lang": cfg.languages.src,
+            "target_lang": cfg.languages.tgt, "separate_vocabs": not cfg.tokenizer.joint,
+            "model_max_length": _MAX_POSITIONS, "clean_up_tokenization_spaces": False,
+            "split_special_tokens": True,  # a text that spells </s> does not end there
+            "unk_token": UNK, "bos_token": BOS, "eos_token": EOS, "pad_token": PAD,
+        },
+        "vocab.json": _vocabulary(src, cfg.languages),
+    }  # fmt: skip
+    if not cfg.tokenizer.joint:
+        files["target_vocab.json"] = _vocabulary(tgt, cfg.languages)
+    for name, content in files.items():
+        text = json.dumps(content, ensure_ascii=False, indent=2)
+        (folder / name).write_text(text + "\n", encoding="utf-8")
+    for name, tokenizer in (("source.spm", src), ("target.spm", tgt)):
+        (folder / name).write_bytes(tokenizer.serialised)
+
+
+def load(task: ExportTask, folder: Path) -> "MarianModel":
+    from transformer_mt.export.marian_engine import MarianModel
+
+    return MarianModel(task.translator, folder)
+
+
+def next_step(path: Path, model_dir: Path) -> str:
+    return tr('MarianMTModel.from_pretrained("{}"), and MarianTokenizer likewise', path)
 
 
 def marian_config(model: Transformer) -> dict[str, Any]:
-    """What `config.json` says.
-
-    Raises:
-        ConfigError: all that MarianMT cannot be, see `check_marian`.
-    """
-    check_marian(model)
-    cfg, vocab_size = model.cfg, model.output.weight.size(0)
+    """The `config.json` of a model that `refusals` has nothing against."""
+    cfg = model.cfg
     return {
         "model_type": "marian", "architectures": ["MarianMTModel"],
-        "vocab_size": vocab_size, "decoder_vocab_size": vocab_size,
-        "share_encoder_decoder_embeddings": True, "tie_word_embeddings": True,
+        "vocab_size": model.encoder_embedding.tokens.num_embeddings,
+        "decoder_vocab_size": model.output.out_features,
+        "share_encoder_decoder_embeddings": cfg.tie_embeddings == "all",
+        "tie_word_embeddings": cfg.tie_embeddings != "none",
         "d_model": cfg.d_model, "activation_function": "relu", "scale_embedding": True,
         "encoder_layers": cfg.encoder_layers, "decoder_layers": cfg.decoder_layers,
         "encoder_attention_heads": cfg.heads, "decoder_attention_heads": cfg.heads,
         "encoder_ffn_dim": cfg.ffn, "decoder_ffn_dim": cfg.ffn,
         "dropout": cfg.dropout, "attention_dropout": 0.0, "activation_dropout": 0.0,
-        "max_position_embeddings": _MAX_POSITIONS, "max_length": _MAX_POSITIONS,
-        "pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID,
-        "decoder_start_token_id": BOS_ID, "forced_eos_token_id": None, "use_cache": True,
+        "max_position_embeddings": _MAX_POSITIONS, "use_cache": True, **_IDS,
     }  # fmt: skip
 
 
-def check_marian(model: Transformer) -> None:
-    """Raises: ConfigError: every reason why MarianMT cannot hold this model."""
-    reasons = []
-    if model.cfg.architecture != "paper":
-        reasons.append("architecture: modern has rotary positions and SwiGLU")
-    if model.cfg.norm != "post":
-        reasons.append(f"norm: {model.cfg.norm}, MarianMT normalises after each sub-layer")
-    if model.cfg.tie_embeddings != "all":
-        reasons.append("the embeddings are not one matrix (tokenizer.joint: true)")
-    if reasons:
-        raise ConfigError("MarianMT cannot hold this model: " + "; ".join(reasons))
-
-
 def marian_weights(model: Transformer) -> dict[str, Tensor]:
-    """Name → tensor, fp32, of a MarianMTModel that computes the same.
-
-    Raises:
-        ConfigError: see `check_marian`.
-    """
-    check_marian(model)
-    source = {name: weight.detach().float() for name, weight in model.state_dict().items()}
-    order = _halves(model.cfg.d_model)
-    shared = source["output.weight"][:, order]
-    weights = {
-        "model.shared.weight": shared,
-        "final_logits_bias": torch.zeros(1, shared.size(0)),
-    }
-    for side, n_layers in (("encoder", len(model.encoder_layers)),
-                           ("decoder", len(model.decoder_layers))):  # fmt: skip
-        for i in range(n_layers):
-            layer = {
-                name.removeprefix(f"{side}_layers.{i}."): weight
-                for name, weight in source.items()
-                if name.startswith(f"{side}_layers.{i}.")
-            }
-            for name, weight in _layer(layer, order).items():
-                weights[f"model.{side}.layers.{i}.{name}"] = weight
-    return {name: weight.contiguous() for name, weight in weights.items()}
+    """Name → tensor, fp32, of a MarianMTModel that computes the same; tied matrices once."""
+    plain = plain_weights(model, sines_then_cosines(model.cfg.d_model))
+    found = {_marian_name(name): weight for name, weight in plain.items()}
+    if model.cfg.tie_embeddings == "all":
+        found["model.shared.weight"] = found.pop(_SHARED[0])
+        del found[_SHARED[1]]
+    if model.cfg.tie_embeddings != "none":
+        del found[_OUTPUT]
+    return found | {"final_logits_bias": torch.zeros(1, model.output.out_features)}
 
 
-def _layer(source: dict[str, Tensor], order: Tensor) -> dict[str, Tensor]:
-    """One layer: what reads the residual stream has its columns reordered, what writes its rows."""
-    found = {}
-    for kind in ("weight", "bias"):
-        reads = (lambda w: w[:, order]) if kind == "weight" else (lambda b: b)
-        qkv = reads(source[f"self_attn.qkv_proj.{kind}"]).chunk(3)
-        named = dict(zip("qkv", qkv, strict=True))
-        for name, weight in named.items():
-            found[f"self_attn.{name}_proj.{kind}"] = weight
-        found[f"self_attn.out_proj.{kind}"] = source[f"self_attn.out_proj.{kind}"][order]
-        found[f"self_attn_layer_norm.{kind}"] = source[f"self_attn_residual.layer_norm.{kind}"][
-            order
-        ]
-        if f"encoder_attn.q_proj.{kind}" in source:
-            k, v = reads(source[f"encoder_attn.kv_proj.{kind}"]).chunk(2)
-            q = reads(source[f"encoder_attn.q_proj.{kind}"])
-            for name, weight in (("q", q), ("k", k), ("v", v)):
-                found[f"encoder_attn.{name}_proj.{kind}"] = weight
-            found[f"encoder_attn.out_proj.{kind}"] = source[f"encoder_attn.out_proj.{kind}"][order]
-            norm = source[f"encoder_attn_residual.layer_norm.{kind}"]
-            found[f"encoder_attn_layer_norm.{kind}"] = norm[order]
-        found[f"fc1.{kind}"] = reads(source[f"ffn.fc1.{kind}"])
-        found[f"fc2.{kind}"] = source[f"ffn.fc2.{kind}"][order]
-        found[f"final_layer_norm.{kind}"] = source[f"ffn_residual.layer_norm.{kind}"][order]
-    return found
+def _marian_name(name: str) -> str:
+    name = re.sub(r"^(encoder|decoder)\.(\d+)\.(ffn\.)?", r"model.\1.layers.\2.", name)
+    name = re.sub(r"^(encoder|decoder)\.embedding", r"model.\1.embed_tokens", name)
+    return name.replace("ffn_layer_norm", "final_layer_norm").replace("output.", "lm_head.")
 
 
-def _halves(width: int) -> Tensor:
-    """The features in MarianMT's order: all sines, then all cosines."""
-    return torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
+def _vocabulary(tokenizer: Tokenizer, languages: Languages) -> dict[str, int]:
+    """Piece → id; the tag of a language is spelled as a text asks MarianTokenizer for it."""
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    tags = {language_tag(code): f">>{code}<<" for code in (languages.src, languages.tgt)}
+    spelled = {tag: code for tag, code in tags.items() if tag in tokenizer.tags}
+    return {spelled.get(piece, piece): id_ for id_, piece in enumerate(pieces)}
