@@ -5,9 +5,8 @@ Comes in: a translator. Goes out: a directory for `pipeline("translation", direc
 (`onnx_tokenizer.py`, which says how two vocabularies share its ids), and what generation needs.
 `marian` in its `config.json` decides no more than the names of files and tensors.
 
-There texts are neither normalised, beyond NFC and white space, nor divided, as tmt does before it
-translates: texts are to be sentences as cleaning leaves them. A unigram model's bytes for unknown
-characters are read by Python's `tokenizers` only.
+Long texts are not divided there as tmt does: a text is to be a sentence. With int8 the numbers of a
+batch share one scale, so that neighbours change a translation a little.
 """
 
 import json
@@ -22,6 +21,7 @@ from transformer_mt.export.formats import require
 from transformer_mt.export.onnx_graph import decoder_graph, encoder_graph
 from transformer_mt.export.onnx_tokenizer import (
     N_SPECIAL,
+    has_bytes,
     source_offset,
     special_names,
     tokenizer_json,
@@ -32,6 +32,7 @@ from transformer_mt.messages.catalogue import tr
 QUANTIZATIONS = ("float32", "int8")
 _DTYPES = {"float32": "fp32", "int8": "q8"}  # names of transformers.js
 _SUFFIXES = {"float32": "", "int8": "_quantized"}
+_READY = {"onnx.quant.pre_process": "onnxruntime.quant"}  # or it warns; nothing is to be fused
 _MOST_BYTES = 2**31  # of one file of protocol buffers
 _BATCH_SENTENCES = 32
 _MAX_NEW_TOKENS = 256  # as in the translation pipeline of transformers.js
@@ -44,11 +45,14 @@ def refusals(task: ExportTask) -> list[str]:
         reasons.append(
             tr("it translates both ways, but a pipeline cannot be told which: --to ctranslate2")
         )
+    if translator.cfg.tokenizer.type == "unigram" and has_bytes(translator.src_tokenizer):
+        reasons.append(
+            tr("transformers.js does not spell characters in bytes with tokenizer.type: unigram: "
+               "train with bpe, or with tokenizer.byte_fallback: false; or --to ctranslate2")
+        )  # fmt: skip
     n_bytes = 4 * sum(parameter.numel() for parameter in translator.model.parameters())
     if n_bytes >= _MOST_BYTES:
-        reasons.append(
-            tr("{:.1f} GB do not fit into one file: --to ctranslate2", n_bytes / 2**30)
-        )
+        reasons.append(tr("{:.1f} GB do not fit into one file: --to ctranslate2", n_bytes / 2**30))
     return reasons
 
 
@@ -60,7 +64,7 @@ def write(task: ExportTask, folder: Path) -> None:
     """
     onnx, translator = require("onnx", "ONNX"), task.translator
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
-    offset = source_offset(*tokenizers)
+    offset, kind = source_offset(*tokenizers), translator.cfg.tokenizer.type
     graphs = {
         "encoder_model": encoder_graph(translator.model, n_shared=N_SPECIAL, offset=offset),
         "decoder_model_merged": decoder_graph(translator.model),
@@ -71,13 +75,14 @@ def write(task: ExportTask, folder: Path) -> None:
         path = folder / "onnx" / f"{name}{_SUFFIXES[task.quantization]}.onnx"
         if task.quantization == "int8":
             quantization = require("onnxruntime.quantization", "ONNX Runtime")
+            onnx.helper.set_model_props(graph, _READY)
             quantization.quantize_dynamic(graph, path)
         else:
             onnx.save(graph, path)
     for name, content in {
         "config": _config(task),
         "generation_config": _generation_config(task),
-        "tokenizer": tokenizer_json(*tokenizers, translator.cfg.tokenizer.type),
+        "tokenizer": tokenizer_json(*tokenizers, kind, translator.cfg.languages.src),
         "tokenizer_config": _tokenizer_config(task),
     }.items():
         text = json.dumps(content, ensure_ascii=False, indent=1)
@@ -89,7 +94,9 @@ def load(task: ExportTask, folder: Path) -> "OnnxModel":
 
 
 def next_step(path: Path, model_dir: Path) -> str:
-    return tr('npm install @huggingface/transformers; await pipeline("translation", "{}")', path)
+    return tr(
+        'npm install @huggingface/transformers; await pipeline("translation", "{}")', path.resolve()
+    )
 
 
 def _special_ids() -> dict[str, int]:

@@ -10,7 +10,6 @@ they are the same in every step, and the decoder needs nothing else of the memor
 serves the first step, with P = 0, and all others.
 """
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -30,6 +29,8 @@ from transformer_mt.model.transformer import (
     Transformer,
 )
 
+Shape = list[int | str]  # free dimensions have names
+
 _OPSET, _IR_VERSION = 17, 8  # the first with layer normalisation; old runtimes read it
 _FAR = -1e9  # added to the scores of keys that are not seen: their exponentials are 0
 _BATCH, _SOURCE, _PAST = "batch_size", "encoder_sequence_length", "past_decoder_sequence_length"
@@ -45,9 +46,7 @@ def encoder_graph(model: Transformer, *, n_shared: int, offset: int) -> Any:
     """
     graph, cfg = _Graph(model), model.cfg
     ids = graph.integers("input_ids", [_BATCH, _SOURCE])
-    attention_mask = graph.integers("attention_mask", [_BATCH, _SOURCE])
-    padding = graph("Equal", attention_mask, graph.constant(0))
-    mask = graph("Unsqueeze", graph.hidden(padding), graph.constant([1, 2]))  # (B, 1, 1, S)
+    mask = graph.source_mask("attention_mask")
     if offset:
         is_shared = graph("Less", ids, graph.constant(n_shared))
         ids = graph("Where", is_shared, ids, graph("Sub", ids, graph.constant(offset)))
@@ -61,7 +60,7 @@ def encoder_graph(model: Transformer, *, n_shared: int, offset: int) -> Any:
     memory = graph.norm(model.encoder_norm, x)
     projections = [cast(DecoderLayer, layer).encoder_attn.kv_proj for layer in model.decoder_layers]
     keys_values = [graph.heads(graph.linear(p, memory), 2) for p in projections]
-    shape = [_BATCH, 2 * cfg.decoder_layers, cfg.heads, _SOURCE, cfg.d_model // cfg.heads]
+    shape: Shape = [_BATCH, 2 * cfg.decoder_layers, cfg.heads, _SOURCE, cfg.d_model // cfg.heads]
     graph.output("last_hidden_state", graph("Concat", *keys_values, axis=1), shape)
     return graph.finished("encoder")
 
@@ -74,10 +73,8 @@ def decoder_graph(model: Transformer) -> Any:
     graph, cfg = _Graph(model), model.cfg
     head_width, n_layers = cfg.d_model // cfg.heads, cfg.decoder_layers
     ids = graph.integers("input_ids", [_BATCH, _TARGET])
-    attention_mask = graph.integers("encoder_attention_mask", [_BATCH, _SOURCE])
-    padding = graph("Equal", attention_mask, graph.constant(0))
-    src_mask = graph("Unsqueeze", graph.hidden(padding), graph.constant([1, 2]))  # (B, 1, 1, S)
-    shape = [_BATCH, 2 * n_layers, cfg.heads, _SOURCE, head_width]
+    src_mask = graph.source_mask("encoder_attention_mask")
+    shape: Shape = [_BATCH, 2 * n_layers, cfg.heads, _SOURCE, head_width]
     memory = graph.parts(graph.numbers("encoder_hidden_states", shape), 2 * n_layers, axis=1)
     past = [
         graph.numbers(f"past_key_values.{name}", [_BATCH, cfg.heads, _PAST, head_width])
@@ -147,17 +144,17 @@ class _Graph:
             self._shared[key] = self.constant(_array(parameter), np.float32)
         return self._shared[key]
 
-    def integers(self, name: str, shape: Sequence[int | str]) -> str:
+    def integers(self, name: str, shape: Shape) -> str:
         return self._input(name, self._onnx.TensorProto.INT64, shape)
 
-    def numbers(self, name: str, shape: Sequence[int | str]) -> str:
+    def numbers(self, name: str, shape: Shape) -> str:
         return self._input(name, self._onnx.TensorProto.FLOAT, shape)
 
-    def _input(self, name: str, kind: int, shape: Sequence[int | str]) -> str:
+    def _input(self, name: str, kind: int, shape: Shape) -> str:
         self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, shape))
         return name
 
-    def output(self, name: str, result: str, shape: Sequence[int | str]) -> None:
+    def output(self, name: str, result: str, shape: Shape) -> None:
         helper, kind = self._onnx.helper, self._onnx.TensorProto.FLOAT
         self._nodes.append(helper.make_node("Identity", [result], [name]))
         self._outputs.append(helper.make_tensor_value_info(name, kind, shape))
@@ -178,6 +175,11 @@ class _Graph:
         """The `n` slices of an axis, which goes."""
         slices = self._several("Split", n, x, axis=axis) if n > 1 else [x]
         return [self("Squeeze", part, self.constant([axis])) for part in slices]
+
+    def source_mask(self, name: str) -> str:
+        """An input (B, S), 0 = padding → what is added to the scores, (B, 1, 1, S)."""
+        padding = self("Equal", self.integers(name, [_BATCH, _SOURCE]), self.constant(0))
+        return self("Unsqueeze", self.hidden(padding), self.constant([1, 2]))
 
     def hidden(self, condition: str) -> str:
         """0 where false, so much that nothing is left of the exponential where true."""
@@ -202,7 +204,9 @@ class _Graph:
         if not embedding.add_positions:
             self._turns = self.angles(positions, width // self._cfg.heads)  # of all layers
             return x
-        pairs = [self("Unsqueeze", half, self.constant([2])) for half in self.angles(positions, width)]
+        pairs = [
+            self("Unsqueeze", half, self.constant([2])) for half in self.angles(positions, width)
+        ]
         table = self("Reshape", self("Concat", *pairs, axis=2), self.constant([-1, width]))
         return self("Add", x, table)
 
@@ -216,7 +220,9 @@ class _Graph:
         shape = self.constant([0, 0, n, heads, self._cfg.d_model // heads])
         return self("Transpose", self("Reshape", x, shape), perm=[0, 2, 3, 1, 4])
 
-    def queries_keys_values(self, attention: SelfAttention, x: str, residual: Residual) -> list[str]:
+    def queries_keys_values(
+        self, attention: SelfAttention, x: str, residual: Residual
+    ) -> list[str]:
         """(B, T, D) → three times (B, H, T, Dh), in their positions."""
         qkv = self.linear(attention.qkv_proj, self.before(residual, x))
         q, k, v = self.parts(self.heads(qkv, 3), 3, axis=1)

@@ -8,11 +8,18 @@ those of the source that are not special come after them:
 
 A mark before its spelling keeps a piece from being found in a text: special pieces and tags, and of
 two vocabularies the target's. Decoding takes the marks away.
+
+Of tmt's normalisation it does NFC, white space, and the characters that become another or none:
+curly quotes in English, full-width letters in Chinese. Entities of HTML, spaces between Chinese
+characters and Traditional Chinese stay as they are.
 """
 
+import unicodedata
+from collections import defaultdict
 from typing import Any
 
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
+from transformer_mt.text.normalise import Normaliser
 
 N_SPECIAL = 1 + max(PAD_ID, UNK_ID, BOS_ID, EOS_ID)
 _MARK = "\ue000"  # a character of private use
@@ -26,11 +33,12 @@ def source_offset(src: Tokenizer, tgt: Tokenizer) -> int:
     return 0 if src.serialised == tgt.serialised else tgt.vocab_size - N_SPECIAL
 
 
-def tokenizer_json(src: Tokenizer, tgt: Tokenizer, kind: str) -> dict[str, Any]:
+def tokenizer_json(src: Tokenizer, tgt: Tokenizer, kind: str, language: str) -> dict[str, Any]:
     """The content of `tokenizer.json`.
 
     Args:
-        kind: bpe or unigram.
+        kind: bpe, or unigram without bytes: transformers.js never looks for them there.
+        language: of the source.
     """
     names = special_names(tgt)
     return {
@@ -43,8 +51,8 @@ def tokenizer_json(src: Tokenizer, tgt: Tokenizer, kind: str) -> dict[str, Any]:
         "normalizer": _sequence(
             "normalizers",
             {"type": "NFC"},
-            {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
-            {"type": "Replace", "pattern": {"Regex": r"\A | \z"}, "content": ""},
+            *(_replace(f"[{old}]", new) for new, old in _replacements(language).items()),
+            _replace(r"\s+", " "), _replace(r"\A | \z", ""),
         ),
         "pre_tokenizer": {
             "type": "Metaspace", "replacement": _SPACE, "split": True,
@@ -61,10 +69,9 @@ def tokenizer_json(src: Tokenizer, tgt: Tokenizer, kind: str) -> dict[str, Any]:
         },
         "decoder": _sequence(
             "decoders",
-            {"type": "Replace", "pattern": {"String": _MARK}, "content": ""},
-            {"type": "Replace", "pattern": {"String": _SPACE}, "content": " "},
-            {"type": "ByteFallback"}, {"type": "Fuse"},
-            {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+            _replace(_MARK, ""), _replace(_SPACE, " "),
+            {"type": "ByteFallback"}, {"type": "Fuse"}, _replace(r"\s+", " "),
+            {"type": "Strip", "content": " ", "start": 1, "stop": 1},
         ),
         "model": _model(src, tgt, kind),
     }  # fmt: skip
@@ -85,19 +92,18 @@ def _model(src: Tokenizer, tgt: Tokenizer, kind: str) -> dict[str, Any]:
     hidden = {id_: _MARK + _MARK + tag for tag, id_ in src.tags.items()}
     pieces = src.pieces(range(src.vocab_size))
     spellings += [hidden.get(i, pieces[i]) for i in range(N_SPECIAL, src.vocab_size)]
-    byte_fallback = "<0x00>" in pieces
     if kind == "bpe":
         return {
             "type": "BPE", "vocab": {piece: i for i, piece in enumerate(spellings)},
             "merges": _merges(texts), "unk_token": spellings[UNK_ID], "fuse_unk": True,
-            "byte_fallback": byte_fallback, "ignore_merges": False, "dropout": None,
+            "byte_fallback": has_bytes(src), "ignore_merges": False, "dropout": None,
             "continuing_subword_prefix": None, "end_of_word_suffix": None,
         }  # fmt: skip
     scores = [_NEVER] * len(spellings)
     for id_, (_, score) in texts.items():
         scores[id_ + offset] = score
     vocab = [list(pair) for pair in zip(spellings, scores, strict=True)]
-    return {"type": "Unigram", "unk_id": UNK_ID, "byte_fallback": byte_fallback, "vocab": vocab}
+    return {"type": "Unigram", "unk_id": UNK_ID, "vocab": vocab}
 
 
 def _merges(texts: dict[int, tuple[str, float]]) -> list[list[str]]:
@@ -109,6 +115,26 @@ def _merges(texts: dict[int, tuple[str, float]]) -> list[list[str]]:
         for i in range(1, len(piece))
         if piece[:i] in known and piece[i:] in known
     ]
+
+
+def has_bytes(tokenizer: Tokenizer) -> bool:
+    """Whether characters that are no piece are spelled in bytes."""
+    return "<0x00>" in tokenizer.pieces(range(tokenizer.vocab_size))
+
+
+def _replacements(language: str) -> dict[str, str]:
+    """New text → the characters that normalising alone turns into it; NFC and spaces apart."""
+    normalise = Normaliser(language, None)
+    found: dict[str, str] = defaultdict(str)
+    for char in map(chr, [*range(0xD800), *range(0xE000, 0x10000)]):
+        new = normalise(f"!{char}!")[1:-1]  # no mark composes with it
+        if new != unicodedata.normalize("NFC", char) and not char.isspace():
+            found[new] += char
+    return found
+
+
+def _replace(pattern: str, content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
 
 
 def _begins_with_space(tokenizer: Tokenizer) -> bool:
