@@ -13,6 +13,8 @@ from typing import Any
 import yaml
 
 from transformer_mt.config.experiment import Config, load_config
+from transformer_mt.config.yaml_text import parse_yaml
+from transformer_mt.errors import ConfigError
 from transformer_mt.evaluation.test_sets import describe_model
 from transformer_mt.export.proof import ExportOrigin, Proof
 from transformer_mt.export.training_data import training_data
@@ -63,8 +65,8 @@ def licence_of(model_dir: Path) -> str | None:
     """The licence in the head of a model's README.md; None: it says none."""
     try:
         head = _HEAD.match((model_dir / CARD).read_text(encoding="utf-8"))
-        found = yaml.safe_load(head[1]) if head else None
-    except (OSError, UnicodeError, yaml.YAMLError):
+        found = parse_yaml(head[1], CARD) if head else None
+    except (OSError, UnicodeError, ConfigError):
         return None
     licence = found.get("license") if isinstance(found, dict) else None
     return licence if isinstance(licence, str) and licence != UNKNOWN else None
@@ -73,17 +75,17 @@ def licence_of(model_dir: Path) -> str | None:
 def _card(model_dir: Path, library: str | None, licence: str | None, **values: Any) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    cfg = load_config(model_dir / "config.yaml")
-    about = describe_model(model_dir)
+    cfg, about = load_config(model_dir / "config.yaml"), describe_model(model_dir)
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
     environment.globals |= {"tr": tr, "repository": "", "export": None, "exports": {}}
+    environment.filters["plain"] = _plain
     body = environment.get_template("card.md.j2").render(
         about=_plain(about), cfg=cfg, licence=_plain(licence),
         tokenizers=[path.name for path in tokenizer_paths(Path(), joint=cfg.tokenizer.joint)],
-        sources=_plain(training_data(model_dir, cfg)), **values,
+        sources=training_data(model_dir, cfg), **values,
     )  # fmt: skip
     scores = {} if "export" in values else about["scores"]  # an export has its proof
     languages = [code.partition("-")[0] for code in (cfg.languages.src, cfg.languages.tgt)]

@@ -45,4 +45,7 @@ def _name(source: Source) -> str:
 
 
 def _url(address: Any) -> str:
-    return quote(address, safe=_IN_URLS) if str(address).startswith(("http:", "https:")) else ""
+    """An address without spaces and characters that Markdown ends it at; "": it is none."""
+    if not str(address).startswith(("http:", "https:")):
+        return ""
+    return quote(address, safe=_IN_URLS, errors="replace")
