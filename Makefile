@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check format bench fuzz clean
+.PHONY: demo test check format bench fuzz man clean
 
 demo: .venv/ready
 	$(BIN)/tmt train configs/tiny.yaml
@@ -28,6 +28,11 @@ bench: .venv/ready
 fuzz: .venv/ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[fuzz]'
 	$(BIN)/python scripts/faults/fuzz.py --minutes $(or $(MINUTES),5)
+
+# The manual page, written from the commands; an installed tmt has it: man tmt
+man: .venv/ready
+	$(BIN)/python scripts/write_manual.py
+	man -l docs/tmt.1
 
 clean:
 	rm -rf .venv

@@ -1,4 +1,4 @@
-"""Write docs/configuration.md and docs/cli.md from the code.
+"""Write docs/configuration.md, docs/cli.md and the manual page docs/tmt.1 from the code.
 
     python scripts/write_manual.py [--check]
 
@@ -13,12 +13,14 @@ import math
 import re
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
 from pydantic import BaseModel
 
+from transformer_mt import __version__
 from transformer_mt.cli.main import app
 from transformer_mt.config.data import Source
 from transformer_mt.config.experiment import Config
@@ -33,6 +35,22 @@ _METAVARS = {
     "list[Path]": "PATH", "str": "TEXT", "list[str]": "TEXT",
 }  # fmt: skip
 
+
+_ABOUT = (
+    "Results go to standard output, everything else to standard error. Exit status 2 is a mistake "
+    "that the message names; `--debug` with any command shows where it was noticed. "
+    "`--install-completion` has the shell complete commands and options."
+)
+_VARIABLES = {
+    "TMT_LANG": "en or zh: the language of messages and help; without it LANG decides",
+    "TMT_CACHE": "the folder of downloads; default: ~/.cache/tmt",
+    "HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE": "those of huggingface_hub, for push, pull and hf:",
+    "HTTPS_PROXY": "a proxy for downloads",
+}
+_FILES = {
+    "runs/NAME": "the run directory of a training; runs/NAME/model is its model",
+    "~/.cache/tmt": "downloads, and models of the Hub",
+}
 
 # Comments
 
@@ -197,25 +215,33 @@ def commands(command: Any, names: tuple[str, ...] = ("tmt",)) -> Iterator[tuple[
         yield from commands(child, (*names, name))
 
 
-def option_row(parameter: Any, context: Any) -> str:
-    """A row of one option or argument."""
-    names, text = parameter.get_help_record(context)
-    names = re.sub(r"<(.*?)>", lambda kind: _METAVARS.get(kind[1], kind[1].upper()), names)
-    return table_row(f"`{names}`", text)
+def usage_of(name: str, command: Any) -> str:
+    context = command.make_context(name, [], resilient_parsing=True)
+    usage = " ".join(command.collect_usage_pieces(context)).replace("[OPTIONS]", "[options]")
+    return f"{name} {usage}"
+
+
+def options_of(name: str, command: Any) -> Iterator[tuple[str, str]]:
+    """Names and help of each option and argument."""
+    context = command.make_context(name, [], resilient_parsing=True)
+    for parameter in command.get_params(context):
+        if parameter.name != "help" and not getattr(parameter, "hidden", False):
+            names, text = parameter.get_help_record(context)
+            metavars = partial(
+                re.sub, r"<(.*?)>", lambda kind: _METAVARS.get(kind[1], kind[1].upper())
+            )
+            yield metavars(names), text
 
 
 def command_section(name: str, command: Any) -> str:
-    context = command.make_context(name, [], resilient_parsing=True)
-    usage = " ".join(command.collect_usage_pieces(context)).replace("[OPTIONS]", "[options]")
-    parts = [f"## {name}", inspect.cleandoc(command.help), f"```text\n{name} {usage}\n```"]
+    parts = [
+        f"## {name}",
+        inspect.cleandoc(command.help),
+        f"```text\n{usage_of(name, command)}\n```",
+    ]
     if command.epilog:
         parts.append(command.epilog.replace("Example: ", "Example: `", 1) + "`")
-    shown_parameters = [
-        parameter
-        for parameter in command.get_params(context)
-        if parameter.name != "help" and not getattr(parameter, "hidden", False)
-    ]
-    rows = [option_row(parameter, context) for parameter in shown_parameters]
+    rows = [table_row(f"`{names}`", text) for names, text in options_of(name, command)]
     parts.append("\n".join(["| option | does |", "|---|---|", *rows]))
     return "\n\n".join(parts if rows else parts[:-1])
 
@@ -223,15 +249,52 @@ def command_section(name: str, command: Any) -> str:
 def cli_page() -> str:
     lines = [
         "# The command line: every option", NOTE,
-        "Results go to standard output, everything else to standard error. Exit status 2 is a "
-        "mistake that the message names; `--debug` with any command shows where it was noticed. "
-        "A table of the commands by purpose: [README.md](../README.md).",
+        f"{_ABOUT} The same as a manual page: `man tmt`. A table of the commands by "
+        "purpose: [README.md](../README.md).",
     ]  # fmt: skip
     found = commands(typer.main.get_command(app))
     return "\n\n".join([*lines, *(command_section(*entry) for entry in found)]) + "\n"
 
 
-PAGES = {"configuration.md": configuration_page, "cli.md": cli_page}
+# Manual page
+
+
+def roff(text: str) -> str:
+    """Text in the language of man(7): nothing in it is a command, hyphens can be copied."""
+    plain = " ".join(text.replace("`", "").split()).replace("\\", "\\e").replace("-", "\\-")
+    return re.sub(r"^(?=[.'])", r"\\&", plain)
+
+
+def man_section(name: str, command: Any) -> Iterator[str]:
+    yield f".SS {roff(name)}"
+    yield f".B {roff(usage_of(name, command))}"
+    for paragraph in inspect.cleandoc(command.help).split("\n\n"):
+        yield f".PP\n{roff(paragraph)}"
+    for names, text in options_of(name, command):
+        yield f".TP\n.B {roff(names)}\n{roff(text)}"
+    if command.epilog:
+        yield f".PP\n{roff(command.epilog)}"
+
+
+def man_page() -> str:
+    command = typer.main.get_command(app)
+    lines = [
+        '.\\" Written by scripts/write_manual.py; change the code, then run it again.',
+        f'.TH TMT 1 "" "tmt {__version__}" "User Commands"',
+        f".SH NAME\ntmt \\- {roff(command.help[0].lower() + command.help[1:].removesuffix('.'))}",
+        ".SH SYNOPSIS\n.B tmt\n.I COMMAND\n[options]",
+        f".SH DESCRIPTION\n{roff(_ABOUT)}",
+        ".SH COMMANDS",
+        *(line for entry in commands(command) for line in man_section(*entry)),
+        ".SH ENVIRONMENT",
+        *(f".TP\n.B {name}\n{roff(text)}" for name, text in _VARIABLES.items()),
+        ".SH FILES",
+        *(f".TP\n.I {name}\n{roff(text)}" for name, text in _FILES.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {"configuration.md": configuration_page, "cli.md": cli_page, "tmt.1": man_page}
 
 
 def main() -> None:

@@ -31,8 +31,8 @@ def load(*models: "str | PathLike[str]", precision: str = "auto") -> "Translatio
     """A trained model, ready to translate, score and explain.
 
     Args:
-        models: a run directory or a model directory; several vote on each token; none: the newest
-            finished run under `runs/`.
+        models: a run directory, a model directory, or `hf:OWNER/NAME` on the Hub; several vote on
+            each token; none: the newest finished run under `runs/`.
         precision: auto, fp32, bf16 or fp16; auto is bf16 where the hardware multiplies it natively.
     Raises:
         TmtError: there is no such model, it is damaged, or the models do not go together.

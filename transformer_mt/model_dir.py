@@ -31,8 +31,12 @@ from transformer_mt.text.known_units import KnownUnits
 
 FORMAT = 1
 _WEIGHTS = "model.safetensors"
-_METADATA = "metadata.json"  # the manifest
+METADATA = "metadata.json"  # the manifest
 _KNOWN = "source_units.npz"  # of the training text; older model directories have none
+# Every file that a model directory may list.
+FILES = {
+    "config.yaml", _WEIGHTS, _KNOWN, "tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model"
+}  # fmt: skip
 _FLOATS = {"F32", "F16", "BF16", "F64"}
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -91,7 +95,7 @@ def save_model_dir(
         known: words of the source side that training has seen.
         ours: see `writing_folder`.
     """
-    with writing_folder(path, _METADATA, ours=ours) as directory:
+    with writing_folder(path, METADATA, ours=ours) as directory:
         (directory / "config.yaml").write_text(cfg.to_yaml(), encoding="utf-8")
         save_file({name: w.contiguous() for name, w in weights.items()}, directory / _WEIGHTS)
         for source in set(tokenizer_paths(tokenizer_dir, joint=cfg.tokenizer.joint)):
@@ -100,7 +104,7 @@ def save_model_dir(
             known.save(directory / _KNOWN)
         versions = {"tmt": __version__, "torch": torch.__version__}
         content = {"format": FORMAT, "versions": versions, **metadata}
-        write_manifest(directory, _METADATA, content)
+        write_manifest(directory, METADATA, content)
 
 
 def load_model_dir(path: Path) -> LoadedModel:
@@ -180,17 +184,17 @@ def read_metadata(path: Path) -> dict[str, Any]:
             tr("{}: no such model directory; train one with tmt train CONFIG", path)
         )
     try:
-        metadata = read_manifest(path, _METADATA)
+        metadata = read_manifest(path, METADATA)
     except Damaged as error:
         raise ModelDirError(tr("{}; copy the whole model directory again", error)) from error
     if metadata is None:
-        raise ModelDirError(tr("{}: not a model directory: {} is missing", path, _METADATA))
+        raise ModelDirError(tr("{}: not a model directory: {} is missing", path, METADATA))
     if metadata.get("format") != FORMAT:
         found = metadata.get("format")
         raise ModelDirError(tr("{}: format {}; this tmt reads format {}", path, found, FORMAT))
     missing = {"config.yaml", _WEIGHTS} - metadata.get("files", {}).keys()
     if missing:
-        raise ModelDirError(tr("{}: lists no {}", path / _METADATA, ", ".join(sorted(missing))))
+        raise ModelDirError(tr("{}: lists no {}", path / METADATA, ", ".join(sorted(missing))))
     if problems := damages(path, metadata):
         raise ModelDirError("\n".join(problems) + tr("; copy the whole model directory"))
     return metadata
@@ -198,7 +202,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 def weights_digest(path: Path) -> str:
     """The SHA-256 that the metadata of a checked model directory has for its weights."""
-    metadata = read_manifest(path, _METADATA) or {}
+    metadata = read_manifest(path, METADATA) or {}
     return str(metadata["files"][_WEIGHTS])
 
 

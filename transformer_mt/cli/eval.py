@@ -24,7 +24,9 @@ _judged: Any = partial(Option, rich_help_panel="What is judged")
 _texts: Any = partial(Option, rich_help_panel="Test sets")
 _score: Any = partial(Option, rich_help_panel="Scores")
 _out: Any = partial(Option, rich_help_panel=OUTPUT)
-_MODELS = "model or run directory; repeat to compare; default: the newest finished run"
+_MODELS = (
+    "model or run directory, or hf:OWNER/NAME; repeat to compare; default: the newest finished run"
+)
 _TESTSET = "a test set of sacreBLEU by name, such as wmt17"
 _SPBLEU = "BLEU over the sub-words of FLORES-200"
 _LANG = "target language, with --hyp and without a model"

@@ -39,6 +39,7 @@ def export(
     Exits with 1, and leaves nothing, where the translations differ. What an earlier export of other
     weights left in its place is replaced.
     """
+    from transformer_mt.export.card import CARD, export_card
     from transformer_mt.export.formats import FORMATS, exported_path, load_format
     from transformer_mt.export.proof import MANIFEST, ExportOrigin, prove
     from transformer_mt.model_dir import weights_digest
@@ -69,7 +70,9 @@ def export(
             text = tr("the exported model does not translate as it should, nothing was kept: {}",
                       "; ".join(problems))  # fmt: skip
             raise TmtError(text)
-        ExportOrigin(origin.weights, kind, vars(proof)).write(unproven)
+        made = ExportOrigin(origin.weights, kind, vars(proof), name)
+        (unproven / CARD).write_text(export_card(model_dir, path, made), encoding="utf-8")
+        made.write(unproven)
     say(tr("{}; next: {}", path, format_.next_step(path, model_dir)))
 
 

@@ -18,6 +18,7 @@ from transformer_mt.cli.bench import bench_app
 from transformer_mt.cli.data import data_app, tokenizer_app
 from transformer_mt.cli.eval import evaluate
 from transformer_mt.cli.export import export
+from transformer_mt.cli.hub import pull, push
 from transformer_mt.cli.model import average, explain, info, score
 from transformer_mt.cli.options import Always, AsJson, say, show
 from transformer_mt.cli.runs import compare, runs
@@ -41,6 +42,8 @@ EXAMPLES = {
     "translate": "-m runs/tiny -i input.zh -o output.en",
     "explain": '-m runs/tiny "这只动物没有穿过街道，因为它太累了。" -o tired',
     "export": "-m runs/tiny --quantization int8 -o tiny.ct2",
+    "push": "alice/zh-en -m runs/tiny --license apache-2.0",
+    "pull": "alice/zh-en -o zh-en",
     "eval": "-m runs/a -m runs/b --bleu --confidence --report ab",
     "score": "-m runs/tiny --src test.zh --tgt test.en",
     "info": "-m runs/tiny",
@@ -74,6 +77,7 @@ for name, command, group in (
     ("train", train, TRAIN), ("init", init, TRAIN), ("plan", plan, TRAIN),
     ("config", config, TRAIN), ("average", average, TRAIN),
     ("translate", translate, USE), ("explain", explain, USE), ("export", export, USE),
+    ("push", push, USE), ("pull", pull, USE),
     ("eval", evaluate, JUDGE), ("score", score, JUDGE), ("info", info, JUDGE),
     ("runs", runs, JUDGE), ("compare", compare, JUDGE),
 ):  # fmt: skip
@@ -91,7 +95,8 @@ def main() -> None:
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        (app if LANGUAGE == "en" else in_users_language(get_command(app)))(arguments)
+        command = app if LANGUAGE == "en" else in_users_language(get_command(app))
+        command(arguments, prog_name="tmt")  # also where `python -m` has started it
     except BrokenPipeError:  # the reader of our output has gone, e.g. `| head`
         _drop_output()
         sys.exit(1)

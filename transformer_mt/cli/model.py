@@ -62,7 +62,9 @@ def average(
     say(tr("{}: mean of the checkpoints after updates {}", out_dir, ", ".join(map(str, updates))))
 
 
-_MODELS = "model or run directory; may be repeated; default: the newest finished run"
+_MODELS = (
+    "model or run directory, or hf:OWNER/NAME; may be repeated; default: the newest finished run"
+)
 
 
 def info(

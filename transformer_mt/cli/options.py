@@ -60,8 +60,9 @@ Overrides = Annotated[
 ]
 ModelPath = Annotated[
     Path | None,
-    _option("-m", "--model", help="model or run directory; default: the newest finished run"),
-]
+    _option("-m", "--model",
+            help="model or run directory, or hf:OWNER/NAME; default: the newest finished run"),
+]  # fmt: skip
 Into = Annotated[
     str | None, _option("--to", help="language to translate into, for a model of both directions")
 ]
@@ -114,6 +115,7 @@ def read_config(
 
 
 def find_model_path(model: Path | None) -> Path:
+    """The model directory that -m means; one on the Hub comes into the cache."""
     from transformer_mt.pipeline.run_dir import find_model
 
     return find_model(model)

@@ -54,7 +54,7 @@ _INPUT = (
     "a file, one text per line; .md, .html, .docx, .pptx, .odt, .srt, .vtt and "
     ".jsonl keep their structure"
 )
-_MODELS = "model or run directory; default: the newest finished run; several vote"
+_MODELS = "model or run directory, or hf:OWNER/NAME; several vote; default: the newest finished run"
 _FORMAT = "text, markdown, html, srt, vtt, jsonl, docx, pptx or odt; default: by file name"
 _FORCE = "replace the input by its translation, or begin a stopped translation anew"
 _ENGINE = (

@@ -9,6 +9,7 @@ from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.locks import locked
 from transformer_mt.system.output import refuse_foreign, remove, remove_made, write_json
 from transformer_mt.system.staging import remove_all_left_over
+from transformer_mt.system.terminal import say
 
 _MARK = "run.json"
 
@@ -76,7 +77,14 @@ class Run:
 
 
 def find_model(path: Path | None) -> Path:
-    """The model directory of a path: itself, or the one in it; None: of the newest run in runs/."""
+    """The model directory of a path: itself, or the one in it; None: of the newest run in runs/.
+
+    `hf:OWNER/NAME` is one on the Hub, which is fetched unless the cache has it.
+    """
+    if path is not None and str(path).startswith("hf:"):
+        from transformer_mt.export.hub import cached_model  # which loads torch
+
+        return cached_model(str(path), say)
     if path is not None:
         inside = path / "model"
         return inside if (inside / "metadata.json").is_file() else path
