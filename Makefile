@@ -2,15 +2,22 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check format bench fuzz man clean
+.PHONY: demo test test-exports check format bench fuzz man clean
 
 demo: .venv/ready
 	$(BIN)/tmt train configs/tiny.yaml
 	$(BIN)/tmt translate -m runs/tiny "这只动物没有穿过街道，因为它太累了。"
 	$(BIN)/tmt explain -m runs/tiny "这只动物没有穿过街道，因为它太累了。" -o runs/tiny/explain
+	$(BIN)/tmt export -m runs/tiny --to html
 
 test: .venv/ready
 	$(BIN)/pytest --numprocesses auto --dist loadfile
+
+# The exports in the programs that they are for; Node, npm and Chromium must be there
+test-exports: .venv/ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,test-exports]'
+	cd tests/export/node && npm install --silent
+	$(BIN)/pytest --numprocesses auto --dist loadfile tests/export
 
 check: .venv/ready
 	$(BIN)/ruff check .

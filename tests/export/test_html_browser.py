@@ -134,7 +134,10 @@ def test_hostile_texts_run_nothing_and_become_the_same(
     page.evaluate("$('inside').style.display = 'none'")  # computed, but not laid out
     texts = [
         *HOSTILE,
-        *(one.text[: 500 if i % 100 == 0 else 30] for i, one in enumerate(hostile_texts(N_HOSTILE, 11))),
+        *(
+            one.text[: 500 if i % 100 == 0 else 30]
+            for i, one in enumerate(hostile_texts(N_HOSTILE, 11))
+        ),
     ]
     typed = """async (text) => {
         $("input").value = text;

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transformer_mt.cli.options import Device, ModelPath, find_model_path, one_of, say
-from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def export(
     refuse_foreign(path, MANIFEST)
     try:
         if ExportOrigin.read(path) == origin:
-            raise ConfigError(tr("{} exists; name a new directory", path))
+            say(tr("{} is up to date; next: {}", path, format_.next_step(path, model_dir)))
+            return
     except Damaged as error:
         say(tr("{}; making it anew", error))
     with writing_folder(path, MANIFEST) as unproven:
