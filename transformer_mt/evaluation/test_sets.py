@@ -147,7 +147,10 @@ def describe_model(model_dir: Path) -> dict[str, Any]:
         "architecture": cfg.model.model_dump(),
         "tokenizer": cfg.tokenizer.model_dump(),
         "tags": tokenizer.tags,
-        **{key: metadata[key] for key in ("trained", "data", "decode", "scores", "versions")},
+        **{
+            key: metadata.get(key, {})
+            for key in ("trained", "data", "decode", "scores", "versions")
+        },
     }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from transformer_mt import __version__
 from transformer_mt.corpus.sources.cache import default_cache
@@ -176,31 +176,36 @@ def explained(name: HubName) -> Iterator[None]:
 
     try:
         yield
-    except errors.GatedRepoError as error:
-        raise TmtError(tr("{}: its owner grants access; ask for it on its page", name)) from error
-    except errors.RepositoryNotFoundError as error:
-        raise TmtError(
-            tr("{}: no such model on the Hub, or your token may not read it; check the name, or hf "
-               "auth login", name)
-        ) from error  # fmt: skip
-    except errors.RevisionNotFoundError as error:
-        raise TmtError(tr("{}: the model has no such revision", name)) from error
-    except errors.HfHubHTTPError as error:
-        if error.response is not None and error.response.status_code in (401, 403):
-            message = tr("{}: your token may not do this; make one that may write: hf auth login",
-                         name)  # fmt: skip
-            raise TmtError(message) from error
-        raise TmtError(tr("{}: the Hub refuses: {}", name, _first_lines(error))) from error
-    except ValueError as error:
-        raise TmtError(tr("{}: the Hub refuses: {}", name, _first_lines(error))) from error
     except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:  # of this machine, not of a net
-            raise
-        raise TmtError(
-            tr("{}: the Hub cannot be reached ({}); check the network, and HTTPS_PROXY if there is "
-               "a proxy", name, _first_lines(error))
-        ) from error  # fmt: skip
+        match error:
+            case errors.GatedRepoError():
+                text = tr("its owner grants access; ask for it on its page")
+            case errors.RepositoryNotFoundError():
+                text = tr("no such model on the Hub, or your token may not read it; check the "
+                          "name, or hf auth login")  # fmt: skip
+            case errors.RevisionNotFoundError():
+                text = tr("the model has no such revision")
+            case errors.LocalEntryNotFoundError() | errors.OfflineModeIsEnabled():
+                text = _unreachable(error)
+            case errors.HfHubHTTPError() if _status(error) in (401, 403):
+                text = tr("your token may not do this; make one that may write: hf auth login")
+            case errors.HfHubHTTPError() | ValueError():
+                text = tr("the Hub refuses: {}", _one_line(error))
+            case OSError() if isinstance(error.errno, int):
+                raise  # of this machine, not of the network
+            case _:
+                text = _unreachable(error)
+        raise TmtError(f"{name}: {text}") from error
 
 
-def _first_lines(error: Exception) -> str:
+def _unreachable(error: Exception) -> str:
+    return tr("the Hub cannot be reached ({}); check the network, and HTTPS_PROXY if there is a "
+              "proxy", _one_line(error))  # fmt: skip
+
+
+def _status(error: Any) -> int | None:
+    return None if error.response is None else int(error.response.status_code)
+
+
+def _one_line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
