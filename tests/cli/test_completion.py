@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-LINES = {"tmt pu": "pull push", "tmt data back": "backtranslate", "tmt push --pri": "--private"}
+LINES = {"tmt pu": "push pull", "tmt data back": "backtranslate", "tmt push --pri": "--private"}
 
 
 def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
@@ -18,10 +18,7 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
         pytest.skip("there is no bash")
     program = tmp_path / "bin" / "tmt"
     program.parent.mkdir()
-    code = (
-        "import sys; sys.argv[0] = 'tmt'; "
-        "from transformer_mt.__main__ import main; sys.exit(main())"
-    )
+    code = "import sys; sys.argv[0] = 'tmt'; from transformer_mt.__main__ import main; main()"
     program.write_text(f'#!{bash}\nexec {sys.executable} -c "{code}" "$@"\n')
     program.chmod(0o755)
     asked = [
