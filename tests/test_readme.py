@@ -134,7 +134,7 @@ def test_every_command_is_in_the_readme() -> None:
 
 @on_every_page
 def test_make_targets_exist(page: str) -> None:
-    targets = re.findall(r"^(\w+):", text_of("Makefile"), re.MULTILINE)
+    targets = re.findall(r"^([\w-]+):", text_of("Makefile"), re.MULTILINE)
     written = [*fenced_commands(page), *map(str.split, spans(page))]
     asked = {words[1] for words in written if words[0] == "make" and len(words) > 1}
     assert asked <= set(targets)
