@@ -339,7 +339,7 @@ def test_four_commands_go_from_two_files_to_a_score(tmp_path: Path) -> None:
         said[words[0]] = result
     assert list(said) == ["data", "train", "translate", "eval"]
     assert "1,200 read" in said["data"].stdout and "problem" not in said["data"].stdout
-    assert "Chinese → English, 1,200 pairs" in said["train"].stderr
+    assert "Chinese → English, sentence pairs: 1,200" in said["train"].stderr
     assert "next:  tmt translate -m runs/my TEXT" in said["train"].stderr
     assert said["translate"].stdout.count("\n") == 1
     assert "held_out  BLEU" in said["eval"].stdout and "tok:13a" in said["eval"].stdout

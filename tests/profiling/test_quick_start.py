@@ -21,7 +21,7 @@ def write(path: Path, side: int) -> Path:
 def test_two_files_by_their_endings(tmp_path: Path) -> None:
     own = read_own_text([write(tmp_path / "my.zh", 0), write(tmp_path / "my.en", 1)])
     assert (own.name, own.languages.pair, own.pairs) == ("my", "zh-en", 300)
-    assert own.note.endswith("Chinese → English, 300 pairs")
+    assert own.note.endswith("Chinese → English, sentence pairs: 300")
     assert own.characters[0] > 2 * own.characters[1] > 40
 
 

@@ -88,7 +88,9 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
         source, both = both, f"{both}: {layout_of(paths[0]).describe()}"
     pairs, tokens, characters = _count(source, languages)
     name = paths[0].name.partition(".")[0] or "my"
-    note = tr("{}: {} → {}, {:,} pairs", both, src, tgt, pairs)
+    if not pairs:
+        raise DataError(tr("{}: there is no text; the format is one sentence per line", both))
+    note = tr("{}: {} → {}, sentence pairs: {:,}", both, src, tgt, pairs)
     return OwnText(name, source, languages, pairs, tokens, characters, note)
 
 
