@@ -22,7 +22,13 @@ from transformer_mt.explain.telling_heads import (
     pronoun_findings,
     word_findings,
 )
-from transformer_mt.explain.terminal import map_title, render_terminal, render_top_words
+from transformer_mt.explain.terminal import (
+    map_title,
+    render_deciding,
+    render_terminal,
+    render_top_words,
+)
+from transformer_mt.explain.value_zeroing import Deciding, deciding_words
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.cells import clip, wrap_cells
 from transformer_mt.rendering.pages import write_html
@@ -91,6 +97,8 @@ def attention_text(
     else:
         findings = word_findings(maps, languages, *find)
     opened = view or View.of(findings[0])
+    ids = translator.forced_ids(text, target, to=to)
+    decided = deciding_words(translator, maps, ids, languages)
     if out_dir is not None:
         model_cfg = translator.cfg.model
         with writing_files(out_dir) as folder:
@@ -100,6 +108,7 @@ def attention_text(
                 folder / "attention.html",
                 name=translator.cfg.name,
                 findings=findings,
+                decided=decided,
                 view=opened,
                 d_model=None if model_cfg.modern else model_cfg.d_model,
             )
@@ -112,7 +121,8 @@ def attention_text(
     parts = [
         *(wrap_cells("\n".join(lines), width)
           for lines in ([maps.source, maps.translation], reasons) if lines),
-        heatmap, render_top_words(maps, width=width),
+        heatmap, *([render_deciding(decided)] if decided else []),
+        render_top_words(maps, width=width),
     ]  # fmt: skip
     return "\n\n".join(parts)
 
@@ -154,6 +164,7 @@ def write_attention_page(
     *,
     name: str,
     findings: Sequence[Finding],
+    decided: Sequence[Deciding] = (),
     view: View,
     d_model: int | None,
 ) -> None:
@@ -162,6 +173,7 @@ def write_attention_page(
     Args:
         name: of the run.
         findings: rows of heads that the page offers at its top.
+        decided: words of the translation with what decided them.
         view: where the page opens.
         d_model: width of the table of position encodings; None: the model adds none.
     """
@@ -173,6 +185,7 @@ def write_attention_page(
         name=name,
         findings=findings,
         caution=CAUTION,
+        decided=decided,
         data=page_data(maps, findings, view, d_model),
     )
 

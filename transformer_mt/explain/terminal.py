@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from rich.cells import cell_len
 
+from transformer_mt.explain.value_zeroing import Deciding
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.cells import align_columns, clip, fit, printable, wrap_cells
 from transformer_mt.translation.attention_maps import (
@@ -195,3 +196,16 @@ def render_matrix(
 def _right_aligned(texts: Sequence[str], width: int) -> str:
     clipped = [clip(text, width) for text in texts]
     return "".join("  " + " " * (width - cell_len(text)) + text for text in clipped)
+
+
+def render_deciding(decided: Sequence[Deciding]) -> str:
+    """A line for each word of the translation: what decided it, and what is looked at most."""
+    rows = [[tr("writes"), tr("value zeroing"), "", tr("raw attention"), ""]]
+    for one in decided:
+        rows.append([
+            clip(printable(one.word), MAX_ROW_LABEL),
+            clip(printable(one.by_zeroing), MAX_ROW_LABEL), f"{one.zeroing:.0%}",
+            clip(printable(one.by_attention), MAX_ROW_LABEL), f"{one.attention:.0%}",
+        ])  # fmt: skip
+    title = tr("What decided each word, by value zeroing; beside it where all heads look most")
+    return f"{title}\n{align_columns(rows, numbers=(2, 4))}"
