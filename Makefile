@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-exports check format bench fuzz man clean
+.PHONY: demo test test-exports exports-ready check format bench fuzz man clean
 
 demo: .venv/ready
 	$(BIN)/tmt train configs/tiny.yaml
@@ -14,10 +14,12 @@ test: .venv/ready
 	$(BIN)/pytest --numprocesses auto --dist loadfile
 
 # The exports in the programs that they are for; Node, npm and Chromium must be there
-test-exports: .venv/ready
+test-exports: exports-ready
+	$(BIN)/pytest --numprocesses auto --dist loadfile tests/export
+
+exports-ready: .venv/ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,test-exports]'
 	cd tests/export/node && npm install --silent
-	$(BIN)/pytest --numprocesses auto --dist loadfile tests/export
 
 check: .venv/ready
 	$(BIN)/ruff check .
