@@ -2,7 +2,7 @@
 
     python scripts/bench/exports.py -m runs/tiny -m runs/multi30k-en-de [--texts 500]
 
-Prints one row per model and format, in its most exact precision and in int8: the share of the greedy
+Prints one row per model and format, in its most exact precision and in int8: the share of greedy
 translations of dev that are the same as tmt's, BLEU of both, size on the disk, and sentences per
 second as the proof translates them. What a format refuses stands in its row. Needs the packages of
 `make exports-ready`; what is not installed is a row, too.
