@@ -11,18 +11,34 @@ second as the proof translates them. What a format refuses stands in its row. Ne
 import argparse
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import TmtError
 from transformer_mt.export.formats import FORMATS, load_format
-from transformer_mt.export.proof import ExportTask, prove
+from transformer_mt.export.proof import ExportedModel, ExportTask, prove
 from transformer_mt.system.state import files_below
 from transformer_mt.translation.translator import Translator
 
 COLUMNS = "| model | format | precision | the same | BLEU, tmt's | MB | sentences/s |"
+
+
+class Timed:
+    """An exported model with a clock."""
+
+    def __init__(self, exported: ExportedModel) -> None:
+        self._exported, self.seconds = exported, 0.0
+
+    def translate(self, texts: Sequence[str]) -> list[str]:
+        started = time.perf_counter()
+        found = self._exported.translate(texts)
+        self.seconds += time.perf_counter() - started
+        return found
+
+    def log_probs(self, srcs: Sequence[str], tgts: Sequence[str]) -> list[float] | None:
+        return self._exported.log_probs(srcs, tgts)
 
 
 def rows(run_dir: Path, n_texts: int) -> Iterator[str]:
@@ -47,12 +63,10 @@ def row(name: str, task: ExportTask) -> str:
             exported = format_.load(task, path)
         except TmtError as error:
             return f"{error} | | |"
-        proof = prove(task, exported)
-        started = time.perf_counter()
-        exported.translate(task.srcs)
-        speed = len(task.srcs) / (time.perf_counter() - started)
+        timed = Timed(exported)
+        proof = prove(task, timed)
         size = sum(os.path.getsize(path / file) for file in files_below(path)) / 1e6
-    bleu = f"{proof.bleu:.2f}, {proof.own_bleu:.2f}"
+    bleu, speed = f"{proof.bleu:.2f}, {proof.own_bleu:.2f}", proof.texts / timed.seconds
     return f"{proof.identical:.1%} of {proof.texts} | {bleu} | {size:.1f} | {speed:.0f}"
 
 
