@@ -41,6 +41,7 @@ ORDER = [
     "export",
     "pipeline",
     "profiling",
+    "serve",
     "cli",
     "__main__",
 ]

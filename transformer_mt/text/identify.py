@@ -32,19 +32,28 @@ def identify(texts: Sequence[str], *, least: float = _LEAST) -> str | None:
     Args:
         least: probability of the language.
     """
+    code, probability = identified(texts)
+    return code if probability >= least else None
+
+
+def identified(texts: Sequence[str]) -> tuple[str | None, float]:
+    """The likeliest language of texts, with its probability: 1 where the script tells.
+
+    None, 0: too few letters, or no language.
+    """
     text = "\n".join(texts)[:_MOST_CHARACTERS]
     letters = script_of(text)
     total, asian = sum(letters), letters.han + letters.kana
     if asian > _ASIAN * total:
         if letters.kana > _KANA * asian:
-            return "ja"
-        return "zh-Hant" if (traditional_share(text) or 0) > _TRADITIONAL else "zh"
+            return "ja", 1.0
+        return ("zh-Hant" if (traditional_share(text) or 0) > _TRADITIONAL else "zh"), 1.0
     if letters.hangul > _ASIAN * total:
-        return "ko"
+        return "ko", 1.0
     if total < _FEWEST_LETTERS:
-        return None
+        return None, 0.0
     label, probability = _all_languages().classify(text)
-    return canonical_code(label) if probability >= least and label != _NO_LANGUAGE else None
+    return (None, 0.0) if label == _NO_LANGUAGE else (canonical_code(label), float(probability))
 
 
 def is_identified(code: str) -> bool:

@@ -18,6 +18,7 @@ _FORM_OF_SUFFIX: dict[str, Form | PackageForm] = {
     ".srt": "srt", ".vtt": "vtt", ".jsonl": "jsonl", ".docx": "docx", ".pptx": "pptx",
     ".odt": "odt",
 }  # fmt: skip
+SUFFIXES = tuple(_FORM_OF_SUFFIX)
 _LINES_OF_TEXT = ("", ".text", ".src", ".tgt", ".ref")
 _START = 4096  # bytes that are looked at
 _BINARY = {

@@ -1,0 +1,142 @@
+"""`tmt serve`: models behind the interfaces that programs speak, and a page."""
+
+import logging
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from transformer_mt.cli.options import Quiet, find_model_path, one_of, say
+from transformer_mt.errors import TmtError
+from transformer_mt.messages.catalogue import tr
+
+if TYPE_CHECKING:
+    from transformer_mt.serve.pool import WorkerPool
+
+_PACKAGES = ("fastapi", "uvicorn", "httptools", "python_multipart", "sqlalchemy",
+             "prometheus_client")  # fmt: skip
+_option: Any = typer.Option
+_limit: Any = partial(typer.Option, rich_help_panel="Limits")
+_who: Any = partial(typer.Option, rich_help_panel="Who may ask")
+_MODELS = "model or run directory, or hf:OWNER/NAME; repeatable; default: the newest finished run"
+_KEYS = "a file of API keys; --add-key writes it; default: everybody may ask"
+_GLOSSARIES = "a database that keeps clients' glossaries, such as sqlite:///glossaries.db"
+
+
+def serve(
+    models: Annotated[list[Path] | None, _option("-m", "--model", help=_MODELS)] = None,
+    host: Annotated[str, _option(help="0.0.0.0: other machines may ask, too")] = "127.0.0.1",
+    port: Annotated[int, _option(min=0, max=65535, help="0: any that is free")] = 5000,
+    workers: Annotated[int | None, _option(min=1, help="default: one per core")] = None,
+    engine: Annotated[
+        str, _option(help="native, or ctranslate2 with what tmt export wrote, as int8")
+    ] = "native",
+    wait: Annotated[float, _option(min=0, help="ms that a text waits for others")] = 5.0,
+    glossaries: Annotated[str, _option(metavar="URL", help=_GLOSSARIES)] = "sqlite://",
+    characters: Annotated[int, _limit(min=1, help="of the texts of a request")] = 5000,
+    queue: Annotated[int, _limit(min=1, help="characters that may wait")] = 1_000_000,
+    file_size: Annotated[int, _limit(min=1, help="of a document, in MiB")] = 16,
+    answer_time: Annotated[float, _limit(min=0.1, help="seconds until an answer")] = 60.0,
+    keys: Annotated[Path | None, _who(help=_KEYS)] = None,
+    add_key: Annotated[
+        str | None, _who("--add-key", metavar="NAME", help="make a key, print it, and end")
+    ] = None,
+    per_minute: Annotated[int, _who(min=1, help="requests, of the key made")] = 120,
+    cors: Annotated[
+        list[str] | None, _who(metavar="ORIGIN", help="a site whose pages may ask; repeatable")
+    ] = None,
+    log_texts: Annotated[bool, _option("--log-texts", help="the log tells texts, too")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Translate for other programs, over HTTP; a page for people is at /."""
+    from transformer_mt.system.machine import usable_cores
+
+    if add_key is not None:
+        _add_key(keys, add_key, per_minute)
+        return
+    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
+        text = tr("{} is not installed: pip install 'transformer-mt[{}]'", missing[0], "serve")
+        raise TmtError(text)
+    one_of("--engine", engine, ("native", "ctranslate2"))
+    paths = [find_model_path(model) for model in models or (None,)]
+    from transformer_mt.serve.pool import WorkerPool
+    from transformer_mt.serve.text_queue import TextQueue
+
+    waiting = TextQueue(most_characters=queue, wait_s=wait / 1000)
+    pool = WorkerPool(waiting, paths, n_workers=workers or usable_cores(), engine=engine)
+    # The models are loaded while the rest is imported.
+    with _listening(host, port) as listener, pool:
+        from transformer_mt.serve.app import ServerSettings, make_app
+        from transformer_mt.serve.gate import LOOPBACK
+        from transformer_mt.serve.limits import Limits
+        from transformer_mt.serve.listen import run_app
+
+        limits = Limits(characters=characters, file_bytes=file_size << 20, answer_s=answer_time)
+        hosts = LOOPBACK if host in LOOPBACK else ()
+        settings = ServerSettings(limits, keys, glossaries, cors or (), hosts, log_texts)
+        app = make_app(settings, pool)
+        _log_to_stderr()
+        address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+        say(tr("{}: the page and every interface; Ctrl-C ends", address))
+        run_app(app, listener, partial(_watch, pool))
+    if pool.failed:
+        raise typer.Exit(2)
+
+
+def _watch(pool: "WorkerPool", stop: Callable[[], None]) -> None:
+    """Tell when the models are loaded; stop if they cannot be."""
+
+    def wait() -> None:
+        pool.started.wait()
+        if pool.failed:
+            stop()
+            return
+        for info in pool.models:
+            pairs = ", ".join(f"{src} → {tgt}" for src, tgt in info.directions)
+            say(tr("ready: {}: {}", info.name, pairs))
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        text = tr("--host {} --port {}: {}", host, port, error.strerror or error)
+        raise TmtError(text) from error
+
+
+def _add_key(path: Path | None, name: str, per_minute: int) -> None:
+    from transformer_mt.cli.options import show
+    from transformer_mt.serve.limits import ApiKeys
+
+    if path is None:
+        raise TmtError(tr("--add-key needs --keys FILE, the file that the key is written to"))
+    show(ApiKeys.add(path, name, per_minute))
+    say(tr("{}: has a key for {}; only this line shows it", path, name))
+
+
+def _log_to_stderr() -> None:
+    """Requests as JSON, and what happens to workers."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    for name in ("tmt.requests", "transformer_mt.serve"):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+
+
+def serve_workers() -> None:
+    """Translate for the server that has started this process."""
+    from transformer_mt.serve.jobs import WorkerSettings
+    from transformer_mt.serve.worker import run_workers
+
+    run_workers(WorkerSettings.from_json(sys.stdin.readline()))

@@ -1,0 +1,178 @@
+"""The interface of DeepL, version 2: texts, languages, usage, glossaries.
+
+Source: its documentation (developers.deepl.com/docs) and its Python client, which is an extra test.
+"""
+
+import csv
+import io
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from transformer_mt.messages.catalogue import tr
+from transformer_mt.serve.access import Access, key_of_header
+from transformer_mt.serve.fields import described, read_fields
+from transformer_mt.serve.glossaries import Glossaries, StoredGlossary
+from transformer_mt.serve.jobs import Terms
+from transformer_mt.serve.limits import Refused
+from transformer_mt.serve.service import AUTO, Service, code_of
+from transformer_mt.text.languages import language_name
+
+UNLIMITED = 10**12  # characters, as DeepL tells accounts without a limit
+_TARGETS = {"zh": "ZH-HANS", "zh-Hant": "ZH-HANT", "en": "EN-US", "pt": "PT-BR"}
+_TSV = "text/tab-separated-values"
+
+
+class TranslateFields(BaseModel):
+    text: str | list[str]
+    target_lang: str
+    source_lang: str | None = None
+    glossary_id: str | None = None
+    tag_handling: Literal["html", "xml"] | None = None
+
+
+class GlossaryFields(BaseModel):
+    name: str = Field(min_length=1, max_length=1024)
+    source_lang: str
+    target_lang: str
+    entries: str
+    entries_format: Literal["tsv", "csv"] = "tsv"
+
+
+def deepl_router(service: Service, access: Access, glossaries: Glossaries) -> APIRouter:
+    router = APIRouter(prefix="/v2")
+
+    def admitted(request: Request, texts: list[str] | None = None) -> str:
+        return access.admit(request, key_of_header(request), texts)
+
+    @router.post("/translate", openapi_extra=described(TranslateFields))
+    async def translate(request: Request) -> dict[str, Any]:
+        fields = await read_fields(request, TranslateFields)
+        texts = [fields.text] if isinstance(fields.text, str) else fields.text
+        owner = admitted(request, texts)
+        service.limits.check(texts)
+        source = fields.source_lang or AUTO
+        direction = await service.direction(texts, source, fields.target_lang)
+        terms: Terms = ()
+        if fields.glossary_id is not None:
+            stored = glossaries.get(owner, fields.glossary_id)
+            if (stored.src, stored.tgt) != (direction.src, direction.tgt):
+                pair = f"{stored.src} → {stored.tgt}"
+                raise Refused(400, tr("this glossary is for {}", pair))
+            terms = stored.terms
+        if fields.tag_handling:
+            found = await service.documents(texts, "html", direction, terms=terms)
+        else:
+            found = [one.text for one in await service.translate(texts, direction, terms=terms)]
+        language = direction.src.partition("-")[0].upper()
+        return {
+            "translations": [{"detected_source_language": language, "text": t} for t in found]
+        }  # fmt: skip
+
+    @router.get("/languages")
+    async def languages(
+        request: Request, type: Annotated[Literal["source", "target"], Query()] = "source"
+    ) -> list[dict[str, Any]]:
+        admitted(request)
+        await service.ready()
+        sources = dict.fromkeys(one.src for one in service.directions())
+        targets = dict.fromkeys(one.tgt for one in service.directions())
+        if type == "source":
+            return [
+                {"language": src.partition("-")[0].upper(), "name": language_name(src)}
+                for src in sources
+            ]
+        return [
+            {
+                "language": _TARGETS.get(tgt, tgt.upper()), "name": language_name(tgt),
+                "supports_formality": False,
+            }
+            for tgt in targets
+        ]  # fmt: skip
+
+    @router.get("/usage")
+    async def usage(request: Request) -> dict[str, int]:
+        admitted(request)
+        return {"character_count": service.n_characters, "character_limit": UNLIMITED}
+
+    _add_glossaries(router, service, glossaries, admitted)
+    return router
+
+
+def _add_glossaries(
+    router: APIRouter, service: Service, glossaries: Glossaries, admitted: Any
+) -> None:
+    @router.get("/glossary-language-pairs")
+    async def pairs(request: Request) -> dict[str, Any]:
+        admitted(request)
+        await service.ready()
+        found = [
+            {"source_lang": _short(one.src), "target_lang": _short(one.tgt)}
+            for one in service.directions()
+        ]
+        return {"supported_languages": found}
+
+    @router.post("/glossaries", status_code=201, openapi_extra=described(GlossaryFields))
+    async def create(request: Request) -> dict[str, Any]:
+        fields = await read_fields(request, GlossaryFields)
+        owner = admitted(request)
+        terms = read_entries(fields.entries, fields.entries_format)
+        pair = code_of(fields.source_lang), code_of(fields.target_lang)
+        return _described(glossaries.add(owner, fields.name, *pair, terms))
+
+    @router.get("/glossaries")
+    async def all_of_them(request: Request) -> dict[str, Any]:
+        return {"glossaries": list(map(_described, glossaries.all(admitted(request))))}
+
+    @router.get("/glossaries/{id_}")
+    async def one(request: Request, id_: str) -> dict[str, Any]:
+        return _described(glossaries.get(admitted(request), id_))
+
+    @router.get("/glossaries/{id_}/entries")
+    async def entries(request: Request, id_: str) -> Response:
+        terms = glossaries.get(admitted(request), id_).terms
+        return Response("\n".join("\t".join(term) for term in terms), media_type=_TSV)
+
+    @router.delete("/glossaries/{id_}", status_code=204)
+    async def delete(request: Request, id_: str) -> None:
+        glossaries.delete(admitted(request), id_)
+
+
+def read_entries(text: str, form: Literal["tsv", "csv"]) -> Terms:
+    """Source and target of each line that is not empty.
+
+    Raises:
+        Refused: a line has not two columns.
+    """
+    rows = csv.reader(
+        io.StringIO(text),
+        delimiter="\t" if form == "tsv" else ",",
+        quoting=csv.QUOTE_NONE if form == "tsv" else csv.QUOTE_MINIMAL,
+    )
+    terms: list[tuple[str, str]] = []
+    try:
+        for row in rows:
+            cells = [" ".join(cell.split()) for cell in row]
+            if any(cells):
+                if len(cells) < 2 or not all(cells[:2]):
+                    raise Refused(400, tr("entry {}: expected source and target", rows.line_num))
+                terms.append((cells[0], cells[1]))
+    except csv.Error as error:
+        raise Refused(400, tr("entry {}: {}", rows.line_num, error)) from error
+    return tuple(terms)
+
+
+def _short(code: str) -> str:
+    return code.partition("-")[0]
+
+
+def _described(stored: StoredGlossary) -> dict[str, Any]:
+    return {
+        "glossary_id": stored.id, "ready": True, "name": stored.name,
+        "source_lang": _short(stored.src), "target_lang": _short(stored.tgt),
+        "creation_time": datetime.fromtimestamp(stored.created, UTC).isoformat(),
+        "entry_count": len(stored.terms),
+    }  # fmt: skip

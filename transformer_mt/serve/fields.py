@@ -1,0 +1,71 @@
+"""The fields of a request, from JSON or from a form, checked."""
+
+import json
+from typing import Any, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+
+from transformer_mt.messages.catalogue import tr
+from transformer_mt.serve.limits import Refused
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+async def fields_of(request: Request) -> dict[str, Any]:
+    """JSON object, form or query; what stands twice in a form is a list.
+
+    Raises:
+        Refused: it is none of them.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
+        try:
+            form = await request.form(max_files=1, max_fields=1000)
+        except HTTPException as error:
+            raise Refused(400, str(error.detail)) from error
+        found: dict[str, Any] = {}
+        for name in form:
+            values = form.getlist(name)
+            found[name] = values[0] if len(values) == 1 else values
+        return found
+    body = await request.body()
+    if not body:
+        return dict(request.query_params)
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, tr("the body is neither JSON nor a form")) from error
+    if not isinstance(content, dict):
+        raise Refused(400, tr("the body is no JSON object"))
+    return content
+
+
+async def read_fields(request: Request, model: type[Model]) -> Model:
+    """Raises: Refused: fields are missing or have a wrong type; all are named."""
+    return validated(model, await fields_of(request))
+
+
+def validated(model: type[Model], fields: dict[str, Any]) -> Model:
+    """Raises: Refused: as `read_fields`."""
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise Refused(400, problems_of(error)) from error
+
+
+def problems_of(error: ValidationError) -> str:
+    lines = [(".".join(map(str, problem["loc"])), problem["msg"]) for problem in error.errors()]
+    return "; ".join(dict.fromkeys(f"{place}: {text}" for place, text in lines[:20]))
+
+
+def described(model: type[BaseModel], *, file: bool = False) -> dict[str, Any]:
+    """`openapi_extra` of a route that reads such fields, or such a form with a file."""
+    schema = model.model_json_schema()
+    kinds = ["application/json", "application/x-www-form-urlencoded"]
+    if file:
+        kinds = ["multipart/form-data"]
+        schema["properties"]["file"] = {"type": "string", "format": "binary"}
+    content = {kind: {"schema": schema} for kind in kinds}
+    return {"requestBody": {"required": True, "content": content}}

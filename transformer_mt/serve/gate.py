@@ -1,0 +1,172 @@
+"""What every request passes: time, size and Host are checked before, headers and a log line added.
+
+Pure ASGI. The body is read here, as a whole and bounded; whoever reads the request then gets it
+at once. A client that goes away cancels what was begun for it.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from transformer_mt.messages.catalogue import tr
+from transformer_mt.serve.limits import Limits, Refused
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
+FILE_PATHS = ("/translate_file",)
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'none'; "
+    "base-uri 'none'; frame-ancestors 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_log = logging.getLogger("tmt.requests")
+
+Seen = Callable[[str, int, float], None]  # path, status and seconds of an answered request
+
+
+def error_response(
+    path: str, status: int, message: str, retry_after: int | None = None
+) -> Response:
+    """An error in the form of the interface that a path belongs to."""
+    if path.startswith("/v2/"):
+        content: Any = {"message": message}
+    elif path.startswith("/v1/"):
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        content = {"error": {"message": message, "type": kind, "param": None, "code": None}}
+    else:
+        content = {"error": message}
+    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+    return JSONResponse(content, status, headers)
+
+
+class Gate:
+    """The outermost application."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        *,
+        hosts: Collection[str] = (),
+        seen: Seen = lambda *_: None,
+    ) -> None:
+        """
+        Args:
+            hosts: names of this server that requests may use; none: any. On loopback these are its
+                own, so that no page of another site speaks to it by a name of its own.
+            seen: called with path, status and seconds of each answered request.
+        """
+        self._app, self._limits, self._hosts, self._seen = app, limits, hosts, seen
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, path, status = time.monotonic(), scope["path"], 499
+
+        async def answered(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            await self._pass(scope, receive, answered)
+        finally:
+            seconds = time.monotonic() - start
+            self._tell(scope, status, seconds)
+            self._seen(path, status, seconds)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            self._check_host(Headers(scope=scope).get("host", ""))
+            body = await self._body(scope, receive)
+        except Refused as error:
+            response = error_response(scope["path"], error.status, str(error))
+            response.headers["Connection"] = "close"  # the rest of the body is not wanted
+            await response(scope, receive, send)
+            return
+        if body is not None:
+            await self._run(scope, body, receive, send)
+
+    def _check_host(self, host: str) -> None:
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        if self._hosts and name not in self._hosts:
+            raise Refused(400, tr("this server is not called {}", name[:80]))
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The whole body; None: the client has gone.
+
+        Raises:
+            Refused: it is too large, or too slow.
+        """
+        is_file = scope["path"] in FILE_PATHS
+        most = self._limits.file_bytes if is_file else self._limits.body_bytes
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(self._limits.body_s):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > most:
+                        raise Refused(413, tr("more than {:,} bytes", most))
+                    if not message.get("more_body"):
+                        return b"".join(parts)
+        except TimeoutError as error:
+            text = tr("the request was not there after {:g} s", self._limits.body_s)
+            raise Refused(408, text) from error
+
+    async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        """Run the application until it is done or its client has gone."""
+        gone = asyncio.ensure_future(_gone(receive))
+        unread = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            return unread.pop() if unread else await asyncio.shield(gone)
+
+        work = asyncio.ensure_future(self._app(scope, replay, send))
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                work.cancel()
+            with suppress(asyncio.CancelledError):
+                await work
+        finally:
+            work.cancel()
+            gone.cancel()
+
+    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
+        """A line of the log; never a text, a key or a query."""
+        client = scope.get("client") or ("", 0)
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "client": client[0], "method": scope["method"], "path": scope["path"][:100],
+            "status": status, "ms": round(1000 * seconds, 1),
+        }  # fmt: skip
+        _log.info(
+            "%s", json.dumps(line | scope.get("state", {}).get("log", {}), ensure_ascii=False)
+        )
+
+
+async def _gone(receive: Receive) -> Message:
+    while (message := await receive())["type"] != "http.disconnect":
+        pass
+    return message

@@ -1,0 +1,106 @@
+"""Glossaries that clients have made: kept in a database, so that several servers share them."""
+
+import time
+import uuid
+from dataclasses import dataclass
+
+from sqlalchemy import Float, String, Text, create_engine, delete, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.pool import StaticPool
+
+from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
+from transformer_mt.serve.jobs import Terms
+from transformer_mt.serve.limits import Refused
+from transformer_mt.translation.glossary import Glossary, Term
+
+MOST_ENTRIES = 5000  # of a glossary
+MOST_GLOSSARIES = 1000  # of an owner
+
+
+class _Table(DeclarativeBase):
+    pass
+
+
+class _Row(_Table):
+    __tablename__ = "glossaries"
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    owner: Mapped[str] = mapped_column(String(200), index=True)
+    name: Mapped[str] = mapped_column(Text)
+    src: Mapped[str] = mapped_column(String(20))
+    tgt: Mapped[str] = mapped_column(String(20))
+    created: Mapped[float] = mapped_column(Float)
+    entries: Mapped[str] = mapped_column(Text)  # source, tab, target; a line each
+
+
+@dataclass(frozen=True)
+class StoredGlossary:
+    id: str
+    name: str
+    src: str
+    tgt: str
+    created: float  # seconds since 1970
+    terms: Terms
+
+
+class Glossaries:
+    """A table of a database; an owner sees only his own."""
+
+    def __init__(self, url: str = "sqlite://") -> None:
+        """Args: url: as SQLAlchemy takes it; `sqlite://` is memory alone."""
+        shared = {"poolclass": StaticPool} if url == "sqlite://" else {}
+        self._engine = create_engine(url, **shared)
+        _Table.metadata.create_all(self._engine)
+
+    def add(self, owner: str, name: str, src: str, tgt: str, terms: Terms) -> StoredGlossary:
+        """Raises: Refused: too many entries, or a term with two translations."""
+        if not terms or len(terms) > MOST_ENTRIES:
+            raise Refused(400, tr("a glossary has 1 to {:,} entries", MOST_ENTRIES))
+        check_terms(terms)
+        entries = "\n".join("\t".join(term) for term in terms)
+        row = _Row(
+            id=str(uuid.uuid4()), owner=owner, name=name, src=src, tgt=tgt, created=time.time(),
+            entries=entries,
+        )  # fmt: skip
+        with Session(self._engine, expire_on_commit=False) as session, session.begin():
+            if len(session.scalars(_of(owner)).all()) >= MOST_GLOSSARIES:
+                raise Refused(400, tr("{:,} glossaries are the most", MOST_GLOSSARIES))
+            session.add(row)
+        return _stored(row)
+
+    def all(self, owner: str) -> list[StoredGlossary]:
+        with Session(self._engine) as session:
+            return list(map(_stored, session.scalars(_of(owner).order_by(_Row.created))))
+
+    def get(self, owner: str, id_: str) -> StoredGlossary:
+        """Raises: Refused: there is none."""
+        with Session(self._engine) as session:
+            row = session.scalars(_of(owner).where(_Row.id == id_)).one_or_none()
+        if row is None:
+            raise Refused(404, tr("there is no glossary {}", id_[:40]))
+        return _stored(row)
+
+    def delete(self, owner: str, id_: str) -> None:
+        """Raises: Refused: there is none."""
+        self.get(owner, id_)
+        with Session(self._engine) as session, session.begin():
+            session.execute(delete(_Row).where(_Row.owner == owner, _Row.id == id_))
+
+
+def check_terms(terms: Terms) -> None:
+    """Raises: Refused: what `Glossary` does not take."""
+    try:
+        Glossary(Term(src, tgt or None, line) for line, (src, tgt) in enumerate(terms, start=1))
+    except DataError as error:
+        raise Refused(400, str(error)) from error
+
+
+def _of(owner: str):  # type: ignore[no-untyped-def]
+    return select(_Row).where(_Row.owner == owner)
+
+
+def _stored(row: _Row) -> StoredGlossary:
+    terms = tuple(
+        (src, tgt) for src, _, tgt in (e.partition("\t") for e in row.entries.split("\n"))
+    )
+    return StoredGlossary(row.id, row.name, row.src, row.tgt, row.created, terms)

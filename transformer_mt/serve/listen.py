@@ -1,0 +1,85 @@
+"""An application listens, by uvicorn: connections that dawdle are dropped, a stop finishes what was
+accepted.
+"""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+STOP_S = 30  # seconds to finish what was accepted
+HEAD_S = 20.0  # seconds in which the head of a request must have come
+MOST_HEAD = 65536  # bytes of it
+MOST_CONNECTIONS = 1024
+KEEP_ALIVE_S = 75
+
+
+class _Protocol(HttpToolsProtocol):
+    """Closes connections whose request does not get on."""
+
+    _waiting: asyncio.TimerHandle | None = None
+    _head_bytes: int | None = None  # of a head that is not complete
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._await_head()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._await_head()
+
+    def on_headers_complete(self) -> None:
+        self._end_waiting()
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        if self._head_bytes is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > MOST_HEAD + len(data):
+                self.transport.close()
+                return
+        super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_waiting()
+        super().connection_lost(exc)
+
+    def _await_head(self) -> None:
+        self._end_waiting()
+        self._head_bytes = 0
+        self._waiting = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def _end_waiting(self) -> None:
+        self._head_bytes = None
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+
+def run_app(
+    app: ASGIApp, listener: socket.socket, begin: Callable[[Callable[[], None]], None]
+) -> None:
+    """Until SIGINT or SIGTERM, or the stop that `begin` is given; a second SIGINT does not wait.
+
+    Args:
+        begin: called before anything is answered, with a function that stops.
+    """
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, server_header=False, http=_Protocol,
+        timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=STOP_S, ws="none",
+        limit_concurrency=MOST_CONNECTIONS, lifespan="on",
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+
+    def stop() -> None:
+        server.should_exit = True
+
+    # uvicorn raises again, behind its end, the signals that it has caught.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    begin(stop)
+    server.run(sockets=[listener])

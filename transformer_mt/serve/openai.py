@@ -1,0 +1,121 @@
+"""The interface of OpenAI's chat: the last message of the user is the text to translate.
+
+Source: platform.openai.com/docs/api-reference/chat. A model is `NAME/SOURCE-TARGET`.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response, StreamingResponse
+
+from transformer_mt.messages.catalogue import tr
+from transformer_mt.serve.access import Access, key_of_header
+from transformer_mt.serve.fields import described, read_fields
+from transformer_mt.serve.limits import Refused
+from transformer_mt.serve.service import Direction, Service
+
+
+class Part(BaseModel):
+    type: str = "text"
+    text: str = ""
+
+
+class Message(BaseModel):
+    role: str
+    content: str | list[Part] | None = None
+
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content if part.type == "text")
+        return self.content or ""
+
+
+class ChatFields(BaseModel):
+    model: str
+    messages: list[Message] = Field(min_length=1)
+    stream: bool = False
+
+
+def openai_router(service: Service, access: Access) -> APIRouter:
+    router = APIRouter(prefix="/v1")
+    started = int(time.time())
+
+    def names() -> dict[str, Direction]:
+        models = service.pool.models
+        return {
+            f"{models[one.model].name}/{one.src}-{one.tgt}": one for one in service.directions()
+        }
+
+    def described_model(name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": started, "owned_by": "tmt"}
+
+    @router.get("/models")
+    async def models(request: Request) -> dict[str, Any]:
+        access.admit(request, key_of_header(request))
+        await service.ready()
+        return {"object": "list", "data": list(map(described_model, names()))}
+
+    @router.get("/models/{name:path}")
+    async def model(request: Request, name: str) -> dict[str, Any]:
+        access.admit(request, key_of_header(request))
+        await service.ready()
+        return described_model(_known(name, names()))
+
+    @router.post("/chat/completions", response_model=None, openapi_extra=described(ChatFields))
+    async def chat(request: Request) -> dict[str, Any] | Response:
+        fields = await read_fields(request, ChatFields)
+        asked = [message.text() for message in fields.messages if message.role == "user"]
+        if not asked:
+            raise Refused(400, tr("messages: none is of the role user"))
+        text = asked[-1]
+        access.admit(request, key_of_header(request), [text])
+        service.limits.check([text])
+        await service.ready()
+        direction = names()[_known(fields.model, names())]
+        head = {
+            "id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()),
+            "model": fields.model,
+        }  # fmt: skip
+        if fields.stream:
+            chunks = _chunks(service, direction, text, head)
+            return StreamingResponse(chunks, media_type="text/event-stream")
+        (found,) = await service.translate([text], direction)
+        message = {"role": "assistant", "content": found.text}
+        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+        return {**head, "object": "chat.completion", "choices": [choice]}
+
+    return router
+
+
+def _known(name: str, names: dict[str, Direction]) -> str:
+    """Raises: Refused: there is no such model."""
+    if name not in names:
+        raise Refused(404, tr("no model {}; there are {}", name[:80], ", ".join(names)))
+    return name
+
+
+async def _chunks(
+    service: Service, direction: Direction, text: str, head: dict[str, Any]
+) -> AsyncIterator[str]:
+    """Events: the translation line by line, as lines are done."""
+
+    def event(delta: dict[str, str], reason: str | None = None) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        content = {**head, "object": "chat.completion.chunk", "choices": [choice]}
+        return f"data: {json.dumps(content, ensure_ascii=False)}\n\n"
+
+    yield event({"role": "assistant", "content": ""})
+    try:
+        for number, line in enumerate(text.split("\n")):
+            (found,) = await service.translate([line], direction)
+            yield event({"content": "\n" * bool(number) + found.text})
+    except Refused as error:  # the status has been sent
+        yield f"data: {json.dumps({'error': {'message': str(error)}})}\n\n"
+        return
+    yield event({}, "stop")
+    yield "data: [DONE]\n\n"

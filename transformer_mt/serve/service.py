@@ -1,0 +1,227 @@
+"""What every interface of the server is made of: languages, detection, translation of texts and
+documents, through the queue to the workers.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, cast
+
+from transformer_mt.errors import ConfigError, DataError, TmtError
+from transformer_mt.messages.catalogue import tr
+from transformer_mt.serve.jobs import Call, Terms, Translated, Waiting
+from transformer_mt.serve.limits import Limits, Refused
+from transformer_mt.serve.pool import Broken, WorkerPool
+from transformer_mt.serve.text_queue import QueueFull
+from transformer_mt.text.languages import canonical_code, is_chinese
+from transformer_mt.text.normalise import well_formed
+from transformer_mt.translation.documents.forms import PACKAGE_FORMS, Form, PackageForm
+from transformer_mt.translation.documents.translate import translate_document, translate_package
+
+AUTO = "auto"
+MOST_CACHED = 4096  # translations
+_LONGEST_CACHED = 1000  # characters of a text
+_POLL_S = 0.02  # while the models are loaded
+
+
+@dataclass(frozen=True)
+class Direction:
+    """
+    Attributes:
+        model: index.
+        certainty: of the detection, in percent; None: the source was named.
+    """
+
+    model: int
+    src: str
+    tgt: str
+    certainty: float | None = None
+
+    @property
+    def detected(self) -> bool:
+        return self.certainty is not None
+
+
+class Service:
+    """Everything that is asked of the models; one for all interfaces."""
+
+    def __init__(self, pool: WorkerPool, limits: Limits) -> None:
+        self.pool, self.limits = pool, limits
+        self._cache: OrderedDict[tuple[Call, str], Translated] = OrderedDict()
+        self.n_characters = self.n_cached = 0  # translated; texts that were in the cache
+
+    async def ready(self) -> None:
+        """Until the models are loaded."""
+        while not self.pool.models:
+            await asyncio.sleep(_POLL_S)
+
+    def directions(self) -> list[Direction]:
+        """Each pair of languages once: of models that share one, the first has it."""
+        found: dict[tuple[str, str], Direction] = {}
+        for model, info in enumerate(self.pool.models):
+            for pair in info.directions:
+                found.setdefault(pair, Direction(model, *pair))
+        return list(found.values())
+
+    async def direction(self, texts: Sequence[str], source: str, target: str) -> Direction:
+        """The direction from `source`, any spelling of a language or `auto`, to `target`.
+
+        Raises:
+            Refused: no model has it.
+        """
+        await self.ready()
+        to = code_of(target)
+        candidates = [one for one in self.directions() if one.tgt == to]
+        if source.lower() != AUTO:
+            return self._first(candidates, code_of(source), to)
+        code, certainty = await asyncio.to_thread(detect, texts)
+        codes = [one.src for one in candidates]
+        if code is None or not _near(code, codes):
+            code = codes[0] if len(codes) == 1 else code
+        return replace(self._first(candidates, code, to), certainty=certainty)
+
+    def _first(self, candidates: Sequence[Direction], src: str | None, tgt: str) -> Direction:
+        if (code := _near(src, [one.src for one in candidates])) is not None:
+            return next(one for one in candidates if one.src == code)
+        there = ", ".join(f"{one.src} → {one.tgt}" for one in self.directions())
+        text = tr("{} → {}: no model here does that; there are {}", src or "?", tgt, there)
+        raise Refused(400, text)
+
+    async def translate(
+        self,
+        texts: Sequence[str],
+        direction: Direction,
+        *,
+        n_best: int = 1,
+        terms: Terms = (),
+        words: bool = False,
+    ) -> list[Translated]:
+        """Each text, its lines apart.
+
+        Raises:
+            Refused: too much waits, it takes too long, or it cannot be translated.
+        """
+        texts = list(map(well_formed, texts))
+        call = Call("translate", direction.model, direction.tgt, n_best, terms, words)
+        whole, *divided = await asyncio.gather(
+            self._translate_cached(call, [text for text in texts if "\n" not in text]),
+            *(self._lines(text, direction, terms) for text in texts if "\n" in text),
+        )
+        answers, lines = iter(whole), chain.from_iterable(divided)
+        return [next(lines if "\n" in text else answers) for text in texts]
+
+    async def _lines(self, text: str, direction: Direction, terms: Terms) -> list[Translated]:
+        found = await self.document(text.encode(), "text", direction, terms=terms)
+        return [Translated(found.decode())]
+
+    async def _translate_cached(self, call: Call, texts: Sequence[str]) -> list[Translated]:
+        self.n_characters += sum(map(len, texts))
+        missing = [text for text in dict.fromkeys(texts) if (call, text) not in self._cache]
+        known = {text: self._cache[call, text] for text in texts if (call, text) in self._cache}
+        self.n_cached += len(texts) - len(missing)
+        for text, answer in zip(missing, await self.ask(call, missing), strict=True):
+            known[text] = answer
+            if len(text) <= _LONGEST_CACHED:
+                self._cache[call, text] = answer
+        for text in known.keys() - missing:
+            self._cache.move_to_end((call, text))
+        while len(self._cache) > MOST_CACHED:
+            self._cache.popitem(last=False)
+        return [known[text] for text in texts]
+
+    async def ask(self, call: Call, texts: Sequence[str]) -> list[Any]:
+        """The workers' answer to each text; see `Answerer.answer`, and `translate` for errors."""
+        if not texts:
+            return []
+        since = time.monotonic()
+        waiting = [Waiting(call, text, since) for text in texts]
+        try:
+            self.pool.queue.put(waiting)
+            answers = asyncio.gather(*(asyncio.wrap_future(one.answer) for one in waiting))
+            async with asyncio.timeout(self.limits.answer_s):
+                return await answers
+        except QueueFull as error:
+            text = tr("too many requests wait; try again in {} s", error.retry_after)
+            raise Refused(429, text, error.retry_after) from error
+        except TimeoutError as error:
+            text = tr("it took longer than {:g} s", self.limits.answer_s)
+            raise Refused(503, text, 1) from error
+        except Broken as error:
+            raise Refused(500, tr("this text could not be translated")) from error
+        except TmtError as error:
+            raise Refused(400, str(error)) from error
+
+    async def documents(
+        self, texts: Sequence[str], form: Form, direction: Direction, *, terms: Terms = ()
+    ) -> list[str]:
+        """`document` for each of some texts."""
+        works = (
+            self.document(well_formed(text).encode(), form, direction, terms=terms)
+            for text in texts
+        )
+        return [found.decode() for found in await asyncio.gather(*works)]
+
+    async def document(
+        self, content: bytes, form: Form | PackageForm, direction: Direction, *, terms: Terms = ()
+    ) -> bytes:
+        """A translated document: only its text changes.
+
+        Raises:
+            Refused: as `translate`, or it is not a document of that form.
+        """
+        loop = asyncio.get_running_loop()
+        call = Call("translate", direction.model, direction.tgt, terms=terms)
+
+        def wait_for(work: Any) -> Any:
+            return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+        def translated(texts: list[str]) -> list[str]:
+            return [one.text for one in wait_for(self._translate_cached(call, texts))]
+
+        def aligned(text: str, translation: str) -> list[int] | None:
+            (found,) = wait_for(self.ask(replace(call, does="align", against=translation), [text]))
+            return found
+
+        try:
+            return await asyncio.to_thread(_document, content, form, translated, aligned)
+        except UnicodeDecodeError as error:
+            raise Refused(400, tr("not UTF-8 text (byte {})", error.start + 1)) from error
+        except DataError as error:
+            raise Refused(400, str(error)) from error
+
+
+def _document(
+    content: bytes,
+    form: Form | PackageForm,
+    translate: Callable[[list[str]], list[str]],
+    align: Callable[[str, str], list[int] | None],
+) -> bytes:
+    for package in PACKAGE_FORMS:
+        if form == package:
+            return translate_package(content, package, translate, align=align)
+    return translate_document(content.decode(), cast("Form", form), translate, align=align).encode()
+
+
+def detect(texts: Sequence[str]) -> tuple[str | None, float]:
+    """The language of texts, and how sure that is, in percent; 0 with None."""
+    from transformer_mt.text.identify import identified
+
+    code, probability = identified(texts)
+    return code, round(100 * probability, 1)
+
+
+def code_of(language: str) -> str:
+    try:
+        return canonical_code(language)
+    except ConfigError as error:
+        raise Refused(400, str(error)) from error
+
+
+def _near(code: str | None, codes: Sequence[str]) -> str | None:
+    """The language of a model for a code: itself, or Chinese in its other script."""
+    if code in codes or code is None or not is_chinese(code):
+        return code if code in codes else None
+    return next(filter(is_chinese, codes), None)

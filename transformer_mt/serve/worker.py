@@ -1,0 +1,232 @@
+"""The processes that translate for the server: models loaded once, shared by copies of the process.
+
+`run_workers` loads the models and makes the copies, by `fork`; each connects to the server, takes
+batches and answers them, until the connection ends. A copy that dies is replaced within
+milliseconds, since the models are there. CTranslate2 and GPUs cannot be copied so: threads of one
+process take their place.
+"""
+
+import logging
+import math
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import lru_cache
+from multiprocessing import get_context
+from multiprocessing.connection import Client, wait
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transformer_mt.encoding.tokenizer import BOS_ID
+from transformer_mt.errors import OUTSIDE, TmtError, describe
+from transformer_mt.explain.value_zeroing import movements
+from transformer_mt.serve.jobs import (
+    Call,
+    Failed,
+    ModelInfo,
+    Started,
+    Terms,
+    Translated,
+    Word,
+    WorkerSettings,
+)
+from transformer_mt.system.device import keep_memory
+from transformer_mt.text.languages import is_unspaced
+from transformer_mt.translation.alignment import AttentionAligner
+from transformer_mt.translation.direction import both_directions
+from transformer_mt.translation.glossary import Glossary, Term
+from transformer_mt.translation.lexical_constraints import LexicalConstraints
+from transformer_mt.translation.result import Translation
+from transformer_mt.translation.translator import Translator
+
+_WARM_UP = "1"
+
+_log = logging.getLogger(__name__)
+
+
+class Answerer:
+    """The models, and what can be asked of them."""
+
+    def __init__(self, models: Sequence[Path], engine: str, *, device: str = "auto") -> None:
+        self._translators = [_loaded(path, engine) for path in models]
+        self.infos = tuple(map(_info, self._translators, models))
+
+    @property
+    def may_be_copied(self) -> bool:
+        return all(translator.device.type == "cpu" for translator in self._translators)
+
+    def answer(self, call: Call, texts: Sequence[str]) -> list[Any]:
+        """One answer for each text.
+
+        Raises:
+            TmtError: see `Translator.translate`.
+        """
+        if call.does == "translate":
+            return self._translate(call, texts)
+        found = getattr(self, f"_{call.does}")
+        return [found(self._translators[call.model], call, text) for text in texts]
+
+    def _translate(self, call: Call, texts: Sequence[str]) -> list[Translated]:
+        translator = self._translators[call.model]
+        changes: Any = {}
+        if call.n_best > 1:
+            beam = max(translator.cfg.decode.beam, call.n_best)
+            changes = {"n_best": call.n_best, "beam": beam}
+        found = translator.translate(
+            texts, to=call.to, constraints=_constraints(call.terms), retry=True, **changes
+        )
+        return [self._translated(translator, call, one) for one in found]
+
+    def _translated(self, translator: Translator, call: Call, found: Translation) -> Translated:
+        others = dict.fromkeys(one.text for one in found.alternatives if one.text != found.text)
+        one_part = found.pieces == 1 and bool(found.text)
+        return Translated(
+            found.text,
+            tuple(others),
+            found.confidence,
+            found.faults,
+            tuple(found.input.notes),
+            self._words(translator, call, found) if call.words and one_part else (),
+        )
+
+    @torch.inference_mode()
+    def _words(self, translator: Translator, call: Call, found: Translation) -> tuple[Word, ...]:
+        """The words of a translation with their probabilities, by one forced pass."""
+        src, tgt = translator.encode_pair(found.source, found.text, call.to)
+        hidden = translator.model(translator.pad([src]), translator.pad([[BOS_ID, *tgt]]))
+        log_probs = translator.model.project(hidden[0]).float().log_softmax(dim=-1)  # (T, V)
+        of_tokens = log_probs[torch.arange(len(tgt)), torch.tensor(tgt)].tolist()
+        words = []
+        for group in _words_of(translator.tgt_tokenizer.pieces(tgt), is_unspaced(call.to)):
+            (spelled,) = translator.tgt_tokenizer.decode([[tgt[i] for i in group]])
+            probability = math.exp(sum(of_tokens[i] for i in group))
+            words.append(Word(spelled.strip(), not is_unspaced(call.to), round(probability, 4)))
+        shown = "".join(" " * word.space + word.text for word in words).strip()
+        return tuple(words) if shown == found.text else ()
+
+    def _align(self, translator: Translator, call: Call, text: str) -> list[int] | None:
+        return AttentionAligner(translator, to=call.to)(text, call.against)
+
+    def _score(self, translator: Translator, call: Call, text: str) -> tuple[float, int]:
+        (found,) = translator.score_pairs([text], [call.against], to=call.to)
+        return found.log_prob, found.n_tokens
+
+    def _explain(self, translator: Translator, call: Call, text: str) -> dict[str, Any]:
+        """Attention of each layer and head, and the share of each source piece by value zeroing."""
+        maps = translator.attention(text, call.against, to=call.to)
+        src, tgt = translator.forced_ids(text, call.against, to=call.to)
+        moved = movements(
+            translator.model, translator.pad([src]), tgt, [[i] for i in range(len(src))]
+        )  # (T, S)
+        shares = moved / moved.sum(dim=1, keepdim=True).clamp(min=1e-12)
+        return {
+            "sourcePieces": maps.src_pieces,
+            "inputPieces": maps.tgt_in_pieces,
+            "outputPieces": maps.tgt_out_pieces,
+            "cross": _rounded(maps.cross),
+            "encoder": _rounded(maps.encoder),
+            "decoder": _rounded(maps.decoder),
+            "zeroing": _rounded(shares.numpy()),
+        }
+
+
+def _loaded(path: Path, engine: str) -> Translator:
+    from transformer_mt.export.ctranslate2_engine import exported_engine
+
+    translator = Translator.load(path)
+    if engine == "native":
+        return translator
+    return translator.with_engine(exported_engine(translator, path))
+
+
+def _info(translator: Translator, path: Path) -> ModelInfo:
+    directions = both_directions(translator.cfg.languages)
+    pairs = tuple((direction.src, direction.tgt) for direction in directions)
+    return ModelInfo(translator.cfg.name, pairs, translator.cfg.data.max_length)
+
+
+@lru_cache(maxsize=64)
+def _constraints(terms: Terms) -> LexicalConstraints:
+    entries = [Term(src, tgt or None, line) for line, (src, tgt) in enumerate(terms, start=1)]
+    return LexicalConstraints(glossary=Glossary(entries) if entries else None)
+
+
+def _words_of(pieces: Sequence[str], unspaced: bool) -> list[list[int]]:
+    """Positions of the pieces of each word; of a language without spaces, each piece is one."""
+    groups: list[list[int]] = []
+    for i, piece in enumerate(pieces):
+        in_character = piece.startswith("<0x") and i > 0 and pieces[i - 1].startswith("<0x")
+        begins = (unspaced or piece.startswith("▁")) and not in_character
+        if begins or not groups:
+            groups.append([])
+        groups[-1].append(i)
+    return groups
+
+
+def _rounded(values: Any) -> Any:
+    return values.round(4).tolist()
+
+
+def run_workers(settings: WorkerSettings) -> None:
+    """Until standard input ends: keep as many workers as there should be.
+
+    Raises:
+        TmtError: a model cannot be loaded.
+    """
+    keep_memory()
+    # Threads do not survive a copy; with them loading would also be no faster.
+    torch.set_num_threads(settings.n_workers if settings.engine == "ctranslate2" else 1)
+    answerer = Answerer([Path(path) for path in settings.models], settings.engine)
+    if settings.engine != "native" or not answerer.may_be_copied or sys.platform != "linux":
+        n_threads = settings.n_workers if settings.engine == "ctranslate2" else 1
+        for _ in range(n_threads):
+            threading.Thread(target=_connect, args=(answerer, settings), daemon=True).start()
+        sys.stdin.buffer.read()
+        return
+    context = get_context("fork")
+    copies: list[Any] = []
+    while True:
+        copies = [copy for copy in copies if copy.is_alive()]
+        while len(copies) < settings.n_workers:
+            copies.append(context.Process(target=_copy, args=(answerer, settings), daemon=True))
+            copies[-1].start()
+        if sys.stdin.fileno() in wait([sys.stdin.fileno(), *(copy.sentinel for copy in copies)]):
+            return  # the copies see the end of their connections, and daemons end with this one
+
+
+def _copy(answerer: Answerer, settings: WorkerSettings) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    torch.set_num_threads(1)
+    _connect(answerer, settings)
+
+
+def _connect(answerer: Answerer, settings: WorkerSettings) -> None:
+    """Answer batches until the server ends the connection."""
+    for model, info in enumerate(answerer.infos):
+        answerer.answer(Call("translate", model, info.directions[0][1]), [_WARM_UP])
+    key = bytes.fromhex(settings.key)
+    with (
+        suppress(EOFError, ConnectionError),
+        Client(settings.address, "AF_UNIX", key) as connection,
+    ):
+        connection.send(Started(os.getpid(), answerer.infos))
+        while (batch := connection.recv()) is not None:
+            connection.send(_answers(answerer, *batch))
+
+
+def _answers(answerer: Answerer, call: Call, texts: Sequence[str]) -> list[Any] | Failed:
+    try:
+        return answerer.answer(call, texts)
+    except TmtError as error:
+        return Failed(describe(error))
+    except OUTSIDE as error:  # memory, as a rule
+        _log.error("%s", describe(error))
+        return Failed("")
+    except Exception:
+        _log.exception("a batch of %d texts", len(texts))
+        return Failed("")
