@@ -22,7 +22,7 @@ from transformer_mt.cli.hub import pull, push
 from transformer_mt.cli.model import average, explain, info, score
 from transformer_mt.cli.options import Always, AsJson, say, show
 from transformer_mt.cli.runs import compare, runs
-from transformer_mt.cli.serve import serve, serve_workers
+from transformer_mt.cli.serve import mcp, serve, serve_workers
 from transformer_mt.cli.train import config, init, plan, train
 from transformer_mt.cli.translate import translate
 from transformer_mt.errors import OUTSIDE, LostProcess, describe
@@ -44,6 +44,7 @@ EXAMPLES = {
     "explain": '-m runs/tiny "这只动物没有穿过街道，因为它太累了。" -o tired',
     "export": "-m runs/tiny --quantization int8 -o tiny.ct2",
     "serve": "-m runs/tiny --port 5000",
+    "mcp": "-m runs/tiny",
     "push": "alice/zh-en -m runs/tiny --license apache-2.0",
     "pull": "alice/zh-en -o zh-en",
     "eval": "-m runs/a -m runs/b --bleu --confidence --report ab",
@@ -79,7 +80,7 @@ for name, command, group in (
     ("train", train, TRAIN), ("init", init, TRAIN), ("plan", plan, TRAIN),
     ("config", config, TRAIN), ("average", average, TRAIN),
     ("translate", translate, USE), ("explain", explain, USE), ("export", export, USE),
-    ("serve", serve, USE), ("push", push, USE), ("pull", pull, USE),
+    ("serve", serve, USE), ("mcp", mcp, USE), ("push", push, USE), ("pull", pull, USE),
     ("eval", evaluate, JUDGE), ("score", score, JUDGE), ("info", info, JUDGE),
     ("runs", runs, JUDGE), ("compare", compare, JUDGE),
 ):  # fmt: skip

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transformer_mt.cli.options import Quiet, find_model_path, one_of, say
+from transformer_mt.cli.options import ModelPath, Quiet, find_model_path, one_of, say
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 
@@ -37,11 +37,13 @@ def serve(
     engine: Annotated[
         str, _option(help="native, or ctranslate2 with what tmt export wrote, as int8")
     ] = "native",
+    precision: Annotated[str, _option(help="auto, fp32, bf16 or fp16")] = "auto",
     wait: Annotated[float, _option(min=0, help="ms that a text waits for others")] = 5.0,
     glossaries: Annotated[str, _option(metavar="URL", help=_GLOSSARIES)] = "sqlite://",
     characters: Annotated[int, _limit(min=1, help="of the texts of a request")] = 5000,
     queue: Annotated[int, _limit(min=1, help="characters that may wait")] = 1_000_000,
     file_size: Annotated[int, _limit(min=1, help="of a document, in MiB")] = 16,
+    cache: Annotated[int, _limit(min=0, help="translations that are kept")] = 4096,
     answer_time: Annotated[float, _limit(min=0.1, help="seconds until an answer")] = 60.0,
     keys: Annotated[Path | None, _who(help=_KEYS)] = None,
     add_key: Annotated[
@@ -69,7 +71,8 @@ def serve(
     from transformer_mt.serve.text_queue import TextQueue
 
     waiting = TextQueue(most_characters=queue, wait_s=wait / 1000)
-    pool = WorkerPool(waiting, paths, n_workers=workers or usable_cores(), engine=engine)
+    n_workers = workers or usable_cores()
+    pool = WorkerPool(waiting, paths, n_workers=n_workers, engine=engine, precision=precision)
     # The models are loaded while the rest is imported.
     with _listening(host, port) as listener, pool:
         from transformer_mt.serve.app import ServerSettings, make_app
@@ -79,7 +82,7 @@ def serve(
 
         limits = Limits(characters=characters, file_bytes=file_size << 20, answer_s=answer_time)
         hosts = LOOPBACK if host in LOOPBACK else ()
-        settings = ServerSettings(limits, keys, glossaries, cors or (), hosts, log_texts)
+        settings = ServerSettings(limits, keys, glossaries, cors or (), hosts, log_texts, cache)
         app = make_app(settings, pool)
         _log_to_stderr()
         address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
@@ -92,7 +95,10 @@ def serve(
 def _watch(pool: "WorkerPool", stop: Callable[[], None]) -> None:
     """Tell when the models are loaded; stop if they cannot be."""
 
+    from transformer_mt.serve.service import detect
+
     def wait() -> None:
+        detect(["What is loaded here, no request waits for."])
         pool.started.wait()
         if pool.failed:
             stop()
@@ -132,6 +138,16 @@ def _log_to_stderr() -> None:
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False
+
+
+def mcp(model: ModelPath = None) -> None:
+    """Give a model to an assistant as tools, over standard input and output (MCP)."""
+    from transformer_mt.export.formats import require
+
+    require("mcp", "mcp", "serve")
+    from transformer_mt.serve.mcp import mcp_server
+
+    mcp_server(find_model_path(model)).run()
 
 
 def serve_workers() -> None:

@@ -38,6 +38,7 @@ class ServerSettings:
         cors: origins whose pages may ask.
         hosts: names of this server that requests may use; none: any.
         log_texts: the log tells the texts.
+        n_cached: translations that are kept, the latest.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -46,6 +47,7 @@ class ServerSettings:
     cors: Collection[str] = ()
     hosts: Collection[str] = ()
     log_texts: bool = False
+    n_cached: int = 4096
 
 
 def make_app(settings: ServerSettings, pool: WorkerPool) -> ASGIApp:
@@ -54,7 +56,7 @@ def make_app(settings: ServerSettings, pool: WorkerPool) -> ASGIApp:
     Raises:
         TmtError: the file of keys makes no sense.
     """
-    service, metrics = Service(pool, settings.limits), Metrics()
+    service, metrics = Service(pool, settings.limits, settings.n_cached), Metrics()
     metrics.watch(service, pool)
     keys = None if settings.keys is None else ApiKeys(settings.keys)
     access = Access(keys, log_texts=settings.log_texts)
@@ -69,18 +71,13 @@ def make_app(settings: ServerSettings, pool: WorkerPool) -> ASGIApp:
     async def told() -> Response:
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
-    paths = {getattr(route, "path", "") for route in app.routes}
-
-    def seen(path: str, status: int, seconds: float) -> None:
-        metrics.request(path if path in paths else "other", status, seconds)
-
     with_cors: ASGIApp = app
     if settings.cors:
         with_cors = CORSMiddleware(
             app, allow_origins=list(settings.cors), allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["Authorization", "Content-Type"],
         )  # fmt: skip
-    return Gate(with_cors, settings.limits, hosts=settings.hosts, seen=seen)
+    return Gate(with_cors, settings.limits, hosts=settings.hosts, seen=metrics.request)
 
 
 def new_app(title: str) -> FastAPI:

@@ -68,9 +68,15 @@ def deepl_router(service: Service, access: Access, glossaries: Glossaries) -> AP
         else:
             found = [one.text for one in await service.translate(texts, direction, terms=terms)]
         language = direction.src.partition("-")[0].upper()
-        return {
-            "translations": [{"detected_source_language": language, "text": t} for t in found]
-        }  # fmt: skip
+        answers = [
+            {
+                "detected_source_language": language,
+                "text": translation,
+                "billed_characters": len(text),
+            }
+            for text, translation in zip(texts, found, strict=True)
+        ]
+        return {"translations": answers}
 
     @router.get("/languages")
     async def languages(

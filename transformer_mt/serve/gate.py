@@ -21,6 +21,7 @@ from transformer_mt.serve.limits import Limits, Refused
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 FILE_PATHS = ("/translate_file",)
+CLIENT_GONE = 499  # in the log and the metrics; nobody reads it
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'none'; "
@@ -33,7 +34,7 @@ _HEADERS = {
 }
 _log = logging.getLogger("tmt.requests")
 
-Seen = Callable[[str, int, float], None]  # path, status and seconds of an answered request
+Seen = Callable[[str, int, float], None]  # path of the route, status, seconds
 
 
 def error_response(
@@ -66,7 +67,7 @@ class Gate:
         Args:
             hosts: names of this server that requests may use; none: any. On loopback these are its
                 own, so that no page of another site speaks to it by a name of its own.
-            seen: called with path, status and seconds of each answered request.
+            seen: called with each answered request.
         """
         self._app, self._limits, self._hosts, self._seen = app, limits, hosts, seen
 
@@ -74,7 +75,7 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, path, status = time.monotonic(), scope["path"], 499
+        start, status = time.monotonic(), CLIENT_GONE
 
         async def answered(message: Message) -> None:
             nonlocal status
@@ -90,7 +91,7 @@ class Gate:
         finally:
             seconds = time.monotonic() - start
             self._tell(scope, status, seconds)
-            self._seen(path, status, seconds)
+            self._seen(getattr(scope.get("route"), "path", "other"), status, seconds)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

@@ -96,6 +96,7 @@ class WorkerSettings:
         address, key: where to connect, and the key in hexadecimal.
         models: model directories.
         engine: native or ctranslate2.
+        precision: as for `Translator.load`.
         n_workers: how many batches are translated at a time.
     """
 
@@ -103,6 +104,7 @@ class WorkerSettings:
     key: str
     models: list[str]
     engine: str
+    precision: str
     n_workers: int
 
     def to_json(self) -> str:

@@ -3,6 +3,7 @@
 Source: its documentation (docs.libretranslate.com). Chinese is zh-Hans and zh-Hant there.
 """
 
+import asyncio
 import secrets
 import time
 from collections import OrderedDict
@@ -93,7 +94,7 @@ def libretranslate_router(service: Service, access: Access) -> APIRouter:
         texts = _as_list(fields.q)
         access.admit(request, fields.api_key, texts)
         service.limits.check(texts)
-        code, certainty = detect(texts)
+        code, certainty = await asyncio.to_thread(detect, texts)
         return [] if code is None else [{"language": code_outside(code), "confidence": certainty}]
 
     @router.post("/translate", openapi_extra=described(TranslateFields))

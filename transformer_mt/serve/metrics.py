@@ -44,7 +44,6 @@ class Metrics:
             Gauge(name, text, registry=self._registry).set_function(value)
 
     def request(self, path: str, status: int, seconds: float) -> None:
-        """Args: path: of the route; another one counts as `other`."""
         self._requests.labels(path, status).inc()
         self._seconds.labels(path).observe(seconds)
 

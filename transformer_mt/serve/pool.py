@@ -46,10 +46,11 @@ class WorkerPool:
         *,
         n_workers: int,
         engine: str = "native",
+        precision: str = "auto",
     ) -> None:
-        """Args: engine: native or ctranslate2."""
+        """Args: engine: native or ctranslate2. precision: as for `Translator.load`."""
         self.queue, self._models = queue, models
-        self._n_workers, self._engine = n_workers, engine
+        self._n_workers, self._engine, self._precision = n_workers, engine, precision
         # A worker has ended, though nobody had asked it to; texts and seconds of a batch.
         self.on_death: Callable[[], None] = lambda: None
         self.on_batch: Callable[[int, float], None] = lambda n_texts, seconds: None
@@ -86,7 +87,9 @@ class WorkerPool:
         """Start the process that loads the models, and again if it dies."""
         models = [str(path) for path in self._models]
         address, key = str(self._listener.address), self._key.hex()
-        settings = WorkerSettings(address, key, models, self._engine, self._n_workers)
+        settings = WorkerSettings(
+            address, key, models, self._engine, self._precision, self._n_workers
+        )  # fmt: skip
         while not self._closing:
             self._process = subprocess.Popen(
                 python_command(TMT, "serve-workers"),

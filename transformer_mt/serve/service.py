@@ -22,7 +22,6 @@ from transformer_mt.translation.documents.forms import PACKAGE_FORMS, Form, Pack
 from transformer_mt.translation.documents.translate import translate_document, translate_package
 
 AUTO = "auto"
-MOST_CACHED = 4096  # translations
 _LONGEST_CACHED = 1000  # characters of a text
 _POLL_S = 0.02  # while the models are loaded
 
@@ -48,8 +47,8 @@ class Direction:
 class Service:
     """Everything that is asked of the models; one for all interfaces."""
 
-    def __init__(self, pool: WorkerPool, limits: Limits) -> None:
-        self.pool, self.limits = pool, limits
+    def __init__(self, pool: WorkerPool, limits: Limits, most_cached: int) -> None:
+        self.pool, self.limits, self._most_cached = pool, limits, most_cached
         self._cache: OrderedDict[tuple[Call, str], Translated] = OrderedDict()
         self.n_characters = self.n_cached = 0  # translated; texts that were in the cache
 
@@ -128,7 +127,7 @@ class Service:
                 self._cache[call, text] = answer
         for text in known.keys() - missing:
             self._cache.move_to_end((call, text))
-        while len(self._cache) > MOST_CACHED:
+        while len(self._cache) > self._most_cached:
             self._cache.popitem(last=False)
         return [known[text] for text in texts]
 

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 from transformer_mt.serve.jobs import Waiting
 
-MOST_TEXTS = 64  # in a batch
+# Texts in a batch. Products of matrices are prepared for each shape that occurs, which takes time
+# and memory: of few sizes there are few shapes.
+SIZES = (1, 2, 4, 8, 16, 32)
 MOST_CHARACTERS = 8192  # in a batch, the length of the longest text counted for each
 FAIR_S = 0.5  # whoever waits for longer goes first, however long the text
 
@@ -109,15 +111,15 @@ class TextQueue:
         alike.sort(key=lambda text: (text.since > late and text.size, text.since))
         batch: list[Waiting] = []
         longest = 0
-        for text in alike[: min(share, MOST_TEXTS)]:
+        for text in alike[: min(share, SIZES[-1])]:
             longest = max(longest, text.size)
             if batch and longest * (len(batch) + 1) > MOST_CHARACTERS:
                 break
             batch.append(text)
-        return batch
+        return batch[: max(size for size in SIZES if size <= len(batch))]
 
     def _early(self, batch: Sequence[Waiting]) -> float:
         """Seconds to wait for more texts; 0: the batch is full, or has waited."""
-        if len(batch) >= MOST_TEXTS:
+        if len(batch) == SIZES[-1]:
             return 0.0
         return min(text.since for text in batch) + self._wait_s - time.monotonic()

@@ -35,7 +35,6 @@ from transformer_mt.serve.jobs import (
     Word,
     WorkerSettings,
 )
-from transformer_mt.system.device import keep_memory
 from transformer_mt.text.languages import is_unspaced
 from transformer_mt.translation.alignment import AttentionAligner
 from transformer_mt.translation.direction import both_directions
@@ -52,8 +51,8 @@ _log = logging.getLogger(__name__)
 class Answerer:
     """The models, and what can be asked of them."""
 
-    def __init__(self, models: Sequence[Path], engine: str, *, device: str = "auto") -> None:
-        self._translators = [_loaded(path, engine) for path in models]
+    def __init__(self, models: Sequence[Path], engine: str, precision: str) -> None:
+        self._translators = [_loaded(path, engine, precision) for path in models]
         self.infos = tuple(map(_info, self._translators, models))
 
     @property
@@ -135,10 +134,10 @@ class Answerer:
         }
 
 
-def _loaded(path: Path, engine: str) -> Translator:
+def _loaded(path: Path, engine: str, precision: str) -> Translator:
     from transformer_mt.export.ctranslate2_engine import exported_engine
 
-    translator = Translator.load(path)
+    translator = Translator.load(path, precision=precision)
     if engine == "native":
         return translator
     return translator.with_engine(exported_engine(translator, path))
@@ -169,7 +168,7 @@ def _words_of(pieces: Sequence[str], unspaced: bool) -> list[list[int]]:
 
 
 def _rounded(values: Any) -> Any:
-    return values.round(4).tolist()
+    return values.astype(float).round(4).tolist()
 
 
 def run_workers(settings: WorkerSettings) -> None:
@@ -178,10 +177,9 @@ def run_workers(settings: WorkerSettings) -> None:
     Raises:
         TmtError: a model cannot be loaded.
     """
-    keep_memory()
     # Threads do not survive a copy; with them loading would also be no faster.
     torch.set_num_threads(settings.n_workers if settings.engine == "ctranslate2" else 1)
-    answerer = Answerer([Path(path) for path in settings.models], settings.engine)
+    answerer = Answerer([*map(Path, settings.models)], settings.engine, settings.precision)
     if settings.engine != "native" or not answerer.may_be_copied or sys.platform != "linux":
         n_threads = settings.n_workers if settings.engine == "ctranslate2" else 1
         for _ in range(n_threads):

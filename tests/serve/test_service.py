@@ -1,0 +1,153 @@
+"""`tmt serve` as a process: what is accepted is answered, whatever dies; what is wrong is told."""
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from served import Server, children, serving
+
+from transformer_mt.translation.translator import Translator
+
+
+def test_it_translates_as_tmt_does(
+    server: Server, toy_model: Path, toy_pairs: list[tuple[str, str]]
+) -> None:
+    texts = [zh for zh, _ in toy_pairs[:40]]
+    own = Translator.load(toy_model, precision="fp32")
+    expected = [one.text for one in own.translate(texts, retry=True)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda text: server.translate(text).json()["translatedText"], texts))
+    assert found == expected
+    at_once = server.client.post("/translate", json={"q": texts, "source": "zh", "target": "en"})
+    assert at_once.json() == {"translatedText": expected}
+
+
+def test_lines_and_markup_stay(server: Server) -> None:
+    found = server.translate("猫看见狗。\n\n孩子喜欢船。").json()["translatedText"]
+    assert found.split("\n")[1] == "" and len(found.split("\n")) == 3
+    html = server.translate("<p>猫看见狗。</p><hr/>", format="html").json()["translatedText"]
+    assert html.startswith("<p>") and html.endswith("</p><hr/>") and "猫" not in html
+
+
+def test_killed_workers_lose_nothing(toy_model: Path, toy_pairs: list[tuple[str, str]]) -> None:
+    """Workers and the process that has loaded the models die while 12 clients ask."""
+    texts = [f"{zh}{other}" for zh, _ in toy_pairs[:30] for other, _ in toy_pairs[:8]]
+    n_killed = 0
+    with serving("-m", toy_model, "--workers", "2", "--cache", "0") as server:
+        stop = threading.Event()
+
+        def kill() -> None:
+            nonlocal n_killed
+            while not stop.wait(0.4):
+                victims = server.workers if n_killed != 2 else children(server.process.pid)
+                for victim in victims[:1]:
+                    os.kill(victim, signal.SIGKILL)
+                    n_killed += 1
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        with ThreadPoolExecutor(12) as pool:
+            found = list(pool.map(server.translate, texts))
+        stop.set()
+        killer.join()
+    assert n_killed >= 3, "nothing was tried"
+    assert [one.status_code for one in found] == [200] * len(texts)
+    assert all(one.json()["translatedText"] for one in found)
+
+
+def test_a_stop_finishes_what_was_accepted(toy_model: Path) -> None:
+    with serving("-m", toy_model, "--workers", "1", "--wait", "1500") as server:
+        with ThreadPoolExecutor(4) as pool:
+            asked = [pool.submit(server.translate, f"猫看见{i}。") for i in range(4)]
+            time.sleep(0.7)  # they wait in the queue
+            server.process.send_signal(signal.SIGTERM)
+            assert [one.result().status_code for one in asked] == [200] * 4
+        assert server.process.wait(30) == 0
+        with pytest.raises(httpx.ConnectError):
+            server.translate("猫。")
+
+
+def test_too_much_is_429_and_a_slow_answer_503(toy_model: Path) -> None:
+    options = ("--workers", "1", "--queue", "60", "--answer-time", "1", "--wait", "3000")
+    with serving("-m", toy_model, *options) as server, ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(server.translate, [f"{'猫看见狗，' * 6}{i}" for i in range(8)]))
+        statuses = sorted(one.status_code for one in found)
+        assert set(statuses) == {429, 503}, statuses
+        refused = next(one for one in found if one.status_code == 429)
+        assert int(refused.headers["retry-after"]) >= 1 and "error" in refused.json()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "status", "told"),
+    [
+        ("POST", "/translate", b"", 400, "target"),
+        ("POST", "/translate", b"[" * 100_000, 400, "neither JSON"),
+        ("POST", "/translate", b"[1]", 400, "no JSON object"),
+        ("POST", "/translate", b'{"q": 7, "target": "en"}', 400, "q"),
+        ("POST", "/translate", b'{"q": "a", "target": "xx"}', 400, "xx"),
+        ("POST", "/translate", b'{"q": "a", "target": "fr"}', 400, "zh → en"),
+        ("POST", "/translate", b'{"q": "a", "target": "en", "alternatives": 99}', 400, "at most"),
+        ("POST", "/translate", b'{"q": "%b", "target": "en"}' % (b"a" * 6000), 413, "6,000"),
+        ("POST", "/translate", b" " * (2 << 20), 413, "bytes"),
+        ("GET", "/download_file/../../etc/passwd", b"", 404, ""),
+        ("GET", "/v2/glossaries/none", b"", 404, "none"),
+        ("POST", "/v1/chat/completions", b'{"model": "xy", "messages": []}', 400, "messages"),
+        ("GET", "/v1/models/xy", b"", 404, "xy"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told(
+    server: Server, method: str, path: str, content: bytes, status: int, told: str
+) -> None:
+    headers = {"content-type": "application/json"}
+    response = server.client.request(method, path, content=content, headers=headers)
+    assert response.status_code == status
+    assert told in response.text and "Traceback" not in response.text
+
+
+def test_headers_keep_pages_of_others_out(server: Server) -> None:
+    response = server.client.get("/", headers={"host": "evil.example"})
+    assert response.status_code == 400
+    ours = server.client.get("/health", headers={"origin": "https://evil.example"})
+    assert "access-control-allow-origin" not in ours.headers
+    assert "default-src 'none'" in ours.headers["content-security-policy"]
+    assert ours.headers["x-content-type-options"] == "nosniff" and "server" not in ours.headers
+
+
+def test_keys(toy_model: Path, tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    keys = tmp_path / "keys"
+    make = [sys.executable, "-m", "transformer_mt", "serve", "--keys", str(keys)]
+    key = subprocess.run(
+        [*make, "--add-key", "alice", "--per-minute", "3"],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    assert key not in keys.read_text() and "alice" in keys.read_text()
+    assert keys.stat().st_mode & 0o077 == 0
+    with serving("-m", toy_model, "--keys", keys) as server:
+        assert server.translate("猫。").status_code == 403
+        assert server.translate("猫。", api_key="wrong").status_code == 403
+        assert server.translate("猫。", api_key=key).status_code == 200
+        headers = {"authorization": f"DeepL-Auth-Key {key}"}
+        assert server.client.get("/v2/usage", headers=headers).status_code == 200
+        headers = {"authorization": f"Bearer {key}"}
+        assert server.client.get("/v1/models", headers=headers).status_code == 200
+        refused = server.translate("猫。", api_key=key)
+        assert refused.status_code == 429 and int(refused.headers["retry-after"]) >= 1
+
+
+def test_a_model_that_cannot_be_loaded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    import subprocess
+    import sys
+
+    (tmp_path / "metadata.json").write_text("{")
+    command = [sys.executable, "-m", "transformer_mt", "serve", "-m", str(tmp_path), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "metadata.json" in done.stderr
+    assert "Traceback" not in done.stderr

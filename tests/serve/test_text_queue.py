@@ -1,0 +1,103 @@
+"""No text is lost or answered twice; batches are alike, of few sizes, and nobody waits for ever."""
+
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from transformer_mt.serve import text_queue
+from transformer_mt.serve.jobs import Call, Waiting
+from transformer_mt.serve.text_queue import SIZES, QueueFull, TextQueue
+
+EN, DE = Call("translate", 0, "en"), Call("translate", 1, "de")
+
+
+def waiting(text: str, call: Call = EN, age: float = 0.0) -> Waiting:
+    return Waiting(call, text, time.monotonic() - age)
+
+
+def queue_of(*texts: Waiting, wait_s: float = 0.0, most: int = 10**9) -> TextQueue:
+    queue = TextQueue(most_characters=most, wait_s=wait_s)
+    queue.put(texts)
+    return queue
+
+
+def test_many_clients_and_workers() -> None:
+    """Each text comes out once, in batches of one call and of the allowed sizes."""
+    queue = TextQueue(most_characters=10**9, wait_s=0.001)
+    batches: list[list[Waiting]] = []
+
+    def work() -> None:
+        while batch := queue.take():
+            batches.append(batch)
+
+    def ask(client: int) -> None:
+        for i in range(50):
+            queue.put([waiting(f"{client}.{i}" * (i % 7 + 1), (EN, DE)[(client + i) % 2])])
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    clients = [threading.Thread(target=ask, args=(client,)) for client in range(8)]
+    for thread in (*workers, *clients):
+        thread.start()
+    for client in clients:
+        client.join()
+    deadline = time.monotonic() + 20
+    while len(queue) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    queue.close()
+    for worker in workers:
+        worker.join(5)
+    texts = Counter(text.text for batch in batches for text in batch)
+    assert len(texts) == 400 and set(texts.values()) == {1}
+    assert all(len({text.call for text in batch}) == 1 for batch in batches)
+    assert {len(batch) for batch in batches} <= set(SIZES)
+
+
+def test_the_shortest_go_first_but_who_has_waited_for_long_goes_before() -> None:
+    long = "x" * text_queue.MOST_CHARACTERS
+    queue = queue_of(waiting(long), *(waiting("short") for _ in range(40)))
+    assert {text.text for text in queue.take()} == {"short"}
+    queue = queue_of(
+        waiting(long, age=2 * text_queue.FAIR_S), *(waiting("short") for _ in range(40))
+    )
+    assert [text.text for text in queue.take()] == [long]
+
+
+def test_a_lonely_text_waits_as_long_as_it_may() -> None:
+    queue = queue_of(waiting("one"), wait_s=0.1)
+    start = time.monotonic()
+    threading.Timer(0.03, lambda: queue.put([waiting("two")])).start()
+    assert [text.text for text in queue.take()] == ["one", "two"]
+    assert 0.08 < time.monotonic() - start < 5
+
+
+def test_a_full_batch_does_not_wait() -> None:
+    queue = queue_of(*(waiting(str(i)) for i in range(SIZES[-1])), wait_s=60.0)
+    assert len(queue.take()) == SIZES[-1]
+
+
+def test_it_is_bounded() -> None:
+    queue = queue_of(waiting("x" * 60), most=100)
+    with pytest.raises(QueueFull) as full:
+        queue.put([waiting("y" * 50)])
+    assert full.value.retry_after >= 1 and len(queue) == 1
+    queue.put([waiting("y" * 40)])
+    TextQueue(most_characters=10, wait_s=0).put([waiting("alone, it always has room")])
+
+
+def test_the_texts_of_a_dead_worker_come_first_each_alone() -> None:
+    queue = queue_of(waiting("later"))
+    lost = [waiting("a"), waiting("b")]
+    for text in lost:
+        assert text.is_wanted()
+        text.deaths = 1
+    queue.put_back(lost)
+    assert [[text.text for text in queue.take()] for _ in range(3)] == [["a"], ["b"], ["later"]]
+
+
+def test_nobody_translates_for_a_client_that_has_gone() -> None:
+    gone = waiting("gone")
+    queue = queue_of(gone, waiting("here"))
+    gone.answer.cancel()
+    assert [text.text for text in queue.take()] == ["here"]

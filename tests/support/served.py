@@ -1,0 +1,52 @@
+"""`tmt serve` as a process of its own, and a client of it."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+
+class Server:
+    """A process of `tmt serve`."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        assert process.stderr is not None
+        found = re.match(r"(http://\S+): the page", process.stderr.readline())
+        assert found, process.stderr.read()
+        self.url = found[1]
+        self.said: list[str] = []
+        for line in process.stderr:
+            self.said.append(line)
+            if line.startswith("ready:"):
+                break
+        self.client = httpx.Client(base_url=self.url, timeout=60)
+
+    @property
+    def workers(self) -> list[int]:
+        """Process ids: children of the process that has loaded the models."""
+        return [child for first in children(self.process.pid) for child in children(first)]
+
+    def translate(self, text: str, **fields: object) -> httpx.Response:
+        return self.client.post("/translate", json={"q": text, "target": "en", **fields})
+
+
+def children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+@contextmanager
+def serving(*options: str | Path) -> Iterator[Server]:
+    command = [sys.executable, "-m", "transformer_mt", "serve", "--port", "0", *map(str, options)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        yield Server(process)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)

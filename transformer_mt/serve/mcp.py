@@ -1,0 +1,81 @@
+"""`tmt mcp`: a model as tools of an assistant, over standard input and output.
+
+Source: modelcontextprotocol.io; the official SDK speaks the protocol.
+"""
+
+import threading
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.errors import TmtError
+from transformer_mt.explain.value_zeroing import deciding_words
+from transformer_mt.messages.catalogue import tr
+from transformer_mt.serve.limits import Limits
+from transformer_mt.translation.direction import both_directions, direction_of
+from transformer_mt.translation.translator import Translator
+
+
+def mcp_server(model_dir: Path) -> Any:
+    """The server, ready to run. Raises: TmtError: the model cannot be loaded."""
+    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    model, limits, lock = Translator.load(model_dir), Limits(), threading.Lock()
+    languages = model.cfg.languages
+    pairs = ", ".join(f"{one.src} → {one.tgt}" for one in both_directions(languages))
+    server = MCPServer("tmt", instructions=tr("Machine translation: {}", pairs))
+
+    def tool(function: Callable[..., Any]) -> Callable[..., Any]:
+        @server.tool()
+        @wraps(function)
+        def safe(*args: Any, **kwargs: Any) -> Any:
+            try:
+                with lock:
+                    return function(*args, **kwargs)
+            except TmtError as error:
+                raise ToolError(str(error)) from error
+
+        found: Callable[..., Any] = safe
+        return found
+
+    def check(texts: list[str]) -> None:
+        if sum(map(len, texts)) > limits.characters:
+            raise TmtError(tr("at most {:,} characters at once", limits.characters))
+
+    @tool
+    def translate(texts: list[str], to: str | None = None) -> list[dict[str, Any]]:
+        """Translate texts. `to`: language code, for a model of both directions. The confidence is
+        the chrF to expect, from 0 to 1; faults and notes say what looks wrong."""
+        check(texts)
+        return [
+            {
+                "translation": one.text, "confidence": one.confidence,
+                "faults": list(one.faults), "notes": list(one.input.notes),
+            }
+            for one in model.translate(texts, to=to, retry=True)
+        ]  # fmt: skip
+
+    @tool
+    def score(sources: list[str], translations: list[str], to: str | None = None) -> list[float]:
+        """Mean log-probability per token, in nats, of each translation given its source."""
+        check([*sources, *translations])
+        if len(sources) != len(translations):
+            raise TmtError(
+                tr("{} sources, but {} translations", len(sources), len(translations))
+            )  # fmt: skip
+        found = model.score_pairs(sources, translations, to=to)
+        return [one.log_prob / one.n_tokens for one in found]
+
+    @tool
+    def explain(text: str, translation: str | None = None, to: str | None = None) -> dict[str, Any]:
+        """Which source word decided each word of a translation: by value zeroing, and by the raw
+        attention, with their shares. Without a translation, the model's own."""
+        check([text, translation or ""])
+        maps = model.attention(text, translation, to=to)
+        ids = model.forced_ids(text, translation, to=to)
+        words = deciding_words(model, maps, ids, direction_of(text, languages, to))
+        return {"translation": maps.translation, "words": [vars(word) for word in words]}
+
+    return server
