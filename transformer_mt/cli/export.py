@@ -12,7 +12,7 @@ from transformer_mt.messages.catalogue import tr
 if TYPE_CHECKING:
     from transformer_mt.export.proof import ExportTask
 
-_TO = "ctranslate2, marian, onnx, argos or html"
+_TO = "ctranslate2, marian, onnx, argos, bergamot or html"
 _SRC = "texts for the proof; default: dev of the model's run, with its references"
 
 

@@ -8,7 +8,7 @@ from transformer_mt.errors import TmtError
 from transformer_mt.export.proof import ExportedModel, ExportTask
 from transformer_mt.messages.catalogue import tr
 
-FORMATS = ("ctranslate2", "marian", "onnx", "argos", "html")
+FORMATS = ("ctranslate2", "marian", "onnx", "argos", "bergamot", "html")
 
 
 class Format(Protocol):

@@ -1,0 +1,190 @@
+"""A model for the engine of Firefox's translations: Marian in WebAssembly, from npm's
+@browsermt/bergamot-translator.
+
+Comes in: a translator of one direction, of the paper with post-norm. Goes out: `model.bin` in
+Marian's binary format (`bergamot_weights.py` has the numbers), the vocabularies, `config.yml` for
+the constructor of its `TranslationModel`, and `metadata.json`, which names them. Each line of a
+text is a sentence there. The proof runs that engine under Node (`bergamot_engine.cjs`).
+"""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from torch import Tensor
+
+from transformer_mt.errors import TmtError
+from transformer_mt.export.bergamot_weights import layout_of, marian_parameters
+from transformer_mt.export.proof import ExportTask
+from transformer_mt.messages.catalogue import tr
+from transformer_mt.translation.translator import Translator
+
+QUANTIZATIONS = ("float32",)
+PACKAGE = "@browsermt/bergamot-translator"
+NODE_MODULES = "TMT_NODE_MODULES"  # the environment variable that names the folder of packages
+_ENGINE = Path(__file__).with_name("bergamot_engine.cjs")
+_MODEL, _CONFIG, _METADATA = "model.bin", "config.yml", "metadata.json"
+_DESCRIPTION = "special:model.yml"
+_BINARY_VERSION = 1
+_FLOAT32, _INT8 = 0x404, 0x101  # kind and bytes of a number
+_ALIGNMENT = 256  # bytes
+_LEAST_BREAK = 128  # tokens of a source, EOS included, as in Firefox
+
+
+def refusals(task: ExportTask) -> list[str]:
+    """Every reason at once."""
+    translator = task.translator
+    cfg, reasons = translator.model.cfg, []
+    if cfg.modern:
+        reasons.append(tr("Marian has no rotary positions and no SwiGLU (architecture: modern)"))
+    if cfg.norm != "post":
+        reasons.append(
+            tr("Marian normalises neither keys nor values before a sub-layer, this model does "
+               "(norm: {})", cfg.norm)
+        )  # fmt: skip
+    if translator.cfg.languages.bidirectional:
+        reasons.append(tr("it translates both ways, but the engine cannot be told which"))
+    nearest = tr(
+        "--to ctranslate2 carries it; or train one direction, architecture: paper and norm: post"
+    )
+    return [*reasons, nearest] if reasons else []
+
+
+def write(task: ExportTask, folder: Path) -> None:
+    translator = task.translator
+    parameters = marian_parameters(
+        translator.model, 2 * _longest(translator), translator.tgt_tokenizer.silent_ids
+    )
+    (folder / _MODEL).write_bytes(binary(parameters, marian_options(translator)))
+    languages = translator.cfg.languages
+    joint = translator.cfg.tokenizer.joint
+    names = ["vocab.spm"] if joint else ["srcvocab.spm", "trgvocab.spm"]
+    for name, tokenizer in zip(
+        names, (translator.src_tokenizer, translator.tgt_tokenizer), strict=not joint
+    ):
+        (folder / name).write_bytes(tokenizer.serialised)
+    (folder / _CONFIG).write_text(yaml.safe_dump(_engine_config(translator), sort_keys=False))
+    metadata = {
+        "name": translator.cfg.name, "from": languages.src, "to": languages.tgt,
+        "engine": PACKAGE, "files": {"model": _MODEL, "vocabularies": names, "config": _CONFIG},
+    }  # fmt: skip
+    (folder / _METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+
+
+def load(task: ExportTask, folder: Path) -> "BergamotModel":
+    return BergamotModel(folder)
+
+
+def next_step(path: Path, model_dir: Path) -> str:
+    package = f"node_modules/{PACKAGE}"
+    return tr("npm install {}; echo '\"…\"' | node {} {} {}", PACKAGE, _ENGINE, package, path)
+
+
+def _longest(translator: Translator) -> int:
+    """Tokens of a source, EOS included, above which the engine breaks it."""
+    return max(_LEAST_BREAK, translator.cfg.data.max_length + 1)
+
+
+def marian_options(translator: Translator) -> dict[str, Any]:
+    """The description of the architecture inside of a model file."""
+    model = translator.model
+    cfg, layout = model.cfg, layout_of(model, 2 * _longest(translator))
+    return {
+        "type": "transformer", "version": "v1.9.0",
+        "dim-vocabs": [translator.src_tokenizer.vocab_size, translator.tgt_tokenizer.vocab_size],
+        "dim-emb": layout.width, "transformer-dim-ffn": layout.ffn,
+        "enc-depth": cfg.encoder_layers + 1, "dec-depth": cfg.decoder_layers + 1,
+        "transformer-heads": cfg.heads, "transformer-ffn-depth": 2,
+        "transformer-ffn-activation": "relu", "transformer-no-projection": False,
+        "transformer-decoder-autoreg": "self-attention", "transformer-tied-layers": [],
+        "transformer-train-position-embeddings": False, "transformer-train-positions": False,
+        "transformer-preprocess": "", "transformer-postprocess": "dan",
+        "transformer-postprocess-top": "", "transformer-postprocess-emb": "d",
+        "transformer-guided-alignment-layer": "last", "transformer-pool": False,
+        "tied-embeddings": False, "tied-embeddings-all": False, "tied-embeddings-src": False,
+        "skip": False, "layer-normalization": False, "input-types": [], "factors-combine": "sum",
+        "lemma-dim-emb": 0, "ulr": False,
+    }  # fmt: skip
+
+
+def _engine_config(translator: Translator) -> dict[str, Any]:
+    """What `TranslationModel` is given, as YAML."""
+    return {
+        "beam-size": 1, "normalize": 1.0, "word-penalty": 0, "skip-cost": True, "allow-unk": True,
+        "max-length-break": _longest(translator), "mini-batch-words": 1024,
+        "max-length-factor": 4.0, "ssplit-mode": "sentence", "workspace": 128, "cpu-threads": 0,
+        "gemm-precision": "float32", "alignment": "soft", "quiet": True, "quiet-translation": True,
+    }  # fmt: skip
+
+
+def binary(parameters: Mapping[str, Tensor], options: Mapping[str, Any]) -> bytes:
+    """A model file: headers, names, shapes, then numbers, each part aligned."""
+    description = yaml.safe_dump(dict(options), sort_keys=False).encode() + b"\0"
+    items = [(name, _FLOAT32, tuple(p.shape), p.numpy().astype("<f4").tobytes())
+             for name, p in parameters.items()]  # fmt: skip
+    items.append((_DESCRIPTION, _INT8, (len(description),), description))
+    names = [name.encode() + b"\0" for name, *_ in items]
+    padded = [data + bytes(-len(data) % _ALIGNMENT) for *_, data in items]
+    found = struct.pack("<QQ", _BINARY_VERSION, len(items))
+    for name, (_, kind, shape, _), data in zip(names, items, padded, strict=True):
+        found += struct.pack("<QQQQ", len(name), kind, len(shape), len(data))
+    found += b"".join(names)
+    for _, _, shape, _ in items:
+        found += struct.pack(f"<{len(shape)}i", *shape)
+    gap = -(len(found) + 8) % _ALIGNMENT
+    return b"".join([found, struct.pack("<Q", gap), bytes(gap), *padded])
+
+
+def find_engine() -> Path:
+    """The folder of the npm package.
+
+    Raises:
+        TmtError: it is not installed.
+    """
+    named = os.environ.get(NODE_MODULES)
+    here = Path.cwd()
+    folders = [Path(named)] if named else [p / "node_modules" for p in (here, *here.parents)]
+    for folder in folders:
+        if (folder / PACKAGE / "worker").is_dir():
+            return folder / PACKAGE
+    raise TmtError(
+        tr("{} is in no node_modules folder from here upward: npm install {} (or name the folder "
+           "in ${})", PACKAGE, PACKAGE, NODE_MODULES)
+    )  # fmt: skip
+
+
+class BergamotModel:
+    """An export in the engine under Node; see `ExportedModel`."""
+
+    def __init__(self, folder: Path) -> None:
+        """
+        Raises:
+            TmtError: Node or the package is not installed.
+        """
+        node = shutil.which("node")
+        if node is None:
+            raise TmtError(tr("Node is not installed; the engine runs under it"))
+        self._command = [node, str(_ENGINE), str(find_engine()), str(folder)]
+
+    def translate(self, texts: Sequence[str]) -> list[str]:
+        """
+        Raises:
+            TmtError: the engine fails.
+        """
+        lines = "".join(json.dumps(text) + "\n" for text in texts)
+        done = subprocess.run(
+            self._command, input=lines, capture_output=True, text=True, encoding="utf-8"
+        )
+        if done.returncode:
+            raise TmtError(tr("the engine fails: {}", done.stderr.strip()))
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def log_probs(self, srcs: Sequence[str], tgts: Sequence[str]) -> None:
+        """The engine does not tell them."""
+        return None
