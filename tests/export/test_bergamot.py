@@ -166,8 +166,7 @@ def test_a_position_is_told_from_every_other(width: int, heads: int, n: int) -> 
     layout = Layout.of(width, heads, 64, n_positions=n)
     torch.manual_seed(1)
     tokens = torch.randn(n, width, dtype=torch.float64) * 3 / math.sqrt(width)
-    padding = torch.full((len(layout.padding), width), 1 / width, dtype=torch.float64)
-    found = embedding_parameters(layout, "encoder", tokens, padding, n)
+    found = embedding_parameters(layout, "encoder", tokens, layout.mean, n)
     items = {name: parameter.float() for name, parameter in found.items()}
     options = {
         "transformer-postprocess": "dan", "dim-emb": layout.width, "transformer-heads": heads
@@ -175,10 +174,10 @@ def test_a_position_is_told_from_every_other(width: int, heads: int, n: int) -> 
     marian = Marian({**items, "special:model.yml": yaml.safe_dump(options).encode()})
     x = items["encoder_Wemb"] * math.sqrt(layout.width)
     x = x + marian_positions(n, layout.width).float()
-    x = marian.ffn(marian.attention(x, x, "encoder_l1_self"), "encoder_l1_ffn") / layout.scale
-    expected = tokens.float() * math.sqrt(width) + sinusoidal_positions(n, width)
-    torch.testing.assert_close(x[:, layout.stream], expected, atol=2e-3, rtol=1e-3)
-    means = x[:, layout.padding].mean(1)
+    x = marian.ffn(marian.attention(x, x, "encoder_l1_self"), "encoder_l1_ffn").double()
+    expected = tokens * math.sqrt(width) + sinusoidal_positions(n, width)
+    torch.testing.assert_close(x @ layout.stream.T, expected, atol=2e-3, rtol=1e-3)
+    means = (x @ layout.padding.T).mean(1)
     torch.testing.assert_close(means, expected.mean(1), atol=1e-3, rtol=1e-3)
 
 
@@ -197,19 +196,18 @@ def test_every_reason_against_it_is_named(
     assert all(reason in found for reason in reasons) and bool(found) == bool(reasons)
 
 
-def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None)
+def test_what_is_not_installed_is_named(
+    translator_of: Callable[[str], Translator], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = ExportTask(translator_of("post-norm"), "float32", [])
+    bergamot.write(task, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    if shutil.which("node") is not None:
+        with pytest.raises(TmtError, match="npm install @browsermt/bergamot-translator"):
+            bergamot.load(task, tmp_path)
+    monkeypatch.setenv("PATH", "")
     with pytest.raises(TmtError, match="Node is not installed"):
-        bergamot.BergamotModel(tmp_path)
-    monkeypatch.setattr(shutil, "which", lambda name: name)
-    monkeypatch.setenv(bergamot.NODE_MODULES, str(tmp_path))
-    with pytest.raises(TmtError, match="npm install @browsermt/bergamot-translator"):
-        bergamot.BergamotModel(tmp_path)
-    (tmp_path / "node_modules" / bergamot.PACKAGE / "worker").mkdir(parents=True)
-    (tmp_path / "below").mkdir()
-    monkeypatch.delenv(bergamot.NODE_MODULES)
-    monkeypatch.chdir(tmp_path / "below")
-    assert bergamot.find_engine() == tmp_path / "node_modules" / bergamot.PACKAGE
+        bergamot.load(task, tmp_path)
 
 
 # With the engine
@@ -217,7 +215,7 @@ def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(bergamot.NODE_MODULES, str(NODE_MODULES))
+    monkeypatch.chdir(NODE_MODULES.parent)
 
 
 @needs_engine

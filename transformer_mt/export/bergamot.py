@@ -8,7 +8,6 @@ text is a sentence there. The proof runs that engine under Node (`bergamot_engin
 """
 
 import json
-import os
 import shutil
 import struct
 import subprocess
@@ -27,9 +26,7 @@ from transformer_mt.translation.translator import Translator
 
 QUANTIZATIONS = ("float32",)
 PACKAGE = "@browsermt/bergamot-translator"
-NODE_MODULES = "TMT_NODE_MODULES"  # the environment variable that names the folder of packages
-_ENGINE = Path(__file__).with_name("bergamot_engine.cjs")
-_MODEL, _CONFIG, _METADATA = "model.bin", "config.yml", "metadata.json"
+_MODEL, _CONFIG, _PROGRAM = "model.bin", "config.yml", "translate.cjs"
 _DESCRIPTION = "special:model.yml"
 _BINARY_VERSION = 1
 _FLOAT32, _INT8 = 0x404, 0x101  # kind and bytes of a number
@@ -74,7 +71,8 @@ def write(task: ExportTask, folder: Path) -> None:
         "name": translator.cfg.name, "from": languages.src, "to": languages.tgt,
         "engine": PACKAGE, "files": {"model": _MODEL, "vocabularies": names, "config": _CONFIG},
     }  # fmt: skip
-    (folder / _METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+    (folder / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+    shutil.copyfile(Path(__file__).with_name(f"bergamot_{_PROGRAM}"), folder / _PROGRAM)
 
 
 def load(task: ExportTask, folder: Path) -> "BergamotModel":
@@ -82,8 +80,7 @@ def load(task: ExportTask, folder: Path) -> "BergamotModel":
 
 
 def next_step(path: Path, model_dir: Path) -> str:
-    package = f"node_modules/{PACKAGE}"
-    return tr("npm install {}; echo '\"…\"' | node {} {} {}", PACKAGE, _ENGINE, package, path)
+    return tr('npm install {}; node {} "…"', PACKAGE, path / _PROGRAM)
 
 
 def _longest(translator: Translator) -> int:
@@ -98,7 +95,7 @@ def marian_options(translator: Translator) -> dict[str, Any]:
     return {
         "type": "transformer", "version": "v1.9.0",
         "dim-vocabs": [translator.src_tokenizer.vocab_size, translator.tgt_tokenizer.vocab_size],
-        "dim-emb": layout.width, "transformer-dim-ffn": layout.ffn,
+        "dim-emb": layout.width, "transformer-dim-ffn": layout.inner,
         "enc-depth": cfg.encoder_layers + 1, "dec-depth": cfg.decoder_layers + 1,
         "transformer-heads": cfg.heads, "transformer-ffn-depth": 2,
         "transformer-ffn-activation": "relu", "transformer-no-projection": False,
@@ -141,50 +138,36 @@ def binary(parameters: Mapping[str, Tensor], options: Mapping[str, Any]) -> byte
     return b"".join([found, struct.pack("<Q", gap), bytes(gap), *padded])
 
 
-def find_engine() -> Path:
-    """The folder of the npm package.
-
-    Raises:
-        TmtError: it is not installed.
-    """
-    named = os.environ.get(NODE_MODULES)
-    here = Path.cwd()
-    folders = [Path(named)] if named else [p / "node_modules" for p in (here, *here.parents)]
-    for folder in folders:
-        if (folder / PACKAGE / "worker").is_dir():
-            return folder / PACKAGE
-    raise TmtError(
-        tr("{} is in no node_modules folder from here upward: npm install {} (or name the folder "
-           "in ${})", PACKAGE, PACKAGE, NODE_MODULES)
-    )  # fmt: skip
-
-
 class BergamotModel:
     """An export in the engine under Node; see `ExportedModel`."""
 
     def __init__(self, folder: Path) -> None:
         """
         Raises:
-            TmtError: Node or the package is not installed.
+            TmtError: Node or the package is not installed, or the engine does not take the model.
         """
-        node = shutil.which("node")
-        if node is None:
-            raise TmtError(tr("Node is not installed; the engine runs under it"))
-        self._command = [node, str(_ENGINE), str(find_engine()), str(folder)]
+        self._program = folder / _PROGRAM
+        self.translate([])
 
     def translate(self, texts: Sequence[str]) -> list[str]:
         """
         Raises:
             TmtError: the engine fails.
         """
-        lines = "".join(json.dumps(text) + "\n" for text in texts)
-        done = subprocess.run(
-            self._command, input=lines, capture_output=True, text=True, encoding="utf-8"
-        )
+        try:
+            done = subprocess.run(
+                ["node", self._program], input=json.dumps(list(texts)).encode(), capture_output=True
+            )
+        except FileNotFoundError as error:
+            raise TmtError(tr("Node is not installed; the engine runs under it")) from error
+        if b"Cannot find module" in done.stderr:
+            raise TmtError(
+                tr("{} is in no node_modules folder from here upward, nor in $NODE_PATH: "
+                   "npm install {}", PACKAGE, PACKAGE)
+            )  # fmt: skip
         if done.returncode:
-            raise TmtError(tr("the engine fails: {}", done.stderr.strip()))
-        return [json.loads(line) for line in done.stdout.splitlines()]
+            raise TmtError(tr("the engine fails: {}", done.stderr.decode().strip()))
+        return json.loads(done.stdout)
 
     def log_probs(self, srcs: Sequence[str], tgts: Sequence[str]) -> None:
         """The engine does not tell them."""
-        return None

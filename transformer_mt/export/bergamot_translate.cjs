@@ -1,14 +1,14 @@
-// node bergamot_engine.cjs PACKAGE EXPORT < TEXTS > TRANSLATIONS
-// A model of `tmt export --to bergamot` in the engine of @browsermt/bergamot-translator, whose files
-// are in PACKAGE. A line of either stream is a JSON string.
+// The model of this folder, an export of tmt, in the engine of @browsermt/bergamot-translator:
+//   npm install @browsermt/bergamot-translator
+//   node translate.cjs "A sentence." "Another one."
+// Without arguments it reads a JSON list of texts from standard input, and prints one.
 const { readFileSync } = require("node:fs");
 const { join } = require("node:path");
-const { createInterface } = require("node:readline");
 const { runInThisContext } = require("node:vm");
 
-const [packageDir, exportDir] = process.argv.slice(2);
-const worker = (name) => readFileSync(join(packageDir, "worker", `bergamot-translator-worker.${name}`));
-const exported = (name) => readFileSync(join(exportDir, name));
+const PACKAGE = "@browsermt/bergamot-translator/worker/bergamot-translator-worker";
+const engineFile = (ending) => readFileSync(require.resolve(PACKAGE + ending, { paths: [process.cwd()] }));
+const exported = (name) => readFileSync(join(__dirname, name));
 
 // The engine imports its integer products, and exports slower ones that may take their place:
 // int8_prepare_a is int8PrepareAFallback.
@@ -26,12 +26,12 @@ function load() {
       onAbort: (reason) => reject(new Error(reason)),
       onRuntimeInitialized: () => resolve(Module),
       instantiateWasm(imports, accept) {
-        const found = WebAssembly.instantiate(worker("wasm"), fallbacks(imports));
+        const found = WebAssembly.instantiate(engineFile(".wasm"), fallbacks(imports));
         found.then(({ instance }) => accept(instance), reject);
         return {};
       },
     };
-    runInThisContext(worker("js").toString());
+    runInThisContext(engineFile(".js").toString());
   });
 }
 
@@ -44,25 +44,28 @@ function model(engine) {
   const { files } = JSON.parse(exported("metadata.json"));
   const vocabularies = new engine.AlignedMemoryList();
   for (const name of files.vocabularies) vocabularies.push_back(memory(exported(name), 64));
-  const shortlist = memory(Buffer.alloc(0), 64);
+  const noShortlist = memory(Buffer.alloc(0), 64);
   const config = exported(files.config).toString();
   const weights = memory(exported(files.model), 256);
-  return new engine.TranslationModel(config, weights, shortlist, vocabularies, null);
+  return new engine.TranslationModel(config, weights, noShortlist, vocabularies, null);
 }
 
 async function main() {
+  const given = process.argv.slice(2);
   const engine = await load();
   const service = new engine.BlockingService({ cacheSize: 0 });
   const translator = model(engine);
-  for await (const line of createInterface({ input: process.stdin })) {
+  const found = (given.length ? given : JSON.parse(readFileSync(0))).map((text) => {
     const texts = new engine.VectorString();
-    texts.push_back(JSON.parse(line));
+    texts.push_back(text);
     const options = new engine.VectorResponseOptions();
     options.push_back({ alignment: false, html: false, qualityScores: false });
-    const found = service.translate(translator, texts, options);
-    console.log(JSON.stringify(found.get(0).getTranslatedText()));
-    for (const one of [found, options, texts]) one.delete();
-  }
+    const responses = service.translate(translator, texts, options);
+    const translation = responses.get(0).getTranslatedText();
+    for (const one of [responses, options, texts]) one.delete();
+    return translation;
+  });
+  console.log(given.length ? found.join("\n") : JSON.stringify(found));
 }
 
 main().catch((error) => {
