@@ -21,6 +21,7 @@ EXPECTED = (
     "rendering/fonts/OFL.txt",
     "messages/zh/LC_MESSAGES/tmt.mo",
 )
+ENDINGS = ("j2", "js", "cjs", "css")  # files beside the code
 MINUTES = "10}"  # of the training in docs/python.md; here it takes a part of one
 PYTHON_API = """
 import transformer_mt as tmt
@@ -50,9 +51,10 @@ def main() -> None:
         (wheel,) = wheels.glob("*.whl")
         subprocess.run([*pip, "install", wheel, "--no-deps", "--target", site], check=True)
         package = site / "transformer_mt"
-        templates = [path.relative_to(ROOT) for path in ROOT.glob("transformer_mt/**/*.j2")]
+        files = [path.relative_to(ROOT) for ending in ENDINGS
+                 for path in ROOT.glob(f"transformer_mt/**/*.{ending}")]  # fmt: skip
         missing = [name for name in EXPECTED if not (package / name).is_file()]
-        missing += [str(name) for name in templates if not (site / name).is_file()]
+        missing += [str(name) for name in files if not (site / name).is_file()]
         assert not missing, f"not in the wheel: {missing}"
         environment = {**os.environ, "PYTHONPATH": str(site)}
         program = str(package / "__main__.py")

@@ -61,4 +61,4 @@ def test_the_command_and_its_configurations(installed: Path, tmp_path: Path, run
 def test_templates_and_fonts_lie_in_the_package(installed: Path) -> None:
     """Hatch takes all files of a listed package."""
     found = {path.suffix for path in (installed / "transformer_mt").rglob("*.*")}
-    assert {".j2", ".bz2", ".otf", ".typed", ".yaml"} <= found
+    assert {".j2", ".bz2", ".otf", ".typed", ".yaml", ".js", ".cjs", ".css"} <= found

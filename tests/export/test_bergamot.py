@@ -4,7 +4,6 @@ written out here, gives the model's own numbers; the real engine, under Node, tr
 The engine: `npm install` in tests/export/node.
 """
 
-import json
 import math
 import shutil
 import struct
@@ -233,8 +232,6 @@ def test_the_same_translations(
     srcs, refs = zip(*toy_pairs[:60], strict=True)
     task = ExportTask(translator, "float32", srcs, refs)
     bergamot.write(task, tmp_path)
-    names = json.loads((tmp_path / "metadata.json").read_text())["files"]["vocabularies"]
-    assert names == (["vocab.spm"] if joint else ["srcvocab.spm", "trgvocab.spm"])
     proof = prove(task, bergamot.load(task, tmp_path))
     # Of two words that are 0.0005 nats apart, a toy may say either; the logits are tested above.
     assert proof.texts > 20 and proof.identical >= 0.95 and proof.bleu_lost <= 0.3, proof

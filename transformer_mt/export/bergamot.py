@@ -18,15 +18,15 @@ from typing import Any
 import yaml
 from torch import Tensor
 
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.errors import TmtError
-from transformer_mt.export.bergamot_weights import layout_of, marian_parameters
+from transformer_mt.export.bergamot_weights import marian_parameters
 from transformer_mt.export.proof import ExportTask
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.translation.translator import Translator
 
 QUANTIZATIONS = ("float32",)
 PACKAGE = "@browsermt/bergamot-translator"
-_MODEL, _CONFIG, _PROGRAM = "model.bin", "config.yml", "translate.cjs"
+_PROGRAM = "translate.cjs"
 _DESCRIPTION = "special:model.yml"
 _BINARY_VERSION = 1
 _FLOAT32, _INT8 = 0x404, 0x101  # kind and bytes of a number
@@ -55,23 +55,17 @@ def refusals(task: ExportTask) -> list[str]:
 
 def write(task: ExportTask, folder: Path) -> None:
     translator = task.translator
-    parameters = marian_parameters(
-        translator.model, 2 * _longest(translator), translator.tgt_tokenizer.silent_ids
-    )
-    (folder / _MODEL).write_bytes(binary(parameters, marian_options(translator)))
-    languages = translator.cfg.languages
-    joint = translator.cfg.tokenizer.joint
-    names = ["vocab.spm"] if joint else ["srcvocab.spm", "trgvocab.spm"]
-    for name, tokenizer in zip(
-        names, (translator.src_tokenizer, translator.tgt_tokenizer), strict=not joint
-    ):
-        (folder / name).write_bytes(tokenizer.serialised)
-    (folder / _CONFIG).write_text(yaml.safe_dump(_engine_config(translator), sort_keys=False))
-    metadata = {
-        "name": translator.cfg.name, "from": languages.src, "to": languages.tgt,
-        "engine": PACKAGE, "files": {"model": _MODEL, "vocabularies": names, "config": _CONFIG},
+    model, longest = translator.model, max(_LEAST_BREAK, translator.cfg.data.max_length + 1)
+    parameters = marian_parameters(model, 2 * longest, translator.tgt_tokenizer.silent_ids)
+    (folder / "model.bin").write_bytes(binary(parameters, marian_options(model.cfg, parameters)))
+    engine_config = {
+        "beam-size": 1, "skip-cost": True, "allow-unk": True, "gemm-precision": "float32",
+        "max-length-break": longest, "max-length-factor": 4.0, "mini-batch-words": 1024,
+        "workspace": 128, "ssplit-mode": "sentence",
     }  # fmt: skip
-    (folder / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+    (folder / "config.yml").write_text(yaml.safe_dump(engine_config, sort_keys=False))
+    (folder / "srcvocab.spm").write_bytes(translator.src_tokenizer.serialised)
+    (folder / "trgvocab.spm").write_bytes(translator.tgt_tokenizer.serialised)
     shutil.copyfile(Path(__file__).with_name(f"bergamot_{_PROGRAM}"), folder / _PROGRAM)
 
 
@@ -83,40 +77,17 @@ def next_step(path: Path, model_dir: Path) -> str:
     return tr('npm install {}; node {} "…"', PACKAGE, path / _PROGRAM)
 
 
-def _longest(translator: Translator) -> int:
-    """Tokens of a source, EOS included, above which the engine breaks it."""
-    return max(_LEAST_BREAK, translator.cfg.data.max_length + 1)
-
-
-def marian_options(translator: Translator) -> dict[str, Any]:
+def marian_options(cfg: ModelConfig, parameters: Mapping[str, Tensor]) -> dict[str, Any]:
     """The description of the architecture inside of a model file."""
-    model = translator.model
-    cfg, layout = model.cfg, layout_of(model, 2 * _longest(translator))
+    embeddings = [parameters[f"{side}_Wemb"] for side in ("encoder", "decoder")]
     return {
         "type": "transformer", "version": "v1.9.0",
-        "dim-vocabs": [translator.src_tokenizer.vocab_size, translator.tgt_tokenizer.vocab_size],
-        "dim-emb": layout.width, "transformer-dim-ffn": layout.inner,
+        "dim-vocabs": [len(embedding) for embedding in embeddings],
+        "dim-emb": embeddings[0].size(1),
+        "transformer-dim-ffn": parameters["encoder_l1_ffn_W1"].size(1),
         "enc-depth": cfg.encoder_layers + 1, "dec-depth": cfg.decoder_layers + 1,
-        "transformer-heads": cfg.heads, "transformer-ffn-depth": 2,
-        "transformer-ffn-activation": "relu", "transformer-no-projection": False,
-        "transformer-decoder-autoreg": "self-attention", "transformer-tied-layers": [],
-        "transformer-train-position-embeddings": False, "transformer-train-positions": False,
+        "transformer-heads": cfg.heads, "transformer-ffn-activation": "relu",
         "transformer-preprocess": "", "transformer-postprocess": "dan",
-        "transformer-postprocess-top": "", "transformer-postprocess-emb": "d",
-        "transformer-guided-alignment-layer": "last", "transformer-pool": False,
-        "tied-embeddings": False, "tied-embeddings-all": False, "tied-embeddings-src": False,
-        "skip": False, "layer-normalization": False, "input-types": [], "factors-combine": "sum",
-        "lemma-dim-emb": 0, "ulr": False,
-    }  # fmt: skip
-
-
-def _engine_config(translator: Translator) -> dict[str, Any]:
-    """What `TranslationModel` is given, as YAML."""
-    return {
-        "beam-size": 1, "normalize": 1.0, "word-penalty": 0, "skip-cost": True, "allow-unk": True,
-        "max-length-break": _longest(translator), "mini-batch-words": 1024,
-        "max-length-factor": 4.0, "ssplit-mode": "sentence", "workspace": 128, "cpu-threads": 0,
-        "gemm-precision": "float32", "alignment": "soft", "quiet": True, "quiet-translation": True,
     }  # fmt: skip
 
 

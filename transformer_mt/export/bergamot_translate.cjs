@@ -41,12 +41,11 @@ function model(engine) {
     found.getByteArrayView().set(bytes);
     return found;
   };
-  const { files } = JSON.parse(exported("metadata.json"));
-  const vocabularies = new engine.AlignedMemoryList();
-  for (const name of files.vocabularies) vocabularies.push_back(memory(exported(name), 64));
+  const weights = memory(exported("model.bin"), 256);
   const noShortlist = memory(Buffer.alloc(0), 64);
-  const config = exported(files.config).toString();
-  const weights = memory(exported(files.model), 256);
+  const vocabularies = new engine.AlignedMemoryList();
+  for (const name of ["srcvocab.spm", "trgvocab.spm"]) vocabularies.push_back(memory(exported(name), 64));
+  const config = exported("config.yml").toString();
   return new engine.TranslationModel(config, weights, noShortlist, vocabularies, null);
 }
 

@@ -31,11 +31,6 @@ _FORBIDDEN = -1e4  # added to the logit of an id that no translation holds
 _BLOCKS = {"self_attn": "self", "encoder_attn": "context", "ffn": "ffn"}  # in this order
 
 
-def layout_of(model: Transformer, n_positions: int) -> Layout:
-    cfg = model.cfg
-    return Layout.of(cfg.d_model, cfg.heads, cfg.ffn, n_positions=n_positions)
-
-
 def marian_parameters(
     model: Transformer, n_positions: int, silent_ids: list[int]
 ) -> dict[str, Tensor]:
@@ -45,7 +40,8 @@ def marian_parameters(
         n_positions: of a source, and of a translation; later ones are not corrected.
         silent_ids: of the target's vocabulary, which no translation holds.
     """
-    layout, cfg = layout_of(model, n_positions), model.cfg
+    cfg = model.cfg
+    layout = Layout.of(cfg.d_model, cfg.heads, cfg.ffn, n_positions=n_positions)
     plain = {name: weight.double() for name, weight in plain_weights(model).items()}
     found: dict[str, Tensor] = {}
     for side, n_layers in (("encoder", cfg.encoder_layers), ("decoder", cfg.decoder_layers)):
