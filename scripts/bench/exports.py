@@ -1,11 +1,12 @@
 """Every export of some models: proof, size, and speed in the program that it is for.
 
-    python scripts/bench/exports.py -m runs/tiny -m runs/multi30k-en-de [--texts 500]
+    python scripts/bench/exports.py -m runs/tiny -m runs/multi30k-en-de [--texts 500] [--to onnx]
 
 Prints one row per model and format, in its most exact precision and in int8: the share of greedy
 translations of dev that are the same as tmt's, BLEU of both, size on the disk, and sentences per
 second as the proof translates them. What a format refuses stands in its row. Needs the packages of
-`make exports-ready`; what is not installed is a row, too.
+`make exports-ready`, those of Node with NODE_PATH=tests/export/node/node_modules; what is not
+installed is a row, too.
 """
 
 import argparse
@@ -41,10 +42,10 @@ class Timed:
         return self._exported.log_probs(srcs, tgts)
 
 
-def rows(run_dir: Path, n_texts: int) -> Iterator[str]:
+def rows(run_dir: Path, n_texts: int, formats: Sequence[str]) -> Iterator[str]:
     dev = run_dir / "data/clean"
     srcs, refs = (list(split_lines(dev / f"dev.{side}"))[:n_texts] for side in ("src", "tgt"))
-    for name in FORMATS:
+    for name in formats:
         kinds = load_format(name).QUANTIZATIONS
         for kind in dict.fromkeys([kinds[0], *({"int8"} & {*kinds})]):
             translator = Translator.load(run_dir / "model", precision="fp32")
@@ -74,10 +75,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-m", "--model", type=Path, action="append", required=True, help="a run")
     parser.add_argument("--texts", type=int, default=500)
+    parser.add_argument("--to", choices=FORMATS, action="append", help="a format; default: all")
     arguments = parser.parse_args()
     print(COLUMNS, "|---" * 7 + "|", sep="\n")
     for run_dir in arguments.model:
-        for line in rows(run_dir, arguments.texts):
+        for line in rows(run_dir, arguments.texts, arguments.to or FORMATS):
             print(line, flush=True)
 
 

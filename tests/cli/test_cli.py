@@ -181,7 +181,7 @@ def test_explain_writes_pictures_and_page(trained: Path, tmp_path: Path) -> None
     result = tmt_here("explain", "这只狗很大。", "-o", tmp_path / "out", cwd=trained)
     assert "▁" in result.stdout and "Cross-attention" in result.stdout
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        ".tmt.json", "attention.html", "cross.png", "decoder.png", "encoder.png",
+        ".tmt.json", "attention.html", "cross.png", "decoder.png", "encoder.png", "zeroing.png",
     ]  # fmt: skip
     numbers = tmt_here("explain", "这只狗很大。", "--numbers", "--kind", "decoder", cwd=trained)
     assert "layer 1, head 1" in numbers.stdout

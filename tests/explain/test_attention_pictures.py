@@ -10,7 +10,8 @@ from toy_maps import make_maps
 
 from transformer_mt.explain import figures as attention_figures
 from transformer_mt.explain.command import UNIT, View, page_data, write_attention_page
-from transformer_mt.explain.figures import write_pngs
+from transformer_mt.explain.figures import write_pngs, write_zeroing_png
+from transformer_mt.explain.piece_text import Word
 from transformer_mt.explain.telling_heads import Finding
 from transformer_mt.rendering import figures
 from transformer_mt.translation.attention_maps import KINDS, AttentionMaps
@@ -55,6 +56,25 @@ def test_figures_of_other_sizes(tmp_path: Path) -> None:
     small = make_maps(src=["</s>"], tgt_in=["<s>"], n_layers=1, n_heads=1)
     for name, maps in (("small", small), ("many", make_maps(n_heads=16))):
         assert len(write_pngs(maps, tmp_path / name, "decoder", "mean", "mean")) == 3
+
+
+def test_the_darkest_cell_is_the_word_that_decides(tmp_path: Path) -> None:
+    from matplotlib.image import imread
+
+    tgt, src = ([Word(text, [0]) for text in texts] for texts in (["It", "is"], ["它", "累", "了"]))
+    places = []
+    for row, column in ((0, 0), (1, 0), (1, 2)):
+        shares = np.zeros((2, 3))
+        shares[row, column] = 1.0
+        write_zeroing_png(make_maps(), tmp_path / "zeroing.png", tgt, src, shares)
+        red, green, blue = np.moveaxis(imread(tmp_path / "zeroing.png")[:, :, :3], 2, 0)
+        inch = figures.DPI  # the heading and the colour scale left out
+        dark = np.argwhere((blue - red > 0.3) & (green < 0.3))
+        dark = dark[(dark[:, 0] > inch) & (dark[:, 0] < len(red) - 0.5 * inch)]
+        places.append(dark.mean(axis=0))
+    (above, left), (below, left_too), (below_too, right) = places
+    assert below > above + 10 and left_too == pytest.approx(left, abs=2)
+    assert right > left + 10 and below_too == pytest.approx(below, abs=2)
 
 
 def test_the_page_holds_all_weights_to_four_decimals(tmp_path: Path) -> None:

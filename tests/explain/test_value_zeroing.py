@@ -68,11 +68,12 @@ def test_words_have_shares_and_a_line_each(
     translator: Translator, ids: tuple[list[int], list[int]], texts: list[str]
 ) -> None:
     maps, languages = translator.attention(texts[0]), translator.cfg.languages
-    tgt, src, *both = word_shares(translator, maps, ids, languages)
+    found = word_shares(translator, maps, ids, languages)
+    tgt, src, *both = found
     for shares in both:
         assert shares.shape == (len(tgt), len(src)) and shares.min() >= 0
         assert shares.sum(axis=1) == pytest.approx(1, abs=1e-5)
-    decided = deciding_words(translator, maps, ids, languages)
+    decided = deciding_words(*found)
     assert [one.word for one in decided] == [word.text for word in tgt]
     assert " ".join(one.word for one in decided) in maps.translation.replace(",", "")
     row = both[0][0]

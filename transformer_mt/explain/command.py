@@ -14,7 +14,7 @@ import numpy as np
 
 from transformer_mt.encoding.tokenizer import BOS_ID
 from transformer_mt.evaluation.contrast import evaluate_contrast, read_contrast
-from transformer_mt.explain.figures import write_pngs
+from transformer_mt.explain.figures import write_pngs, write_zeroing_png
 from transformer_mt.explain.head_numbers import head_numbers, render_numbers
 from transformer_mt.explain.telling_heads import (
     CAUTION,
@@ -28,7 +28,7 @@ from transformer_mt.explain.terminal import (
     render_terminal,
     render_top_words,
 )
-from transformer_mt.explain.value_zeroing import Deciding, deciding_words
+from transformer_mt.explain.value_zeroing import Deciding, deciding_words, word_shares
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.cells import clip, wrap_cells
 from transformer_mt.rendering.pages import write_html
@@ -98,11 +98,14 @@ def attention_text(
         findings = word_findings(maps, languages, *find)
     opened = view or View.of(findings[0])
     ids = translator.forced_ids(text, target, to=to)
-    decided = deciding_words(translator, maps, ids, languages)
+    shares = word_shares(translator, maps, ids, languages)
+    decided = deciding_words(*shares)
     if out_dir is not None:
         model_cfg = translator.cfg.model
         with writing_files(out_dir) as folder:
             write_pngs(maps, folder, opened.kind, opened.layer, opened.head)
+            if decided:
+                write_zeroing_png(maps, folder / "zeroing.png", *shares[:3])
             write_attention_page(
                 maps,
                 folder / "attention.html",

@@ -1,8 +1,9 @@
-"""Attention maps as PNG figures, one per kind of attention.
+"""Attention maps as PNG figures, one per kind of attention; and the shares of value zeroing.
 
 A large map, all heads of one layer beside it, all layers below it. Lengths are in inches.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.cells import cell_len
 
+from transformer_mt.explain.piece_text import Word
 from transformer_mt.explain.terminal import WORD_START, choice_name
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.cells import clip
 from transformer_mt.rendering.figures import INK, MUTED, figure_style, new_figure, save_figure
+from transformer_mt.system.arrays import Floats
 from transformer_mt.translation.attention_maps import KINDS, TITLES, AttentionMaps, Choice, Kind
 
 if TYPE_CHECKING:
@@ -57,11 +60,29 @@ def _write_png(maps: AttentionMaps, path: Path, kind: Kind, layer: Choice, head:
     layer_name = choice_name("layer", layer)
     with figure_style():
         figure = new_figure(sheet.width, sheet.height)
-        _draw_heading(figure, sheet, maps, kind)
+        _draw_heading(figure, sheet, maps, TITLES[kind])
         caption = f"{layer_name}, {choice_name('head', head)}"
         _draw_large(figure, sheet, maps, kind, large, caption)
         _draw_small(figure, sheet, heads, masked, sheet.heads, tr("heads of {}", layer_name))
         _draw_small(figure, sheet, layers, masked, sheet.layers, tr("layers, mean of all heads"))
+        save_figure(figure, path)
+
+
+def write_zeroing_png(
+    maps: AttentionMaps, path: Path, tgt: Sequence[Word], src: Sequence[Word], shares: Floats
+) -> None:
+    """Write how much each word of the source (column) decided each of the translation (row).
+
+    Args:
+        shares: (T', S') by zeroing, see `word_shares`.
+    """
+    rows, columns = ([word.text for word in words] for words in (tgt, src))
+    frame = _Frame.around(rows, columns)
+    with figure_style():
+        figure = new_figure(frame.width, frame.height)
+        _draw_heading(figure, frame, maps, tr("What decided each word"))
+        unmasked = np.zeros(shares.shape, bool)
+        _draw_map(figure, frame, rows, columns, shares, unmasked, tr("value zeroing"))
         save_figure(figure, path)
 
 
@@ -75,8 +96,8 @@ class _Grid:
 
 
 @dataclass(frozen=True)
-class _Sheet:
-    """Where everything stands, in inches from the left and from the top."""
+class _Frame:
+    """Where the large map stands, in inches from the left and from the top."""
 
     width: float
     height: float
@@ -84,6 +105,30 @@ class _Sheet:
     map_top: float
     map_width: float
     map_height: float
+
+    @classmethod
+    def around(cls, rows: Sequence[str], columns: Sequence[str]) -> "_Frame":
+        """The map with its labels alone."""
+        map_width = min(MAX_MAP, max(MIN_MAP, CELL * len(columns)))
+        map_height = min(MAX_MAP, max(MIN_MAP, CELL * len(rows)))
+        left = MARGIN + _label_length(rows) + 0.1
+        top = HEADING + 0.35 + _label_length(columns)
+        return cls(left + map_width + MARGIN, top + map_height + FOOT, left, top,
+                   map_width, map_height)  # fmt: skip
+
+    def axes(
+        self, figure: "Figure", left: float, top: float, width: float, height: float
+    ) -> "Axes":
+        """Axes with this corner and size, in inches."""
+        bottom = self.height - top - height
+        box = (left / self.width, bottom / self.height, width / self.width, height / self.height)
+        return figure.add_axes(box)
+
+
+@dataclass(frozen=True)
+class _Sheet(_Frame):
+    """Where everything stands."""
+
     small_height: float
     heads: _Grid
     layers: _Grid
@@ -92,13 +137,10 @@ class _Sheet:
     def plan(cls, maps: AttentionMaps, kind: Kind, n_heads: int, n_layers: int) -> "_Sheet":
         """The heads stand beside the large map, in as many columns as its height asks for."""
         rows, columns = maps.masked(kind).shape
-        map_width = min(MAX_MAP, max(MIN_MAP, CELL * columns))
-        map_height = min(MAX_MAP, max(MIN_MAP, CELL * rows))
-        map_left = MARGIN + _label_length(maps.row_pieces(kind)) + 0.1
-        map_top = HEADING + 0.35 + _label_length(maps.column_pieces(kind))
-        bottom = map_top + map_height + FOOT
+        frame = _Frame.around(maps.row_pieces(kind), maps.column_pieces(kind))
+        bottom = frame.height
         written = maps.written_pieces(kind)
-        right = map_left + map_width + (_label_length(written) + 0.1 if written else 0)
+        right = frame.width - MARGIN + (_label_length(written) + 0.1 if written else 0)
         small_height = min(1.5, max(0.6, rows / columns)) * SMALL_MAP
         below = small_height + GAP
         fitting = max(1, int((bottom - HEADING - CAPTION) // below))
@@ -110,16 +152,8 @@ class _Sheet:
         fitting = int((width - 2 * MARGIN + GAP) // (SMALL_MAP + GAP))
         layers = _Grid(MARGIN, layers_top, fitting)
         height = layers_top + CAPTION + -(-n_layers // fitting) * below + MARGIN / 2
-        return cls(width, height, map_left, map_top, map_width, map_height, small_height,
-                   heads, layers)  # fmt: skip
-
-    def axes(
-        self, figure: "Figure", left: float, top: float, width: float, height: float
-    ) -> "Axes":
-        """Axes with this corner and size, in inches."""
-        bottom = self.height - top - height
-        box = (left / self.width, bottom / self.height, width / self.width, height / self.height)
-        return figure.add_axes(box)
+        return cls(width, height, frame.map_left, frame.map_top, frame.map_width,
+                   frame.map_height, small_height, heads, layers)  # fmt: skip
 
 
 def _label(piece: str) -> str:
@@ -127,23 +161,23 @@ def _label(piece: str) -> str:
     return clip(piece.replace(WORD_START, "_"), MAX_LABEL)
 
 
-def _label_length(pieces: list[str]) -> float:
+def _label_length(pieces: Sequence[str]) -> float:
     return LETTER * max(cell_len(_label(piece)) for piece in pieces)
 
 
-def _text(figure: "Figure", sheet: _Sheet, left: float, top: float, text: str, *,
+def _text(figure: "Figure", sheet: _Frame, left: float, top: float, text: str, *,
           size: float = 10, color: str = INK) -> None:  # fmt: skip
     """Write text whose baseline is `top` inches below the upper edge."""
     figure.text(left / sheet.width, 1 - top / sheet.height, text, size=size, color=color)
 
 
-def _draw_heading(figure: "Figure", sheet: _Sheet, maps: AttentionMaps, kind: Kind) -> None:
-    _text(figure, sheet, MARGIN, 0.4, TITLES[kind], size=15)
+def _draw_heading(figure: "Figure", sheet: _Frame, maps: AttentionMaps, title: str) -> None:
+    _text(figure, sheet, MARGIN, 0.4, title, size=15)
     fitting = int((sheet.width - 2 * MARGIN) / HEADING_LETTER)
     _text(figure, sheet, MARGIN, 0.66, clip(f"{maps.source} → {maps.translation}", fitting))
 
 
-def _image(axes: "Axes", weights: Weights, masked: Mask, top: float) -> "AxesImage":
+def _image(axes: "Axes", weights: Weights | Floats, masked: Mask, top: float) -> "AxesImage":
     """Draw weights from 0 to `top`, and the masked ones grey."""
     shown = np.ma.masked_array(weights, masked)
     axes.set_facecolor(MASKED_COLOR)
@@ -154,13 +188,9 @@ def _image(axes: "Axes", weights: Weights, masked: Mask, top: float) -> "AxesIma
 
 def _draw_large(figure: "Figure", sheet: _Sheet, maps: AttentionMaps, kind: Kind,
                 weights: Weights, caption: str) -> None:  # fmt: skip
-    """The map with labels on all sides, and its colour scale below."""
-    _text(figure, sheet, MARGIN, HEADING, caption[0].upper() + caption[1:])
-    axes = sheet.axes(figure, sheet.map_left, sheet.map_top, sheet.map_width, sheet.map_height)
-    image = _image(axes, weights, maps.masked(kind), float(weights.max()))
-    axes.tick_params(length=0, colors=INK, top=True, labeltop=True, bottom=False, labelbottom=False)
-    _label_columns(axes, maps.column_pieces(kind))
-    axes.set_yticks(range(len(weights)), [_label(piece) for piece in maps.row_pieces(kind)])
+    """The map of one kind, with labels on all sides."""
+    rows, columns, masked = maps.row_pieces(kind), maps.column_pieces(kind), maps.masked(kind)
+    axes = _draw_map(figure, sheet, rows, columns, weights, masked, caption)
     written = maps.written_pieces(kind)
     if written is not None:
         right = axes.secondary_yaxis("right")
@@ -173,10 +203,22 @@ def _draw_large(figure: "Figure", sheet: _Sheet, maps: AttentionMaps, kind: Kind
         axes.text(
             1, 1, " " + tr("writes"), transform=axes.transAxes, ha="left", va="bottom", color=MUTED
         )
+
+
+def _draw_map(figure: "Figure", sheet: _Frame, rows: list[str], columns: list[str],
+              weights: Weights | Floats, masked: Mask, caption: str) -> "Axes":  # fmt: skip
+    """The map with labels to the left and above, and its colour scale below."""
+    _text(figure, sheet, MARGIN, HEADING, caption[0].upper() + caption[1:])
+    axes = sheet.axes(figure, sheet.map_left, sheet.map_top, sheet.map_width, sheet.map_height)
+    image = _image(axes, weights, masked, float(weights.max()))
+    axes.tick_params(length=0, colors=INK, top=True, labeltop=True, bottom=False, labelbottom=False)
+    _label_columns(axes, columns)
+    axes.set_yticks(range(len(rows)), [_label(piece) for piece in rows])
     bottom = sheet.map_top + sheet.map_height
     scale = sheet.axes(figure, sheet.map_left, bottom + 0.15, min(2.5, sheet.map_width), 0.09)
     figure.colorbar(image, cax=scale, orientation="horizontal").outline.set_visible(False)
     scale.tick_params(length=0, labelsize=8)
+    return axes
 
 
 def _label_columns(axes: "Axes", pieces: list[str]) -> None:

@@ -121,13 +121,9 @@ def _shares(values: Floats) -> Floats:
 
 
 def deciding_words(
-    translator: Translator,
-    maps: AttentionMaps,
-    ids: tuple[list[int], list[int]],
-    languages: Languages,
+    tgt: Sequence[Word], src: Sequence[Word], zeroed: Floats, attended: Floats
 ) -> list[Deciding]:
     """For each word of the translation the source word that decided it; see `word_shares`."""
-    tgt, src, *both = word_shares(translator, maps, ids, languages)
     if not src:
         return []
 
@@ -135,7 +131,6 @@ def deciding_words(
         column = int(shares[row].argmax())
         return src[column].text, float(shares[row, column])
 
-    zeroed, attended = both
     return [
         Deciding(word.text, *best(zeroed, row), *best(attended, row))
         for row, word in enumerate(tgt)
