@@ -53,17 +53,15 @@ async function main() {
   const given = process.argv.slice(2);
   const engine = await load();
   const service = new engine.BlockingService({ cacheSize: 0 });
-  const translator = model(engine);
-  const found = (given.length ? given : JSON.parse(readFileSync(0))).map((text) => {
-    const texts = new engine.VectorString();
+  const texts = new engine.VectorString();
+  const options = new engine.VectorResponseOptions();
+  for (const text of given.length ? given : JSON.parse(readFileSync(0))) {
     texts.push_back(text);
-    const options = new engine.VectorResponseOptions();
     options.push_back({ alignment: false, html: false, qualityScores: false });
-    const responses = service.translate(translator, texts, options);
-    const translation = responses.get(0).getTranslatedText();
-    for (const one of [responses, options, texts]) one.delete();
-    return translation;
-  });
+  }
+  const responses = service.translate(model(engine), texts, options);
+  const found = [];
+  for (let i = 0; i < responses.size(); i++) found.push(responses.get(i).getTranslatedText());
   console.log(given.length ? found.join("\n") : JSON.stringify(found));
 }
 
