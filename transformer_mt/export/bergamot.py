@@ -3,8 +3,8 @@
 
 Comes in: a translator of one direction, of the paper with post-norm. Goes out: `model.bin` in
 Marian's binary format (`bergamot_weights.py` has the numbers), the vocabularies, `config.yml` for
-the constructor of its `TranslationModel`, and `metadata.json`, which names them. Each line of a
-text is a sentence there. The proof runs that engine under Node (`bergamot_engine.cjs`).
+the constructor of the engine's `TranslationModel`, and `translate.cjs`, which runs the engine under
+Node, in the proof as well. Each line of a text is a sentence there.
 """
 
 import json
@@ -27,8 +27,6 @@ from transformer_mt.messages.catalogue import tr
 QUANTIZATIONS = ("float32",)
 PACKAGE = "@browsermt/bergamot-translator"
 _PROGRAM = "translate.cjs"
-_DESCRIPTION = "special:model.yml"
-_BINARY_VERSION = 1
 _FLOAT32, _INT8 = 0x404, 0x101  # kind and bytes of a number
 _ALIGNMENT = 256  # bytes
 _LEAST_BREAK = 128  # tokens of a source, EOS included, as in Firefox
@@ -92,14 +90,18 @@ def marian_options(cfg: ModelConfig, parameters: Mapping[str, Tensor]) -> dict[s
 
 
 def binary(parameters: Mapping[str, Tensor], options: Mapping[str, Any]) -> bytes:
-    """A model file: headers, names, shapes, then numbers, each part aligned."""
+    """A model file, version 1: headers, names, shapes, then numbers, each aligned.
+
+    Args:
+        parameters: float32.
+    """
+    items = [(name, _FLOAT32, tuple(parameter.shape), parameter.numpy().tobytes())
+             for name, parameter in parameters.items()]  # fmt: skip
     description = yaml.safe_dump(dict(options), sort_keys=False).encode() + b"\0"
-    items = [(name, _FLOAT32, tuple(p.shape), p.numpy().astype("<f4").tobytes())
-             for name, p in parameters.items()]  # fmt: skip
-    items.append((_DESCRIPTION, _INT8, (len(description),), description))
+    items.append(("special:model.yml", _INT8, (len(description),), description))
     names = [name.encode() + b"\0" for name, *_ in items]
     padded = [data + bytes(-len(data) % _ALIGNMENT) for *_, data in items]
-    found = struct.pack("<QQ", _BINARY_VERSION, len(items))
+    found = struct.pack("<QQ", 1, len(items))
     for name, (_, kind, shape, _), data in zip(names, items, padded, strict=True):
         found += struct.pack("<QQQQ", len(name), kind, len(shape), len(data))
     found += b"".join(names)
