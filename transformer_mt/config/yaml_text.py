@@ -6,7 +6,7 @@ This file knows how scalars are spelled and quoted, and nothing of what the keys
 import math
 import re
 import stat
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -180,6 +180,15 @@ def flow_yaml(value: Any) -> str:
         value, Dumper=_Dumper, allow_unicode=True, default_flow_style=True, width=math.inf
     )
     return text.removesuffix("\n").removesuffix("\n...")
+
+
+def flattened(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a tree with their whole keys: `train.lr`."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from flattened(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 _KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # of --set

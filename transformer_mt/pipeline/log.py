@@ -151,10 +151,13 @@ def _finite(value: Any) -> Any:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Records of a run so far; lines that are damaged, or cut short by a crash, are left out."""
-    return [
-        record
-        for record in read_records(path)
-        if isinstance(record.get("event"), str)
+    return [record for record in read_records(path) if is_metric(record)]
+
+
+def is_metric(record: Mapping[str, Any]) -> bool:
+    """Whether an object is a record of a training."""
+    return (
+        isinstance(record.get("event"), str)
         and isinstance(record.get("update"), int)
         and isinstance(record.get("samples", []), list)
         and all(
@@ -162,7 +165,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
             for k, v in record.items()
             if k not in ("event", "samples")
         )
-    ]
+    )
 
 
 _FORMATS = {

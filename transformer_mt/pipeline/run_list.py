@@ -15,6 +15,7 @@ from typing import Any
 from rich.cells import cell_len
 
 from transformer_mt.config.experiment import Config, load_config
+from transformer_mt.config.yaml_text import flattened
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import DataError, TmtError
 from transformer_mt.evaluation.metrics import Scorer, SystemScores
@@ -48,6 +49,9 @@ class RunState:
     dev: dict[str, float]  # the best BLEU and chrF, and the lowest loss
     tests: dict[str, dict[str, float]]  # test set → metric → score
     changed: str  # the day of the last record, UTC
+    update: int = 0  # the last one
+    max_updates: int | None = None  # None: the configuration cannot be read
+    finished: bool = False  # there is a model
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -59,31 +63,34 @@ def run_states(directory: Path) -> list[RunState]:
     Raises:
         TmtError: there is none.
     """
-    runs = [Run(path.parent) for path in directory.glob("*/config.yaml")]
+    runs = list(runs_in(directory))
     if not runs:
         raise TmtError(tr("{}: no runs here; train one with: tmt train tiny", directory))
-    return [_state(run) for run in sorted(runs, key=_changed, reverse=True)]
+    newest_first = sorted(runs, key=changed_at, reverse=True)
+    return [state_of(run, read_metrics(run.metrics_path)) for run in newest_first]
 
 
-def _changed(run: Run) -> float:
+def runs_in(directory: Path) -> Iterator[Run]:
+    return (Run(path.parent) for path in directory.glob("*/config.yaml"))
+
+
+def changed_at(run: Run) -> float:
+    """When the last record was written, in seconds since 1970. Raises: OSError."""
     path = run.metrics_path if run.metrics_path.exists() else run.config_path
     return path.stat().st_mtime
 
 
-def _state(run: Run) -> RunState:
-    day = datetime.fromtimestamp(_changed(run), UTC).date().isoformat()
+def state_of(run: Run, records: Sequence[Mapping[str, Any]]) -> RunState:
+    """The state of a run with these records, as `read_metrics` has them. Raises: OSError."""
+    day = datetime.fromtimestamp(changed_at(run), UTC).date().isoformat()
     name = run.directory.name
     try:
         cfg, metadata = load_config(run.config_path), _metadata(run)
+        tests = _test_scores(run, metadata)
     except TmtError as error:
         return RunState(name, "", tr("damaged: {}", error), None, {}, {}, day)
-    records = read_metrics(run.metrics_path)
     update = max((record["update"] for record in records), default=0)
     minutes = [record["minutes"] for record in records if record.get("minutes") is not None]
-    tests = {
-        test: {metric: score["score"] for metric, score in scores.items()}
-        for test, scores in metadata.get("scores", {}).items()
-    }
     return RunState(
         run=name,
         languages=cfg.languages.pair,
@@ -92,6 +99,9 @@ def _state(run: Run) -> RunState:
         dev=_best(records),
         tests=tests,
         changed=day,
+        update=update,
+        max_updates=cfg.train.max_updates,
+        finished=bool(metadata),
     )
 
 
@@ -111,6 +121,18 @@ def _metadata(run: Run) -> dict[str, Any]:
         return read_json(run.model_dir / "metadata.json") or {}
     except Damaged as error:
         raise DataError(str(error)) from error
+
+
+def _test_scores(run: Run, metadata: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Raises: DataError: what stands there is no score."""
+    try:
+        return {
+            test: {metric: float(score["score"]) for metric, score in scores.items()}
+            for test, scores in metadata.get("scores", {}).items()
+        }
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        path = run.model_dir / "metadata.json"
+        raise DataError(tr("{}: damaged: {}", path, f"scores: {error}")) from error
 
 
 def format_states(states: Sequence[RunState], width: int | None = None) -> str:
@@ -257,18 +279,10 @@ def _why_not_comparable(found: Sequence[_Finished], n_runs: int) -> str:
 
 def _differences(configs: Sequence[Config]) -> dict[str, list[Any]]:
     """Keys whose values differ, as in the file: `train.lr`."""
-    flat = [dict(_flatten(cfg.model_dump(mode="json"))) for cfg in configs]
+    flat = [dict(flattened(cfg.model_dump(mode="json"))) for cfg in configs]
     keys = dict.fromkeys(key for tree in flat for key in tree)
     found = {key: [tree.get(key) for tree in flat] for key in keys if key not in _NOT_COMPARED}
     return {key: values for key, values in found.items() if values != [values[0]] * len(values)}
-
-
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def format_run_comparison(found: RunComparison, width: int | None = None) -> str:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
@@ -20,6 +20,7 @@ from transformer_mt.system.failures import reason_of
 from transformer_mt.system.staging import is_staged
 
 MAX_BYTES = 256 << 20  # of one file of state; the metrics of a training take 200 bytes a record
+_COMPARED = 1000  # bytes that show whether a file has only grown
 _OWN = ("files", "file_sizes", "digest")  # keys of a manifest that are not its caller's
 
 
@@ -45,12 +46,70 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 def read_records(path: Path) -> list[dict[str, Any]]:
     """The objects of a file with one JSON object a line; what is damaged is left out."""
-    records: list[Any] = []
-    with suppress(Damaged):
-        for line in (_read(path) or "").split("\n"):
-            with suppress(ValueError, RecursionError):
-                records.append(json.loads(line))
-    return [record for record in records if isinstance(record, dict)]
+    growing = GrowingRecords(path)
+    growing.read()
+    return growing.records
+
+
+class GrowingRecords:
+    """The objects of a file that grows, one JSON object a line; a line is read once.
+
+    Attributes:
+        records: all so far; lines that are damaged, or not whole yet, are left out.
+        n_begun: how often the file was read from its beginning; again after it was replaced.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.records: list[dict[str, Any]] = []
+        self.n_begun = 0
+        self._path = path
+        self._end, self._before_end = 0, b""  # bytes that are read, and the last of them
+        self._seen: tuple[int, ...] = ()
+
+    def read(self) -> bool:
+        """Whether there was something new; a file that cannot be read has no records."""
+        try:
+            return self._read_on()
+        except (Damaged, OSError):
+            was_there, self._seen = self._seen != (), ()
+            self._begin()
+            return was_there
+
+    def _read_on(self) -> bool:
+        with _open_file(self._path) as file:
+            found = os.fstat(file.fileno())
+            seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+            if seen == self._seen:
+                return False
+            file.seek(self._end - len(self._before_end))
+            data = file.read()
+            if not self._seen or not data.startswith(self._before_end):
+                self._begin()
+                file.seek(0)
+                data = file.read()
+        self._seen = seen
+        self._take(data[len(self._before_end) :])
+        return True
+
+    def _begin(self) -> None:
+        self.records, self._end, self._before_end = [], 0, b""
+        self.n_begun += 1
+
+    def _take(self, data: bytes) -> None:
+        *lines, rest = data.split(b"\n")
+        last = _parsed(rest)  # a whole line whose line break may be still to come
+        self.records += [record for line in lines if (record := _parsed(line)) is not None]
+        self.records += [] if last is None else [last]
+        taken = data[: len(data) - len(rest)] if last is None else data
+        self._end += len(taken)
+        self._before_end = (self._before_end + taken)[-_COMPARED:]
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    with suppress(ValueError, RecursionError):
+        record = json.loads(line.decode("utf-8", errors="surrogateescape"))
+        return record if isinstance(record, dict) else None
+    return None
 
 
 def write_manifest(folder: Path, name: str, content: Mapping[str, Any]) -> None:
@@ -132,19 +191,24 @@ def _digest_of(manifest: Mapping[str, Any]) -> str:
 def _read(path: Path) -> str | None:
     """The text of a regular file of bounded size; None: there is none."""
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise Damaged(tr("{}: is not a regular file", path))
-            if (size := found.st_size) > MAX_BYTES:
-                raise Damaged(
-                    tr("{}: has {:,} bytes; at most {:,} are read", path, size, MAX_BYTES)
-                )
+        with _open_file(path) as file:
             return file.read().decode("utf-8", errors="surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise Damaged(tr("{}: cannot be read: {}", path, reason_of(error.errno))) from error
+
+
+def _open_file(path: Path) -> BinaryIO:
+    """Raises: OSError; Damaged: not a regular file, or a very large one."""
+    file = open(path, "rb", opener=_open_at_once)
+    found = os.fstat(file.fileno())
+    if stat.S_ISREG(found.st_mode) and found.st_size <= MAX_BYTES:
+        return file
+    file.close()
+    if not stat.S_ISREG(found.st_mode):
+        raise Damaged(tr("{}: is not a regular file", path))
+    raise Damaged(tr("{}: has {:,} bytes; at most {:,} are read", path, found.st_size, MAX_BYTES))
 
 
 def _open_at_once(path: str, flags: int) -> int:
