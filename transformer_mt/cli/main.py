@@ -15,6 +15,7 @@ from typer.main import get_command
 
 from transformer_mt import __version__
 from transformer_mt.cli.bench import bench_app
+from transformer_mt.cli.dashboard import dashboard
 from transformer_mt.cli.data import data_app, tokenizer_app
 from transformer_mt.cli.eval import evaluate
 from transformer_mt.cli.export import export
@@ -52,6 +53,7 @@ EXAMPLES = {
     "info": "-m runs/tiny",
     "runs": "runs --json",
     "compare": "runs/one runs/two -o curves.png",
+    "dashboard": "runs --open",
     "doctor": "--json",
     "data check": "my.zh my.en --src zh --tgt en --page check.html",
     "data find": "zh en",
@@ -82,7 +84,7 @@ for name, command, group in (
     ("translate", translate, USE), ("explain", explain, USE), ("export", export, USE),
     ("serve", serve, USE), ("mcp", mcp, USE), ("push", push, USE), ("pull", pull, USE),
     ("eval", evaluate, JUDGE), ("score", score, JUDGE), ("info", info, JUDGE),
-    ("runs", runs, JUDGE), ("compare", compare, JUDGE),
+    ("runs", runs, JUDGE), ("compare", compare, JUDGE), ("dashboard", dashboard, JUDGE),
 ):  # fmt: skip
     app.command(name, rich_help_panel=group)(command)
 app.command("serve-workers", hidden=True)(serve_workers)

@@ -74,7 +74,7 @@ def serve(
     n_workers = workers or usable_cores()
     pool = WorkerPool(waiting, paths, n_workers=n_workers, engine=engine, precision=precision)
     # The models are loaded while the rest is imported.
-    with _listening(host, port) as listener, pool:
+    with listening(host, port) as listener, pool:
         from transformer_mt.serve.app import ServerSettings, make_app
         from transformer_mt.serve.gate import LOOPBACK
         from transformer_mt.serve.limits import Limits
@@ -85,8 +85,7 @@ def serve(
         settings = ServerSettings(limits, keys, glossaries, cors or (), hosts, log_texts, cache)
         app = make_app(settings, pool)
         _log_to_stderr()
-        address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
-        say(tr("{}: the page and every interface; Ctrl-C ends", address))
+        say(tr("{}: the page and every interface; Ctrl-C ends", address_of(host, listener)))
         run_app(app, listener, partial(_watch, pool))
     if pool.failed:
         raise typer.Exit(2)
@@ -110,13 +109,19 @@ def _watch(pool: "WorkerPool", stop: Callable[[], None]) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int) -> socket.socket:
+    """Raises: TmtError: the port is taken, or the host is not of this machine."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         text = tr("--host {} --port {}: {}", host, port, error.strerror or error)
         raise TmtError(text) from error
+
+
+def address_of(host: str, listener: socket.socket) -> str:
+    """What a browser is given."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
 
 def _add_key(path: Path | None, name: str, per_minute: int) -> None:

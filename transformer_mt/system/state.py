@@ -201,16 +201,11 @@ def _read(path: Path) -> str | None:
 
 def _open_file(path: Path) -> BinaryIO:
     """Raises: OSError; Damaged: not a regular file, or a very large one."""
-    file = open(path, "rb", opener=_open_at_once)
-    found = os.fstat(file.fileno())
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe is not waited for
+    found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and found.st_size <= MAX_BYTES:
-        return file
-    file.close()
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
     if not stat.S_ISREG(found.st_mode):
         raise Damaged(tr("{}: is not a regular file", path))
     raise Damaged(tr("{}: has {:,} bytes; at most {:,} are read", path, found.st_size, MAX_BYTES))
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """A pipe in the place of a file is not waited for."""
-    return os.open(path, flags | os.O_NONBLOCK)
