@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
+from written_run import REFS, write_run
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.errors import TmtError
-from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.run_list import (
     compare_runs,
     format_run_comparison,
@@ -18,39 +18,6 @@ from transformer_mt.pipeline.run_list import (
     run_states,
 )
 from transformer_mt.rendering.progress import Stages
-
-REFS = [f"the {word} sees the old house by the river" for word in "cat dog bird child".split()] * 3
-
-
-def write_run(
-    directory: Path,
-    cfg: Config,
-    *,
-    hyps: list[str] | None = None,
-    refs: list[str] = REFS,
-    model: dict[str, Any] | None = None,
-) -> Path:
-    """A run as `tmt train` leaves it, with two validations."""
-    run = Run(directory)
-    run.clean_dir.mkdir(parents=True)
-    run.config_path.write_text(cfg.to_yaml(), encoding="utf-8")
-    for name, texts in (("src", refs), ("tgt", refs)):
-        text = "".join(f"{line}\n" for line in texts)
-        (run.clean_dir / f"test.toy.{name}").write_text(text, encoding="utf-8")
-    run.metrics_path.write_text(
-        "".join(
-            json.dumps({"event": "validation", "update": update, "loss": 4.0 - update / 100,
-                        "bleu": bleu, "chrf": 2 * bleu, "minutes": update / 10}) + "\n"
-            for update, bleu in ((40, 12.5), (80, 11.0))
-        )
-    )  # fmt: skip
-    if hyps is not None:
-        run.translations_dir.mkdir()
-        (run.translations_dir / "toy.txt").write_text("".join(f"{h}\n" for h in hyps))
-    if model is not None:
-        run.model_dir.mkdir()
-        (run.model_dir / "metadata.json").write_text(json.dumps(model))
-    return directory
 
 
 def changed(cfg: Config, **train: Any) -> Config:

@@ -4,6 +4,8 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from transformer_mt.system import state
 from transformer_mt.system.state import (
     Damaged,
+    GrowingRecords,
     content_of,
     damages,
     fingerprint,
@@ -128,6 +131,49 @@ def test_records_that_are_cut_or_damaged_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'{"a": 1}\n[2]\n\xff\n{"a": 2}\n{"a":')
     assert read_records(path) == [{"a": 1}, {"a": 2}]
+
+
+LINES = [
+    b'{"a": 1}\n',
+    b"[2]\n",
+    b"\xff\n",
+    b'{"a":\n',
+    b"\n",
+    b'{"b": "\xc3\xa9}{"}\n',
+    b'{"c": {}}\n',
+]
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=12), st.data())
+def test_growing_records_are_those_of_the_whole_file(lines: list[bytes], data: Any) -> None:
+    whole = b"".join(lines)
+    cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=6).map(sorted))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "x.jsonl"
+        growing, found = GrowingRecords(path), 0
+        for cut in [*cuts, len(whole)]:
+            path.write_bytes(whole[:cut])
+            growing.read()
+            assert len(growing.records) >= found, "none is taken back"
+            found = len(growing.records)
+        assert growing.records == read_records(path) and growing.n_begun <= 1
+        assert not growing.read()
+
+
+def test_a_file_that_was_replaced_is_read_from_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    growing = GrowingRecords(path)
+    assert not growing.read() and growing.records == []
+    begun = set()
+    for text in ('{"a": 1}\n{"a": 2}\n', '{"a": 1}\n', '{"a": 3}\n{"a": 1}\n{"a": 4}\n', ""):
+        path.write_text(text)
+        assert growing.read()
+        assert growing.records == read_records(path)
+        begun.add(growing.n_begun)
+    assert len(begun) == 4
+    path.unlink()
+    path.mkdir()
+    assert growing.read() and growing.records == [] and not growing.read()
 
 
 def test_fingerprint_is_of_the_values() -> None:

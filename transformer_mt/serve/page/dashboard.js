@@ -35,7 +35,7 @@ const fixed = (value, digits) => (typeof value === "number" ? value.toFixed(digi
 const whole = (value) => (value ?? 0).toLocaleString("en");
 const short = (value) => (value && Math.abs(value) < 0.001 ? value.toExponential(1) : value.toLocaleString("en", { maximumSignificantDigits: 4 }));
 const time = (seconds) => new Date(1000 * seconds).toLocaleString(chosen.language ? "zh-CN" : "en-GB");
-const scores = (found) => [["BLEU", found.bleu], ["chrF", found.chrf]].filter(([, value]) => value !== undefined).map(([name, value]) => `${name} ${fixed(value, 2)}`).join(" · ");
+const scores = (found) => [["BLEU", found.bleu], ["chrF", found.chrf]].filter(([, value]) => value !== undefined).map(([name, value]) => `${name}\u00a0${fixed(value, 2)}`).join(" · ");
 const stateOf = (one) => (one.max_updates === null ? one.state : one.finished ? say("finished", whole(one.update)) : say("going", whole(one.update), whole(one.max_updates)));
 const linkTo = (...runs) => `#${runs.map(encodeURIComponent).join("&")}`;
 
@@ -47,7 +47,9 @@ function cells(tag, values) {
 
 const rowHead = (...children) => make("th", { scope: "row" }, ...children);
 const table = (head, rows) => [make("thead", {}, cells("th", head)), make("tbody", {}, ...rows.map((row) => cells("td", row)))];
-const column = (kind, name) => make("th", { scope: "col", class: kind }, say(name));
+const KINDS = { pair: "wide time", test: "wide", minutes: "wide number", last: "wide time" }; // of columns
+const column = (name) => make("th", { scope: "col", class: KINDS[name] ?? "" }, say(name));
+const within = (name, text) => make("td", { class: KINDS[name] ?? "" }, text);
 
 function showList() {
   const rows = states.map((one) => {
@@ -55,11 +57,10 @@ function showList() {
     tick.checked = chosen.ticked.has(one.run);
     const tests = Object.entries(one.tests).map(([test, found]) => make("div", {}, `${test}: ${scores(found)}`));
     return [make("td", {}, make("label", {}, tick)), rowHead(make("a", { href: linkTo(one.run), "data-key": one.run }, one.run)),
-      make("td", { class: "wide" }, one.languages), make("td", one.max_updates === null ? { class: "bad" } : {}, stateOf(one)), scores(one.dev),
-      make("td", { class: "wide" }, ...tests), make("td", { class: "wide number" }, fixed(one.minutes, 1)), make("td", { class: "wide time" }, time(one.modified))];
+      within("pair", one.languages), make("td", one.max_updates === null ? { class: "bad" } : {}, stateOf(one)), scores(one.dev),
+      make("td", { class: "wide" }, ...tests), within("minutes", fixed(one.minutes, 1)), within("last", time(one.modified))];
   });
-  const head = [make("td"), ...["run", "pair", "state", "dev", "test", "minutes", "last"].map((name) =>
-    column({ pair: "wide", test: "wide", minutes: "wide number", last: "wide time" }[name] ?? "", name))];
+  const head = [make("td"), ...["run", "pair", "state", "dev", "test", "minutes", "last"].map(column)];
   $("table").replaceChildren(...(rows.length ? table(head, rows) : []));
   $("none").hidden = rows.length > 0;
   $("choose").hidden = rows.length < 2;
@@ -72,10 +73,10 @@ function showFacts() {
   const found = names.map((name) => states.find((one) => one.run === name)).filter(Boolean);
   const rows = found.map((one, i) => {
     const eta = one.finished ? undefined : (records[one.run] ?? []).findLast((record) => record.event === "train")?.eta_minutes;
-    return [rowHead(names.length > 1 ? make("a", { href: linkTo(one.run), "data-key": one.run, class: `c${i % 7}` }, one.run) : one.run), one.languages, stateOf(one) + (typeof eta === "number" ? `, ${say("left", fixed(eta, 1))}` : ""),
-      `${scores(one.dev)}${one.dev.loss === undefined ? "" : ` · ${say("devLoss")} ${fixed(one.dev.loss, 3)}`}`, fixed(one.minutes, 1), make("td", { class: "time" }, time(one.modified))];
+    return [rowHead(names.length > 1 ? make("a", { href: linkTo(one.run), "data-key": one.run, class: `c${i % 7}` }, one.run) : one.run), within("pair", one.languages), stateOf(one) + (typeof eta === "number" ? `, ${say("left", fixed(eta, 1))}` : ""),
+      `${scores(one.dev)}${one.dev.loss === undefined ? "" : ` · ${say("devLoss")} ${fixed(one.dev.loss, 3)}`}`, within("minutes", fixed(one.minutes, 1)), within("last", time(one.modified))];
   });
-  const parts = [make("table", {}, ...table(["run", "pair", "state", "dev", "minutes", "last"].map((name) => say(name)), rows)), testTable(found)];
+  const parts = [make("table", {}, ...table(["run", "pair", "state", "dev", "minutes", "last"].map(column), rows)), testTable(found)];
   if (details.notes) parts.push(...details.notes.map((note) => make("p", {}, note)));
   parts.push(make("p", {}, ...found.filter((one) => one.report).flatMap((one) => [make("a", {
     href: `api/runs/${encodeURIComponent(one.run)}/report`, target: "_blank", rel: "noopener", "data-key": `data ${one.run}` }, say("report", one.run)), " "])));
