@@ -60,15 +60,21 @@ class TrainConfig(Section):
     keep_last: Positive = 5
     average: NonNegative = 5  # the last n checkpoints; 0 switches averaging off
     reduce_dtype: Literal["fp32", "bf16"] = "fp32"  # of the gradients that processes send
-    tensorboard: bool = False  # needs the extra: pip install 'transformer-mt[track]'
+    # Services that are told the metrics; need the extra: pip install 'transformer-mt[track]'.
+    track: list[Literal["tensorboard", "mlflow", "wandb"]] = Field(default=[])
 
     @model_validator(mode="before")
     @classmethod
-    def _without_sharding(cls, values: Any) -> Any:
-        """`shard_optimizer` stands in the configuration of runs and models made by tmt 0.1."""
-        if not isinstance(values, dict) or "shard_optimizer" not in values:
+    def _keys_of_0_1(cls, values: Any) -> Any:
+        """Keys in the configuration of runs and models made by tmt 0.1."""
+        if not isinstance(values, dict):
             return values
-        if values["shard_optimizer"] is not False:
+        if isinstance(is_on := values.get("tensorboard"), bool):
+            values = {key: value for key, value in values.items() if key != "tensorboard"}
+            if is_on:
+                values.setdefault("track", ["tensorboard"])
+                _log.warning(tr("train.tensorboard is called train.track: [tensorboard]"))
+        if values.get("shard_optimizer", False) is not False:
             _log.warning(
                 tr(
                     "train.shard_optimizer is not used: each process keeps all of "

@@ -35,7 +35,8 @@ _NAMES = {
     "train.keep_last": "save_total_limit keep_checkpoint keep_checkpoints keep_last_ckpts "
     "keep_last_params keep_interval_updates keep_best_ckpts max_to_keep",
     "train.average": "average_checkpoints n_average average_last checkpoint_average",
-    "train.tensorboard": "wandb logger log_dir logdir tensorboard_logdir report_to",
+    "train.track": "tensorboard wandb mlflow trackers logger log_dir logdir tensorboard_logdir "
+    "report_to",
     "model.d_model": "hidden hidden_size hidden_dim d_hidden model_dim model_size dim n_embd "
     "embed_dim embedding_dim emb_dim embedding_size embeddings_dim dim_emb rnn_size word_vec_size "
     "dim_model width encoder_embed_dim decoder_embed_dim transformer_model_size num_units",

@@ -14,9 +14,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from transformer_mt.config.experiment import TrainConfig
-from transformer_mt.errors import TmtError, TrainingError, describe
+from transformer_mt.errors import TmtError, describe
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.pipeline.time_left import TimeLeft, TrainingClock
+from transformer_mt.pipeline.tracking import Tracker
 from transformer_mt.rendering.cells import clip
 from transformer_mt.system.output import write_text
 from transformer_mt.system.state import read_records
@@ -29,7 +30,7 @@ _REFRESH_S = 0.1  # at least, between two states of the live line
 
 
 class TrainingLog(SilentLog):
-    """Writes `metrics.jsonl`, TensorBoard's events and the console, which is standard error.
+    """Writes `metrics.jsonl` and the console, which is standard error, and tells the trackers.
 
     On a terminal, "train" records appear in the live line alone, and no line is wider than the
     terminal; elsewhere every record is a line, in full. Records after `resume_update` are dropped
@@ -43,7 +44,7 @@ class TrainingLog(SilentLog):
         *,
         resume_update: int,
         train: TrainConfig,
-        tensorboard_dir: Path | None = None,
+        trackers: Sequence[Tracker] = (),
         console: Console | None = None,
     ) -> None:
         self.records = [r for r in read_metrics(metrics_path) if r["update"] <= resume_update]
@@ -51,7 +52,8 @@ class TrainingLog(SilentLog):
         self._n_unwritten = 0
         self._write_all()
         self._console = console or Console(stderr=True, soft_wrap=True, highlight=False)
-        self._tensorboard = _open_tensorboard(tensorboard_dir) if tensorboard_dir else None
+        self._trackers = trackers
+        self._tell_trackers(self.records)
         self._max_updates = train.max_updates
         self._clock = TrainingClock(train, resume_update, self.records)
         # Without a thread: a process with threads cannot be copied, and the search of a validation
@@ -64,12 +66,12 @@ class TrainingLog(SilentLog):
             self._live.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failure: object, *_: object) -> None:
         self._live.stop()
         if self._n_unwritten:
             self.say(tr("{}: {} records could not be written", self._path, self._n_unwritten))
-        if self._tensorboard is not None:
-            self._tensorboard.close()
+        for tracker in self._trackers:
+            tracker.end(failed=failure is not None)
 
     def say(self, message: str) -> None:
         text = visible(message)
@@ -93,10 +95,11 @@ class TrainingLog(SilentLog):
         self._write_last()
         if not is_quiet():
             self._show(record)
-        if self._tensorboard is not None:
-            for name, value in values.items():
-                if isinstance(value, int | float):
-                    self._tensorboard.add_scalar(f"{event}/{name}", value, update)
+        self._tell_trackers([record])
+
+    def _tell_trackers(self, records: Sequence[Mapping[str, Any]]) -> None:
+        for tracker in self._trackers:
+            tracker.follow(records)
 
     def _show(self, record: Mapping[str, Any]) -> None:
         """As a line, if the live line does not show it; then the samples of a validation."""
@@ -263,13 +266,3 @@ def format_samples(samples: Sequence[Mapping[str, str]], width: int) -> list[str
         for sample in samples
         for label, key in labels
     ]
-
-
-def _open_tensorboard(directory: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ModuleNotFoundError as error:
-        raise TrainingError(
-            tr("train.tensorboard needs an extra package: pip install 'transformer-mt[track]'")
-        ) from error
-    return SummaryWriter(str(directory))

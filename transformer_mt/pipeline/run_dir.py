@@ -28,6 +28,7 @@ class Run:
         self.max_tokens_path = directory / "max_tokens.json"
         self.checkpoints_dir = directory / "checkpoints"
         self.metrics_path = directory / "metrics.jsonl"
+        self.tracking_path = directory / "tracking.json"
         self.curves_path = directory / "curves.png"
         self.translations_dir = directory / "translations"
         self.model_dir = directory / "model"
@@ -70,8 +71,8 @@ class Run:
             yield
 
     def forget_training(self) -> None:
-        """Remove metrics, `max_tokens.json` and the model; files that tmt did not make stay."""
-        for path in (self.metrics_path, self.max_tokens_path):
+        """Remove metrics, `max_tokens.json`, `tracking.json`, the model; files of others stay."""
+        for path in (self.metrics_path, self.max_tokens_path, self.tracking_path):
             remove(path)
         remove_made(self.model_dir, "metadata.json")
 

@@ -24,6 +24,7 @@ from transformer_mt.pipeline.finish import finish
 from transformer_mt.pipeline.log import TrainingLog
 from transformer_mt.pipeline.prepare import Prepared, fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
+from transformer_mt.pipeline.tracking import Tracker, import_service
 from transformer_mt.pipeline.validate import dev_validation
 from transformer_mt.system.device import (
     choose_device,
@@ -56,7 +57,10 @@ def train_experiment(
     Each of the processes must call it. `fresh` forgets checkpoints, metrics and model first.
     """
     keep_memory()
-    if not ranks.is_main:
+    if ranks.is_main:
+        for name in cfg.train.track:
+            import_service(name)
+    else:
         say = _say_nothing
     with run.held() if ranks.is_main else nullcontext():
         if fresh and ranks.is_main:
@@ -180,7 +184,7 @@ def _train(
                 run.metrics_path,
                 resume_update=trainer.progress.update,
                 train=cfg.train,
-                tensorboard_dir=run.directory / "tensorboard" if cfg.train.tensorboard else None,
+                trackers=[Tracker(name, cfg, run, say) for name in cfg.train.track],
             )
             with log:
                 outcome = trainer.run(log, stop)
