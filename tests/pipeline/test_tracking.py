@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,9 +107,13 @@ def wandb_curves(paths: list[Path]) -> Iterator[tuple[str, list[tuple[int, float
 
     curves: dict[str, list[tuple[int, float]]] = {}
     for path in paths:
-        for data in leveldb_records(path.read_bytes()):
-            record = Record()
-            record.ParseFromString(data)
+        deadline, kinds = time.monotonic() + 60, [""]
+        while kinds[-1] != "exit":  # another process writes the file, and may be behind
+            assert time.monotonic() < deadline, kinds
+            time.sleep(0.05)
+            records = [Record.FromString(data) for data in leveldb_records(path.read_bytes())]
+            kinds = ["", *(record.WhichOneof("record_type") for record in records)]
+        for record in records:
             items = record.history.item
             row = {one.key or ".".join(one.nested_key): json.loads(one.value_json) for one in items}
             for name in row.keys() - {"update"}:

@@ -72,7 +72,7 @@ def _mlflow(package: Any, cfg: Config, run: Run, run_id: str) -> Service:
 
 def _wandb(package: Any, cfg: Config, run: Run, run_id: str) -> Service:
     tracked = package.init(
-        id=run_id or package.util.generate_id(), resume="allow", dir=run.directory,
+        id=run_id or None, resume="allow" if run_id else None, dir=run.directory,
         project=os.environ.get("WANDB_PROJECT", "tmt"), name=run.directory.absolute().name,
         config=cfg.model_dump(mode="json"), settings=package.Settings(console="off"),
     )  # fmt: skip
