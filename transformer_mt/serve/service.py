@@ -53,8 +53,15 @@ class Service:
         self.n_characters = self.n_cached = 0  # translated; texts that were in the cache
 
     async def ready(self) -> None:
-        """Until the models are loaded."""
+        """Until the models are loaded.
+
+        Raises:
+            Refused: they cannot be, or it takes too long.
+        """
+        end = time.monotonic() + self.limits.answer_s
         while not self.pool.models:
+            if self.pool.failed or time.monotonic() > end:
+                raise Refused(503, tr("the models are not loaded"), 1)
             await asyncio.sleep(_POLL_S)
 
     def directions(self) -> list[Direction]:
