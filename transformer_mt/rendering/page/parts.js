@@ -70,7 +70,16 @@ const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
 const mean = (rows) => Array.from(rows[0], (_, i) => rows.reduce((sum, row) => sum + row[i], 0) / rows.length);
 
 function press(text, pressed, choose, attributes = {}) {
-  return make("button", { "aria-pressed": String(pressed), click: () => { choose(); show(); }, ...attributes }, text);
+  return make("button", { "aria-pressed": String(pressed), click: () => { choose(); redraw(); }, ...attributes }, text);
+}
+
+/** Show again; the button that takes the place of the focused one gets the focus. */
+function redraw() {
+  const { activeElement } = document, holder = activeElement?.closest("[id]");
+  const buttons = () => [...(holder ? $(holder.id).querySelectorAll("button, [role=button]") : [])];
+  const at = buttons().indexOf(activeElement);
+  show();
+  buttons()[at]?.focus({ preventScroll: true });
 }
 
 /** Positions of the sub-words of each word. A space, or nothing in Chinese, begins a new one. */
