@@ -197,7 +197,7 @@ def test_languages_swap_and_are_detected(opened: Callable[..., Any]) -> None:
     page = opened()
     page.select_option("#target", "zh")
     translated(page)
-    expect(page.locator("#source option:checked")).to_have_text("English – detected")
+    expect(page.locator("#source option:checked")).to_have_text("English · auto")
     page.click("#swap")
     expect(page.locator("#source")).to_have_value("zh")
     expect(page.locator("#target")).to_have_value("en")
@@ -227,7 +227,7 @@ def test_what_stays_is_said_and_not_asked_again(
     page.fill("#input", "refuse this")
     expect(page.locator("#problem")).to_contain_text(f"no model does that {HOSTILE}")
     page.fill("#input", "x" * (MOST + 1))
-    expect(page.locator("#problem")).to_contain_text(f"at most {MOST}")
+    expect(page.locator("#problem")).to_contain_text(f"At most {MOST}")
     page.wait_for_timeout(600)
     assert server.texts() == ["refuse this"]
     page.context.set_offline(True)
