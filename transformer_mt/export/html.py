@@ -22,7 +22,7 @@ from transformer_mt.export.formats import require
 from transformer_mt.export.proof import ExportTask
 from transformer_mt.export.weights import plain_weights
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.rendering.pages import write_html
+from transformer_mt.rendering.pages import SHARED_PAGE, write_html
 from transformer_mt.text.languages import is_chinese, is_unspaced, language_name
 from transformer_mt.text.normalise import CJK, Normaliser
 from transformer_mt.translation.translator import Translator
@@ -31,6 +31,8 @@ QUANTIZATIONS = ("bfloat16", "int8", "float32")
 FILE = "translator.html"
 BLOCK = 32  # neighbouring int8 numbers of a row that share a scale
 _PAGE = Path(__file__).parent / "page"
+_STYLE = (SHARED_PAGE, "parts.css"), (_PAGE, "page.css")
+_VIEW = (SHARED_PAGE, "parts.js"), (_PAGE, "view.js")
 EXAMPLES = {"tiny": "这只动物没有穿过街道，因为它太累了。"}  # of a bundled configuration
 _HAN = range(0x3400, 0xA000)
 
@@ -45,8 +47,10 @@ def write(task: ExportTask, folder: Path) -> None:
     from markupsafe import Markup
 
     model, numbers = describe_model(task.translator, task.quantization)
-    style, engine, view = (
-        (_PAGE / name).read_text(encoding="utf-8") for name in ("page.css", "engine.js", "view.js")
+    engine = (_PAGE / "engine.js").read_text(encoding="utf-8")
+    style, view = (
+        "".join((folder / name).read_text(encoding="utf-8") for folder, name in files)
+        for files in (_STYLE, _VIEW)
     )
     write_html(
         _PAGE / "page.html.j2", folder / FILE, model=model, example=_example(task),

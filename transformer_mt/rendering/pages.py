@@ -8,6 +8,7 @@ from typing import Any
 from transformer_mt.messages.catalogue import LANGUAGE, tr
 from transformer_mt.system.output import write_text
 
+SHARED_PAGE = Path(__file__).parent / "page"  # parts of pages that translate: parts.js, parts.css
 PAGE_LANGUAGE = {"zh": "zh-Hans"}  # as HTML has it, which chooses the glyphs of characters
 
 _FORBIDDEN = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff"  # in any HTML
