@@ -202,6 +202,7 @@ async function begin() {
   $("input").oninput = () => { clearTimeout(waiting); waiting = setTimeout(translate, 50); };
   $("beam").onchange = translate;
   translate();
+  Object.assign(chosen, translator.model.opens); // what is drawn once all is translated
 }
 
 begin().catch(fail);
