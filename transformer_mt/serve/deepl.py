@@ -1,6 +1,6 @@
 """The interface of DeepL, version 2: texts, languages, usage, glossaries.
 
-Source: its documentation (developers.deepl.com/docs) and its Python client, which the tests ask with.
+Source: its documentation (developers.deepl.com/docs) and its Python client.
 """
 
 import csv
@@ -27,8 +27,8 @@ _TSV = "text/tab-separated-values"
 
 
 class TranslateFields(BaseModel):
-    text: str | list[str]
-    target_lang: str
+    text: str | list[str] = Field(examples=[["你好。"]])
+    target_lang: str = Field(examples=["EN-US"])
     source_lang: str | None = None
     glossary_id: str | None = None
     tag_handling: Literal["html", "xml"] | None = None
@@ -41,7 +41,7 @@ class LanguagesFields(BaseModel):
 class GlossaryFields(BaseModel):
     name: str = Field(min_length=1, max_length=1024)
     source_lang: str
-    target_lang: str
+    target_lang: str = Field(examples=["EN-US"])
     entries: str
     entries_format: Literal["tsv", "csv"] = "tsv"
 

@@ -27,13 +27,13 @@ from transformer_mt.translation.documents.forms import SUFFIXES, form_of
 MOST_FILES = 16  # translated files that wait to be fetched
 FILE_S = 600.0  # seconds that they wait
 
-Texts = Annotated[str | list[str], Field(description="a text, or several")]
+Texts = Annotated[str | list[str], Field(examples=["你好。"])]
 
 
 class TranslateFields(BaseModel):
     q: Texts
     source: str = AUTO
-    target: str
+    target: str = Field(examples=["en"])
     format: Literal["text", "html"] = "text"
     alternatives: int = Field(0, ge=0)
     api_key: str | None = None
@@ -46,7 +46,7 @@ class DetectFields(BaseModel):
 
 class FileFields(BaseModel):
     source: str = AUTO
-    target: str
+    target: str = Field(examples=["en"])
     api_key: str | None = None
 
 
