@@ -13,12 +13,13 @@ demo: .venv/ready
 test: .venv/ready
 	$(BIN)/pytest --numprocesses auto --dist loadfile
 
-# The exports in the programs that they are for; Node, npm and Chromium must be there
+# The exports in the programs that they are for, and the server with its clients; Node, npm and
+# Chromium must be there
 test-exports: exports-ready
-	$(BIN)/pytest --numprocesses auto --dist loadfile tests/export
+	$(BIN)/pytest --numprocesses auto --dist loadfile tests/export tests/serve
 
 exports-ready: .venv/ready
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,test-exports]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,test-exports,test-serve]'
 	cd tests/export/node && npm install --silent
 
 check: .venv/ready

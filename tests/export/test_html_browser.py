@@ -73,6 +73,17 @@ def test_the_demo_translates_at_once(opened: Callable[..., Any]) -> None:
     assert started < 15_000 and took < 5000, "docs/export.md has the times of a quiet machine"
 
 
+def test_it_opens_on_the_head_in_which_the_pronoun_finds_its_noun(
+    opened: Callable[..., Any],
+) -> None:
+    asks, finds = opened(DEMO).evaluate(
+        "() => { const { rows, columns, of } = attentionOf(parts[0], chosen.kind, chosen.layer);"
+        " const shares = [...of[chosen.row].shares[chosen.head]];"
+        " return [rows[chosen.row], columns[shares.indexOf(Math.max(...shares))]]; }"
+    )
+    assert asks == "它" and finds in "动物"
+
+
 def test_words_can_be_asked_and_forced(opened: Callable[..., Any]) -> None:
     page = opened(DEMO)
     page.click("#translation button:has-text('it')")

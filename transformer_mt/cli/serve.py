@@ -44,6 +44,7 @@ def serve(
     queue: Annotated[int, _limit(min=1, help="characters that may wait")] = 1_000_000,
     file_size: Annotated[int, _limit(min=1, help="of a document, in MiB")] = 16,
     cache: Annotated[int, _limit(min=0, help="translations that are kept")] = 4096,
+    request_time: Annotated[float, _limit(min=0.1, help="seconds for a request to come")] = 30.0,
     answer_time: Annotated[float, _limit(min=0.1, help="seconds until an answer")] = 60.0,
     keys: Annotated[Path | None, _who(help=_KEYS)] = None,
     add_key: Annotated[
@@ -80,13 +81,18 @@ def serve(
         from transformer_mt.serve.limits import Limits
         from transformer_mt.serve.listen import run_app
 
-        limits = Limits(characters=characters, file_bytes=file_size << 20, answer_s=answer_time)
+        limits = Limits(
+            characters=characters,
+            file_bytes=file_size << 20,
+            request_s=request_time,
+            answer_s=answer_time,
+        )
         hosts = LOOPBACK if host in LOOPBACK else ()
         settings = ServerSettings(limits, keys, glossaries, cors or (), hosts, log_texts, cache)
         app = make_app(settings, pool)
         _log_to_stderr()
         say(tr("{}: the page and every interface; Ctrl-C ends", address_of(host, listener)))
-        run_app(app, listener, partial(_watch, pool))
+        run_app(app, listener, partial(_watch, pool), request_s=request_time)
     if pool.failed:
         raise typer.Exit(2)
 

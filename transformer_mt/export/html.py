@@ -18,6 +18,8 @@ import numpy as np
 from torch import Tensor
 
 from transformer_mt.encoding.tokenizer import Tokenizer
+from transformer_mt.errors import TmtError
+from transformer_mt.explain.telling_heads import pronoun_findings
 from transformer_mt.export.formats import require
 from transformer_mt.export.proof import ExportTask
 from transformer_mt.export.weights import plain_weights
@@ -47,13 +49,15 @@ def write(task: ExportTask, folder: Path) -> None:
     from markupsafe import Markup
 
     model, numbers = describe_model(task.translator, task.quantization)
+    example = _example(task)
+    model["opens"] = _telling_head(task.translator, example)
     engine = (_PAGE / "engine.js").read_text(encoding="utf-8")
     style, view = (
         "".join((folder / name).read_text(encoding="utf-8") for folder, name in files)
         for files in (_STYLE, _VIEW)
     )
     write_html(
-        _PAGE / "page.html.j2", folder / FILE, model=model, example=_example(task),
+        _PAGE / "page.html.j2", folder / FILE, model=model, example=example,
         css=Markup(style), engine=Markup(engine), view=Markup(view),
         script_hashes=Markup(" ".join(map(_csp_hash, (engine, view)))),
         weights=base64.b64encode(zlib.compress(numbers, 9)).decode(),
@@ -70,6 +74,17 @@ def _example(task: ExportTask) -> str:
     """A sentence that the page opens with: of usual length, from the proof's texts."""
     fitting = [text for text in task.srcs if 8 <= len(text) <= 60]
     return str(EXAMPLES.get(task.translator.cfg.name) or (fitting or [""])[0])
+
+
+def _telling_head(translator: Translator, text: str) -> dict[str, Any]:
+    """The row of a head that the page opens with: where a pronoun looks most at an earlier word."""
+    try:
+        maps = translator.attention(text)
+    except TmtError:  # no text, or too long for one picture
+        return {}
+    found = pronoun_findings(maps, translator.cfg.languages)
+    best = next((one for one in found if one.kind == "encoder"), found[0])
+    return {"kind": best.kind, "layer": best.layer - 1, "head": best.head - 1, "row": best.row}
 
 
 def describe_model(translator: Translator, kind: str) -> tuple[dict[str, Any], bytes]:

@@ -1,14 +1,14 @@
 """The interface of DeepL, version 2: texts, languages, usage, glossaries.
 
-Source: its documentation (developers.deepl.com/docs) and its Python client, which is an extra test.
+Source: its documentation (developers.deepl.com/docs) and its Python client.
 """
 
 import csv
 import io
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
@@ -27,17 +27,21 @@ _TSV = "text/tab-separated-values"
 
 
 class TranslateFields(BaseModel):
-    text: str | list[str]
-    target_lang: str
+    text: str | list[str] = Field(examples=[["你好。"]])
+    target_lang: str = Field(examples=["EN-US"])
     source_lang: str | None = None
     glossary_id: str | None = None
     tag_handling: Literal["html", "xml"] | None = None
 
 
+class LanguagesFields(BaseModel):
+    type: Literal["source", "target"] = "source"
+
+
 class GlossaryFields(BaseModel):
     name: str = Field(min_length=1, max_length=1024)
     source_lang: str
-    target_lang: str
+    target_lang: str = Field(examples=["EN-US"])
     entries: str
     entries_format: Literal["tsv", "csv"] = "tsv"
 
@@ -79,14 +83,13 @@ def deepl_router(service: Service, access: Access, glossaries: Glossaries) -> AP
         return {"translations": answers}
 
     @router.get("/languages")
-    async def languages(
-        request: Request, type: Annotated[Literal["source", "target"], Query()] = "source"
-    ) -> list[dict[str, Any]]:
+    async def languages(request: Request) -> list[dict[str, Any]]:
+        kind = (await read_fields(request, LanguagesFields)).type  # also in a body, as its client
         admitted(request)
         await service.ready()
         sources = dict.fromkeys(one.src for one in service.directions())
         targets = dict.fromkeys(one.tgt for one in service.directions())
-        if type == "source":
+        if kind == "source":
             return [
                 {"language": src.partition("-")[0].upper(), "name": language_name(src)}
                 for src in sources

@@ -120,7 +120,7 @@ class Gate:
         most = self._limits.file_bytes if is_file else self._limits.body_bytes
         parts, size = [], 0
         try:
-            async with asyncio.timeout(self._limits.body_s):
+            async with asyncio.timeout(self._limits.request_s):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -132,7 +132,7 @@ class Gate:
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError as error:
-            text = tr("the request was not there after {:g} s", self._limits.body_s)
+            text = tr("the request was not there after {:g} s", self._limits.request_s)
             raise Refused(408, text) from error
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:

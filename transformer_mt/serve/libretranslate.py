@@ -20,20 +20,20 @@ from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.access import Access
 from transformer_mt.serve.fields import described, fields_of, read_fields, validated
 from transformer_mt.serve.limits import Refused
-from transformer_mt.serve.service import AUTO, Direction, Service, detect
+from transformer_mt.serve.service import AUTO, Service, detect
 from transformer_mt.text.languages import language_name
 from transformer_mt.translation.documents.forms import SUFFIXES, form_of
 
 MOST_FILES = 16  # translated files that wait to be fetched
 FILE_S = 600.0  # seconds that they wait
 
-Texts = Annotated[str | list[str], Field(description="a text, or several")]
+Texts = Annotated[str | list[str], Field(examples=["你好。"])]
 
 
 class TranslateFields(BaseModel):
     q: Texts
     source: str = AUTO
-    target: str
+    target: str = Field(examples=["en"])
     format: Literal["text", "html"] = "text"
     alternatives: int = Field(0, ge=0)
     api_key: str | None = None
@@ -46,7 +46,7 @@ class DetectFields(BaseModel):
 
 class FileFields(BaseModel):
     source: str = AUTO
-    target: str
+    target: str = Field(examples=["en"])
     api_key: str | None = None
 
 
@@ -134,15 +134,11 @@ def libretranslate_router(service: Service, access: Access) -> APIRouter:
             known = " ".join(SUFFIXES)
             raise Refused(400, tr("{}: files of these kinds are translated: {}", name.name, known))
         content = await file.read()
-        direction = await _direction_of_file(content, fields)
         form = form_of(name)
+        direction = await service.direction_of_document(content, form, fields.source, fields.target)
         result = await service.document(content, form, direction)
         id_ = files.keep(f"{name.stem}.{direction.tgt}{name.suffix}", result)
         return {"translatedFileUrl": str(request.url_for("download_file", id_=id_))}
-
-    async def _direction_of_file(content: bytes, fields: FileFields) -> Direction:
-        text = content[:4000].decode("utf-8", "replace")
-        return await service.direction([text], fields.source, fields.target)
 
     @router.get("/download_file/{id_}")
     async def download_file(id_: str) -> Response:

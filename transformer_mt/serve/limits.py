@@ -17,7 +17,7 @@ class Limits:
         characters: of all texts of a request that is no file.
         texts: of a request.
         body_bytes, file_bytes: of a request's body, and of one with a file.
-        body_s: seconds in which the body must have come.
+        request_s: seconds in which the head of a request must have come, and its body.
         answer_s: seconds in which the answer must be there.
         alternatives: that may be asked for.
     """
@@ -26,7 +26,7 @@ class Limits:
     texts: int = 128
     body_bytes: int = 1 << 20
     file_bytes: int = 16 << 20
-    body_s: float = 30.0
+    request_s: float = 30.0
     answer_s: float = 60.0
     alternatives: int = 5
 

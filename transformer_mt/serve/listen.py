@@ -13,7 +13,6 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 STOP_S = 30  # seconds to finish what was accepted
-HEAD_S = 20.0  # seconds in which the head of a request must have come
 MOST_HEAD = 65536  # bytes of it
 MOST_CONNECTIONS = 1024
 KEEP_ALIVE_S = 75
@@ -22,6 +21,7 @@ KEEP_ALIVE_S = 75
 class _Protocol(HttpToolsProtocol):
     """Closes connections whose request does not get on."""
 
+    request_s = 30.0  # in which the head must have come
     _waiting: asyncio.TimerHandle | None = None
     _head_bytes: int | None = None  # of a head that is not complete
 
@@ -52,7 +52,7 @@ class _Protocol(HttpToolsProtocol):
     def _await_head(self) -> None:
         self._end_waiting()
         self._head_bytes = 0
-        self._waiting = self.loop.call_later(HEAD_S, self.transport.close)
+        self._waiting = self.loop.call_later(self.request_s, self.transport.close)
 
     def _end_waiting(self) -> None:
         self._head_bytes = None
@@ -61,13 +61,19 @@ class _Protocol(HttpToolsProtocol):
 
 
 def run_app(
-    app: ASGIApp, listener: socket.socket, begin: Callable[[Callable[[], None]], None]
+    app: ASGIApp,
+    listener: socket.socket,
+    begin: Callable[[Callable[[], None]], None],
+    *,
+    request_s: float,
 ) -> None:
     """Until SIGINT or SIGTERM, or the stop that `begin` is given; a second SIGINT does not wait.
 
     Args:
+        request_s: see `Limits`.
         begin: called before anything is answered, with a function that stops.
     """
+    _Protocol.request_s = request_s
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, http=_Protocol,
         timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=STOP_S, ws="none",

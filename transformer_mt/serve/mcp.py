@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import TmtError
-from transformer_mt.explain.value_zeroing import deciding_words
+from transformer_mt.explain.value_zeroing import deciding_words, word_shares
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.limits import Limits
 from transformer_mt.translation.direction import both_directions, direction_of
@@ -75,7 +75,8 @@ def mcp_server(model_dir: Path) -> Any:
         check([text, translation or ""])
         maps = model.attention(text, translation, to=to)
         ids = model.forced_ids(text, translation, to=to)
-        words = deciding_words(model, maps, ids, direction_of(text, languages, to))
+        shares = word_shares(model, maps, ids, direction_of(text, languages, to))
+        words = deciding_words(*shares)
         return {"translation": maps.translation, "words": [vars(word) for word in words]}
 
     return server

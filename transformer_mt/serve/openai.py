@@ -15,7 +15,6 @@ from starlette.responses import Response, StreamingResponse
 
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.access import Access, key_of_header
-from transformer_mt.serve.fields import described, read_fields
 from transformer_mt.serve.limits import Refused
 from transformer_mt.serve.service import Direction, Service
 
@@ -66,9 +65,8 @@ def openai_router(service: Service, access: Access) -> APIRouter:
         await service.ready()
         return described_model(_known(name, names()))
 
-    @router.post("/chat/completions", response_model=None, openapi_extra=described(ChatFields))
-    async def chat(request: Request) -> dict[str, Any] | Response:
-        fields = await read_fields(request, ChatFields)
+    @router.post("/chat/completions", response_model=None)
+    async def chat(request: Request, fields: ChatFields) -> dict[str, Any] | Response:
         asked = [message.text() for message in fields.messages if message.role == "user"]
         if not asked:
             raise Refused(400, tr("messages: none is of the role user"))

@@ -24,19 +24,19 @@ MOST_TERMS = 500  # of the glossary in a request
 
 
 class PageFields(BaseModel):
-    text: str
+    text: str = Field(examples=["你好。"])
     source: str = AUTO
-    target: str
+    target: str = Field(examples=["en"])
     alternatives: int = Field(0, ge=0)
     glossary: list[tuple[str, str]] = Field(default=[], max_length=MOST_TERMS)
     key: str | None = None
 
 
 class ExplainFields(BaseModel):
-    text: str
+    text: str = Field(examples=["你好。"])
     translation: str
     source: str = AUTO
-    target: str
+    target: str = Field(examples=["en"])
     key: str | None = None
 
 

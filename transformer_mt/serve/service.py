@@ -5,7 +5,8 @@ documents, through the queue to the workers.
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, cast
@@ -19,7 +20,12 @@ from transformer_mt.serve.text_queue import QueueFull
 from transformer_mt.text.languages import canonical_code, is_chinese
 from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.documents.forms import PACKAGE_FORMS, Form, PackageForm
-from transformer_mt.translation.documents.translate import translate_document, translate_package
+from transformer_mt.translation.documents.package import read_package
+from transformer_mt.translation.documents.translate import (
+    read_document,
+    translate_document,
+    translate_package,
+)
 
 AUTO = "auto"
 _LONGEST_CACHED = 1000  # characters of a text
@@ -53,8 +59,15 @@ class Service:
         self.n_characters = self.n_cached = 0  # translated; texts that were in the cache
 
     async def ready(self) -> None:
-        """Until the models are loaded."""
+        """Until the models are loaded.
+
+        Raises:
+            Refused: they cannot be, or it takes too long.
+        """
+        end = time.monotonic() + self.limits.answer_s
         while not self.pool.models:
+            if self.pool.failed or time.monotonic() > end:
+                raise Refused(503, tr("the models are not loaded"), 1)
             await asyncio.sleep(_POLL_S)
 
     def directions(self) -> list[Direction]:
@@ -147,7 +160,7 @@ class Service:
             raise Refused(429, text, error.retry_after) from error
         except TimeoutError as error:
             text = tr("it took longer than {:g} s", self.limits.answer_s)
-            raise Refused(503, text, 1) from error
+            raise Refused(504, text) from error
         except Broken as error:
             raise Refused(500, tr("this text could not be translated")) from error
         except TmtError as error:
@@ -162,6 +175,13 @@ class Service:
             for text in texts
         )
         return [found.decode() for found in await asyncio.gather(*works)]
+
+    async def direction_of_document(
+        self, content: bytes, form: Form | PackageForm, source: str, target: str
+    ) -> Direction:
+        """`direction`, by the text of a document."""
+        texts = await asyncio.to_thread(_texts_of, content, form)
+        return await self.direction(texts, source, target)
 
     async def document(
         self, content: bytes, form: Form | PackageForm, direction: Direction, *, terms: Terms = ()
@@ -184,14 +204,29 @@ class Service:
             (found,) = wait_for(self.ask(replace(call, does="align", against=translation), [text]))
             return found
 
-        try:
-            return await asyncio.to_thread(_document, content, form, translated, aligned)
-        except UnicodeDecodeError as error:
-            raise Refused(400, tr("not UTF-8 text (byte {})", error.start + 1)) from error
-        except DataError as error:
-            raise Refused(400, str(error)) from error
+        return await asyncio.to_thread(_document, content, form, translated, aligned)
 
 
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """What is no document of its form is the client's fault."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise Refused(400, tr("not UTF-8 text (byte {})", error.start + 1)) from error
+    except DataError as error:
+        raise Refused(400, str(error)) from error
+
+
+@_refusing()
+def _texts_of(content: bytes, form: Form | PackageForm) -> list[str]:
+    for package in PACKAGE_FORMS:
+        if form == package:
+            return read_package(content, package).segments
+    return read_document(content.decode(), cast("Form", form)).segments
+
+
+@_refusing()
 def _document(
     content: bytes,
     form: Form | PackageForm,

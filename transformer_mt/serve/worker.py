@@ -9,7 +9,6 @@ process take their place.
 import logging
 import math
 import os
-import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -43,8 +42,6 @@ from transformer_mt.translation.lexical_constraints import LexicalConstraints
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
 
-_WARM_UP = "1"
-
 _log = logging.getLogger(__name__)
 
 
@@ -53,11 +50,17 @@ class Answerer:
 
     def __init__(self, models: Sequence[Path], engine: str, precision: str) -> None:
         self._translators = [_loaded(path, engine, precision) for path in models]
+        self._penalty = "average" if engine == "ctranslate2" else None  # it has no other
         self.infos = tuple(map(_info, self._translators, models))
 
     @property
     def may_be_copied(self) -> bool:
         return all(translator.device.type == "cpu" for translator in self._translators)
+
+    def warm_up(self) -> None:
+        """Translate once with each model, or the first text would have to wait."""
+        for model, info in enumerate(self.infos):
+            self.answer(Call("translate", model, info.directions[0][1]), ["1"])
 
     def answer(self, call: Call, texts: Sequence[str]) -> list[Any]:
         """One answer for each text.
@@ -72,10 +75,8 @@ class Answerer:
 
     def _translate(self, call: Call, texts: Sequence[str]) -> list[Translated]:
         translator = self._translators[call.model]
-        changes: Any = {}
-        if call.n_best > 1:
-            beam = max(translator.cfg.decode.beam, call.n_best)
-            changes = {"n_best": call.n_best, "beam": beam}
+        beam = max(translator.cfg.decode.beam, call.n_best)
+        changes: Any = {"n_best": call.n_best, "beam": beam, "penalty": self._penalty}
         found = translator.translate(
             texts, to=call.to, constraints=_constraints(call.terms), retry=True, **changes
         )
@@ -135,12 +136,13 @@ class Answerer:
 
 
 def _loaded(path: Path, engine: str, precision: str) -> Translator:
-    from transformer_mt.export.ctranslate2_engine import exported_engine
+    from transformer_mt.export.ctranslate2_engine import EitherEngine, exported_engine
 
     translator = Translator.load(path, precision=precision)
     if engine == "native":
         return translator
-    return translator.with_engine(exported_engine(translator, path))
+    exported = exported_engine(translator, path)
+    return translator.with_engine(EitherEngine(translator.engine, lambda: exported))
 
 
 def _info(translator: Translator, path: Path) -> ModelInfo:
@@ -175,38 +177,34 @@ def run_workers(settings: WorkerSettings) -> None:
     """Until standard input ends: keep as many workers as there should be.
 
     Raises:
-        TmtError: a model cannot be loaded.
+        TmtError: a model cannot be loaded, or not with that engine.
     """
-    # Threads do not survive a copy; with them loading would also be no faster.
-    torch.set_num_threads(settings.n_workers if settings.engine == "ctranslate2" else 1)
+    in_threads = settings.engine == "ctranslate2"
+    # Threads do not survive a copy; of CTranslate2 as many translate at a time.
+    torch.set_num_threads(settings.n_workers if in_threads else 1)
     answerer = Answerer([*map(Path, settings.models)], settings.engine, settings.precision)
-    if settings.engine != "native" or not answerer.may_be_copied or sys.platform != "linux":
-        n_threads = settings.n_workers if settings.engine == "ctranslate2" else 1
-        for _ in range(n_threads):
-            threading.Thread(target=_connect, args=(answerer, settings), daemon=True).start()
-        sys.stdin.buffer.read()
+    answerer.warm_up()
+    if not in_threads and answerer.may_be_copied and sys.platform == "linux":
+        _keep_copies(answerer, settings)
         return
-    context = get_context("fork")
-    copies: list[Any] = []
+    for _ in range(settings.n_workers if in_threads else 1):
+        threading.Thread(target=_connect, args=(answerer, settings), daemon=True).start()
+    sys.stdin.buffer.read()
+
+
+def _keep_copies(answerer: Answerer, settings: WorkerSettings) -> None:
+    context, copies = get_context("fork"), list[Any]()
     while True:
         copies = [copy for copy in copies if copy.is_alive()]
         while len(copies) < settings.n_workers:
-            copies.append(context.Process(target=_copy, args=(answerer, settings), daemon=True))
+            copies.append(context.Process(target=_connect, args=(answerer, settings), daemon=True))
             copies[-1].start()
         if sys.stdin.fileno() in wait([sys.stdin.fileno(), *(copy.sentinel for copy in copies)]):
             return  # the copies see the end of their connections, and daemons end with this one
 
 
-def _copy(answerer: Answerer, settings: WorkerSettings) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    torch.set_num_threads(1)
-    _connect(answerer, settings)
-
-
 def _connect(answerer: Answerer, settings: WorkerSettings) -> None:
     """Answer batches until the server ends the connection."""
-    for model, info in enumerate(answerer.infos):
-        answerer.answer(Call("translate", model, info.directions[0][1]), [_WARM_UP])
     key = bytes.fromhex(settings.key)
     with (
         suppress(EOFError, ConnectionError),

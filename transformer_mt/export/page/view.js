@@ -87,12 +87,11 @@ function show() {
   showTranslation();
   $("inside").hidden = !parts.length;
   if (!parts.length) return;
-  const part = parts[chosen.part];
+  const part = parts[chosen.part], { encoder_layers, decoder_layers, heads } = translator.model.config;
   $("parts").replaceChildren(...(parts.length < 2 ? [] : parts.map((one, i) =>
     press(`${say("part", i + 1)}: ${one.text.slice(0, 12)}`, i === chosen.part, () => Object.assign(chosen, { part: i, word: 0, row: 0 })))));
   showWhy(part);
-  showHeads(part);
-  showMap(part);
+  showAttention(chosen.kind === "encoder" ? encoder_layers : decoder_layers, heads, (layer) => attentionOf(part, chosen.kind, layer));
   showNumbers(part);
   showTree(part);
   showVectors(part);
@@ -138,18 +137,6 @@ function attentionOf(part, kind, layer) {
   if (kind === "encoder") return { rows: src, columns: src, of: part.source.attention[layer] };
   const of = part.forced.map((step) => (kind === "cross" ? step.cross : step.own)[layer]);
   return kind === "cross" ? { rows: [...read.slice(1), "⏎"], columns: src, of } : { rows: read, columns: read, of };
-}
-
-function showHeads(part) {
-  const { encoder_layers, decoder_layers, heads } = translator.model.config;
-  $("kinds").replaceChildren(...kindButtons());
-  const layers = chosen.kind === "encoder" ? encoder_layers : decoder_layers;
-  $("heads").replaceChildren(...headButtons(layers, heads, (layer) => attentionOf(part, chosen.kind, layer)));
-}
-
-function showMap(part) {
-  $("map").setAttribute("aria-label", say("attention"));
-  $("map").replaceChildren(attentionTable(attentionOf(part, chosen.kind, chosen.layer)));
 }
 
 function showNumbers(part) {
@@ -215,8 +202,7 @@ async function begin() {
   $("input").oninput = () => { clearTimeout(waiting); waiting = setTimeout(translate, 50); };
   $("beam").onchange = translate;
   translate();
+  Object.assign(chosen, translator.model.opens); // what is drawn once all is translated
 }
 
-const fail = (error) => { $("status").textContent = `${say("failed")} ${error.message ?? error}`; };
-window.addEventListener("error", (event) => fail(event.error ?? event.message));
 begin().catch(fail);

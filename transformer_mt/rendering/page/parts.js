@@ -45,10 +45,15 @@ const setDark = (dark) => { document.documentElement.dataset.theme = dark ? "dar
 /** Begin in the reader's language and colours; the buttons `language` and `theme` change them. */
 function beginInterface({ language, dark } = {}, changed = () => {}) {
   setDark(dark ?? matchMedia("(prefers-color-scheme: dark)").matches);
-  chosen.language = language ?? (navigator.language.startsWith("zh") ? 1 : 0);
+  chosen.language = [0, 1].includes(language) ? language : (navigator.language.startsWith("zh") ? 1 : 0);
   speak();
   $("language").onclick = () => { chosen.language = 1 - chosen.language; speak(); show(); changed(); };
   $("theme").onclick = () => { setDark(!isDark()); show(); changed(); };
+}
+
+function fail(error) {
+  const text = `${say("failed")} ${error.message ?? error}`;
+  Object.assign($("problem") ?? $("status"), { textContent: text, hidden: false });
 }
 
 /* ---- Elements ---- */
@@ -70,7 +75,16 @@ const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
 const mean = (rows) => Array.from(rows[0], (_, i) => rows.reduce((sum, row) => sum + row[i], 0) / rows.length);
 
 function press(text, pressed, choose, attributes = {}) {
-  return make("button", { "aria-pressed": String(pressed), click: () => { choose(); show(); }, ...attributes }, text);
+  return make("button", { "aria-pressed": String(pressed), click: () => { choose(); redraw(); }, ...attributes }, text);
+}
+
+/** Show again; the button that takes the place of the focused one gets the focus. */
+function redraw() {
+  const { activeElement } = document, holder = activeElement?.closest("[id]");
+  const buttons = () => [...(holder ? $(holder.id).querySelectorAll("button, [role=button]") : [])];
+  const at = buttons().indexOf(activeElement);
+  show();
+  buttons()[at]?.focus({ preventScroll: true });
 }
 
 /** Positions of the sub-words of each word. A space, or nothing in Chinese, begins a new one. */
@@ -95,12 +109,21 @@ function decidingBars(names, zeroing, raw) {
   return make("div", { class: "bars" }, make("span"), make("span", { class: "axis" }, say("zeroing")), make("span", { class: "axis" }, say("raw")), ...rows);
 }
 
+/** Choices of kind, layer and head, and the chosen head. `attention(layer)` has { rows, columns, of }, of the chosen kind. */
+function showAttention(layers, heads, attention) {
+  Object.assign(chosen, { layer: Math.min(chosen.layer, layers - 1), head: Math.min(chosen.head, heads - 1) });
+  $("kinds").replaceChildren(...kindButtons());
+  $("heads").replaceChildren(...headButtons(layers, heads, attention));
+  $("map").setAttribute("aria-label", say("attention"));
+  $("map").replaceChildren(attentionTable(attention(chosen.layer)));
+}
+
 function kindButtons() {
   return ["encoder", "decoder", "cross"].map((kind) =>
     press(say(kind), kind === chosen.kind, () => Object.assign(chosen, { kind, row: 0, layer: 0 })));
 }
 
-/** A small picture of each head, to choose it. `attention(layer)` has { columns, of }. */
+/** A small picture of each head, to choose it. */
 function headButtons(layers, heads, attention) {
   const buttons = [];
   for (let layer = 0; layer < layers; layer++) {
@@ -147,3 +170,5 @@ function attentionTable({ rows, columns, of }) {
         return share === undefined ? make("td", { class: "hidden" }, "") : cell(share, share >= 0.005 ? String(Math.round(100 * share)) : "");
       })))));
 }
+
+window.addEventListener("error", (event) => fail(event.error ?? event.message));

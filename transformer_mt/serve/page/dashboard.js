@@ -222,7 +222,7 @@ function show() {
   if (focused) [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === focused)?.focus({ preventScroll: true });
 }
 
-const fail = (error) => { $("problem").hidden = !error; $("problem").textContent = error ? `${say("failed")} ${error.message ?? error}` : ""; };
+const showProblem = (text = "") => Object.assign($("problem"), { textContent: text, hidden: !text });
 const tell = (name) => { $("status").dataset.say = name; $("status").textContent = say(name); };
 
 /** Follow the runs that the address names; the stream begins with all that is known. */
@@ -252,7 +252,7 @@ async function open() {
   const asked = names;
   [records, details] = [{}, {}];
   Object.assign(chosen, { at: null, all: false });
-  fail(null);
+  showProblem();
   show();
   listen();
   if (!names.length) return;
@@ -261,7 +261,7 @@ async function open() {
   const found = await response.json();
   if (asked !== names) return;
   details = found;
-  if (found.error) fail(found.error);
+  showProblem(found.error);
   show();
 }
 
@@ -273,7 +273,6 @@ function begin() {
   document.addEventListener("visibilitychange", listen);
   let waiting;
   window.addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(show, 100); });
-  window.addEventListener("error", (event) => fail(event.error ?? event.message));
   return follow();
 }
 

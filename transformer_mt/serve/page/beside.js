@@ -1,0 +1,181 @@
+"use strict";
+/* Beside the translation: questions to the server, the glossary, files, the history, links. */
+
+/* ---- What the browser keeps ---- */
+
+function stored(name) {
+  try {
+    return JSON.parse(localStorage.getItem(`tmt.${name}`));
+  } catch {
+    return null;
+  }
+}
+
+function store(name, value) {
+  try {
+    localStorage.setItem(`tmt.${name}`, JSON.stringify(value));
+  } catch { /* it is full, or the browser keeps nothing */ }
+}
+
+const areTexts = (values) => values.every((value) => typeof value === "string");
+const storedTerms = () => [stored("glossary")].flat().filter((one) => Array.isArray(one) && one.length === 2 && areTexts(one));
+const storedPast = () => [stored("history")].flat().filter((one) => one && areTexts([one.text, one.translation, one.source, one.target]));
+
+/* ---- Questions to the server ---- */
+
+/** Why there is no answer. `wait`: seconds after which to ask again; null: asking again is of no use. */
+class Problem extends Error {
+  constructor(name, detail, wait = null) { Object.assign(super(name), { detail, wait }); }
+  get text() { return say(this.message, this.detail, this.wait); }
+}
+
+/** The JSON that the server answers to a form, or to an object as JSON. */
+async function ask(path, body, signal) {
+  const [headers, content] = body instanceof FormData ? [{}, body] : [{ "Content-Type": "application/json" }, JSON.stringify(body)];
+  const options = body ? { method: "POST", headers, body: content, signal } : { signal };
+  const response = await fetch(path, options).catch(() => { throw new Problem("offline", "", 5); });
+  const found = await response.json().catch(() => ({}));
+  if (response.ok) return found;
+  const { status } = response, detail = String(found.error ?? status);
+  const wait = Math.min(Math.max(Number(response.headers.get("Retry-After")) || 2, 1), 120);
+  if (status === 429) throw new Problem("busy", detail, wait);
+  if (status === 503) throw new Problem("notReady", detail, wait);
+  throw new Problem(status === 403 ? "wrongKey" : status < 500 ? "refused" : "broken", detail);
+}
+
+/** `ask`, again while that is of use. `tell` gets each problem, and null with the answer.
+ * Without an answer it is null; undefined if it was aborted. */
+async function askPatiently(path, body, tell, { signal } = new AbortController(), tries = 8) {
+  while (!signal.aborted) {
+    try {
+      const found = await ask(path, body, signal);
+      if (signal.aborted) break;
+      tell(null);
+      return found;
+    } catch (problem) {
+      if (signal.aborted) break;
+      if (!(problem instanceof Problem)) throw problem;
+      const isLast = problem.wait !== null && problem.message !== "offline" && --tries === 0;
+      tell(isLast ? new Problem("broken", problem.detail) : problem);
+      if (isLast || problem.wait === null) return null;
+      await new Promise((resolve) => { // until the network is back, at most
+        setTimeout(resolve, 1000 * problem.wait);
+        window.addEventListener("online", resolve, { once: true, signal });
+      });
+    }
+  }
+  return undefined;
+}
+
+/* ---- Glossary: rows of [term, translation] ---- */
+
+const MOST_TERMS = 500; // that the server takes at once
+const terms = storedTerms();
+const glossary = () => terms.filter(([term]) => term.trim());
+
+const termsChanged = () => { store("glossary", glossary()); soon(); };
+
+function showTerms() {
+  const field = (row, side, label, placeholder) => make("input", { value: terms[row][side], placeholder, "aria-label": say(label, row + 1), autocomplete: "off",
+    input: (event) => { terms[row][side] = event.target.value; termsChanged(); } });
+  const remove = (row) => make("button", { class: "plain", "aria-label": say("removeTerm", row + 1),
+    click: () => { terms.splice(row, 1); showTerms(); termsChanged(); $("addTerm").focus(); } }, "×");
+  $("terms").replaceChildren(...terms.map((_, row) => make("div", { class: "term" },
+    field(row, 0, "term", say("term", row + 1)), make("span", { "aria-hidden": "true" }, "→"), field(row, 1, "termIn", say("asItIs")), remove(row))));
+  $("addTerm").disabled = terms.length >= MOST_TERMS;
+}
+
+function addTerm() {
+  terms.push(["", ""]);
+  showTerms();
+  $("terms").lastChild.querySelector("input").focus();
+}
+
+/* ---- Files: { file, name and target language of the translation, problem, link } ---- */
+
+const files = [];
+let filesDone = Promise.resolve(); // one after the other
+
+function addFiles(list) {
+  $("documents").open = true;
+  for (const file of list) {
+    const entry = { file, fields: { file, ...pair, api_key: $("key").value }, name: file.name.replace(/(\.\w+)?$/, `.${pair.target}$1`) };
+    files.push(entry);
+    filesDone = filesDone.then(() => translateFile(entry));
+  }
+  showFiles();
+}
+
+async function translateFile(entry) {
+  const form = new FormData(), tell = (problem) => { entry.problem = problem; showFiles(); };
+  for (const [name, value] of Object.entries(entry.fields)) form.append(name, value);
+  const found = await askPatiently("translate_file", form, tell);
+  [entry.link] = /download_file\/[\w-]+$/.exec(found?.translatedFileUrl) ?? [];
+  showFiles();
+}
+
+function showFiles() {
+  const state = ({ name, link, problem }) => (link ? make("a", { href: link, download: name }, say("download", name)) : problem?.text ?? say("working"));
+  $("files").replaceChildren(...files.map((entry) => make("li", {},
+    make("span", { class: "name" }, entry.file.name), make("span", { class: entry.problem ? "mark" : "muted" }, state(entry)))));
+}
+
+/** Files may be dropped everywhere; other things go where they are dropped. */
+function drag(event) {
+  const hasFiles = Boolean(event.dataTransfer?.types.includes("Files"));
+  document.body.classList.toggle("dragging", hasFiles && event.type === "dragover");
+  if (hasFiles) event.preventDefault();
+  if (hasFiles && event.type === "drop") addFiles(event.dataTransfer.files);
+}
+
+/* ---- History ---- */
+
+const MOST_PAST = 50;
+let remembering; // when a text has stood for a moment
+
+/** Keep the translation shown; it takes the place of one whose text it goes on from. */
+function remember() {
+  clearTimeout(remembering);
+  if (!answer) return;
+  const { text, source, target } = answer, past = storedPast();
+  const isOther = (one, i) => one.target !== target || !(one.text === text || (i === 0 && text.startsWith(one.text)));
+  store("history", [{ text, translation: shownTranslation(), source, target }, ...past.filter(isOther)].slice(0, MOST_PAST));
+  showPast();
+}
+
+function showPast() {
+  const past = storedPast();
+  $("pastCount").textContent = past.length || "";
+  $("forget").hidden = !past.length;
+  $("past").replaceChildren(...past.map(({ text, translation, source, target }) => make("li", {},
+    make("button", { class: "choice", click: () => { openText({ text, source, target }); $("input").focus(); } },
+      make("span", { class: "muted", lang: source, dir: "auto" }, text), make("span", { lang: target, dir: "auto" }, translation)))));
+}
+
+const forget = () => { clearTimeout(remembering); store("history", []); showPast(); };
+
+/* ---- Links, with text and languages behind the #, which browsers keep to themselves ---- */
+
+async function share() {
+  window.history.replaceState(null, "", `#${new URLSearchParams({ ...pair, text: $("input").value })}`);
+  tellBriefly(await copied(location.href) ? "linkCopied" : "linkThere");
+}
+
+const linked = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+const unlink = () => location.hash && window.history.replaceState(null, "", location.pathname + location.search);
+
+/** Whether the browser let the page copy a text; without TLS there is only the old way. */
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const field = make("textarea", { class: "unseen" }, text), { activeElement } = document;
+    document.body.append(field);
+    field.select();
+    const isDone = document.execCommand("copy");
+    field.remove();
+    activeElement?.focus();
+    return isDone;
+  }
+}
