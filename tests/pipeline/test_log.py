@@ -4,7 +4,6 @@ import io
 import json
 import math
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from transformer_mt.config.experiment import TrainConfig
-from transformer_mt.errors import TrainingError
 from transformer_mt.pipeline.log import (
     TrainingLog,
     format_minutes,
@@ -201,23 +199,3 @@ def test_every_line_is_json_that_other_programs_read(tmp_path: Path) -> None:
         "event": "train", "update": 1, "loss": None, "grad_norm": None, "lr": 0.5, "other": 5,
     }  # fmt: skip
     assert output.getvalue() == "update       1 · lr 5.00e-01\n"
-
-
-def test_tensorboard_gets_the_same_values(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    log, _ = make_log(tmp_path / "metrics.jsonl", tensorboard_dir=tmp_path / "events")
-    with log:
-        log.record("train", 10, {"loss": 5.5})
-        log.record("train", 20, {"loss": 4.5})
-    events = EventAccumulator(str(tmp_path / "events")).Reload().Scalars("train/loss")
-    assert [(event.step, event.value) for event in events] == [(10, 5.5), (20, 4.5)]
-
-
-def test_missing_tensorboard_says_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(TrainingError, match=r"pip install 'transformer-mt\[track\]'"):
-        make_log(tmp_path / "metrics.jsonl", tensorboard_dir=tmp_path / "events")

@@ -15,7 +15,7 @@ _option: Any = typer.Option
 
 def dashboard(
     directory: Annotated[
-        Path, typer.Argument(metavar="[RUNS]", help="the folder of the runs")
+        Path, typer.Argument(metavar="RUNS", help="the folder of the runs")
     ] = Path("runs"),
     host: Annotated[str, _option(help="0.0.0.0: other machines may look, too")] = "127.0.0.1",
     port: Annotated[int, _option(min=0, max=65535, help="0: any that is free")] = 8081,
