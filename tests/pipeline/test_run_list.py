@@ -65,6 +65,14 @@ def test_the_list_fits_the_terminal(runs: Path, toy_config: Config, width: int) 
     assert "31.23" in text and "done" in text and "finished" in text
 
 
+def test_a_run_that_is_trained_on_is_not_finished(toy_config: Config, tmp_path: Path) -> None:
+    for updates, is_finished in ((80, True), (40, False)):
+        model = {"trained": {"updates": updates}}
+        write_run(tmp_path / str(updates) / "run", toy_config, model=model)
+        (state,) = run_states(tmp_path / str(updates))
+        assert state.finished == is_finished and (state.state == "finished") == is_finished
+
+
 def test_no_runs_is_said(tmp_path: Path) -> None:
     with pytest.raises(TmtError, match=r"no runs here; train one with: tmt train tiny"):
         run_states(tmp_path / "runs")

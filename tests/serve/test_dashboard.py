@@ -280,6 +280,15 @@ def test_a_training_is_watched_without_reloading(
     assert page.evaluate("performance.timeOrigin") == loaded
 
 
+def test_no_other_site_reads_it(watched: tuple[str, Path]) -> None:
+    httpx = pytest.importorskip("httpx", reason="httpx is not installed")
+    answer = httpx.get(f"{watched[0]}/api/runs")
+    assert answer.status_code == 200 and "access-control-allow-origin" not in answer.headers
+    policy = httpx.get(watched[0]).headers["content-security-policy"]
+    assert "script-src 'self'" in policy and "unsafe" not in policy
+    assert httpx.get(f"{watched[0]}/api/runs", headers={"Host": "evil.example"}).status_code == 400
+
+
 def test_runs_are_compared_by_keyboard(opened: Callable[..., Any]) -> None:
     page = opened()
     for name in ("done", "going"):

@@ -5,6 +5,7 @@ tables. This file trains, translates and changes nothing.
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -51,7 +52,7 @@ class RunState:
     changed: str  # the day of the last record, UTC
     update: int = 0  # the last one
     max_updates: int | None = None  # None: the configuration cannot be read
-    finished: bool = False  # there is a model
+    finished: bool = False  # there is a model of the last update
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -90,18 +91,19 @@ def state_of(run: Run, records: Sequence[Mapping[str, Any]]) -> RunState:
     except TmtError as error:
         return RunState(name, "", tr("damaged: {}", error), None, {}, {}, day)
     update = max((record["update"] for record in records), default=0)
+    is_finished = update <= _trained_updates(metadata)
     minutes = [record["minutes"] for record in records if record.get("minutes") is not None]
     return RunState(
         run=name,
         languages=cfg.languages.pair,
-        state=tr("finished") if metadata else tr("{:,} of {:,}", update, cfg.train.max_updates),
+        state=tr("finished") if is_finished else tr("{:,} of {:,}", update, cfg.train.max_updates),
         minutes=max(minutes, default=None),
         dev=_best(records),
         tests=tests,
         changed=day,
         update=update,
         max_updates=cfg.train.max_updates,
-        finished=bool(metadata),
+        finished=is_finished,
     )
 
 
@@ -121,6 +123,15 @@ def _metadata(run: Run) -> dict[str, Any]:
         return read_json(run.model_dir / "metadata.json") or {}
     except Damaged as error:
         raise DataError(str(error)) from error
+
+
+def _trained_updates(metadata: Mapping[str, Any]) -> float:
+    """The updates of the model; as many as there are, where it does not say; −1: no model."""
+    if not metadata:
+        return -1
+    trained = metadata.get("trained")
+    known = trained.get("updates") if isinstance(trained, dict) else None
+    return known if isinstance(known, int) else math.inf
 
 
 def _test_scores(run: Run, metadata: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -25,13 +25,7 @@ _MLFLOW = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
 
 class Service(NamedTuple):
-    """A tracked run.
-
-    Attributes:
-        id: finds it again.
-        log: takes values by name, and their update.
-        end: is told whether the training has failed.
-    """
+    """A tracked run: `id` finds it again, `end` is told whether the training has failed."""
 
     id: str
     log: Callable[[dict[str, float], int], object]
