@@ -58,8 +58,8 @@ def dashboard_router(directory: Path, is_ending: Callable[[], bool] = lambda: Fa
         raise HTTPException(404, tr("there is no run of this name"))
 
     @lru_cache(maxsize=16)
-    def compared(paths: tuple[Path, ...], changed: tuple[float, ...]) -> dict[str, Any]:
-        return compare_runs(paths).to_json()
+    def compared(found: tuple[tuple[WatchedRun, int], ...]) -> dict[str, Any]:
+        return compare_runs([watched.run.directory for watched, _ in found]).to_json()
 
     @router.get("/api/runs")
     def runs() -> Response:
@@ -84,9 +84,8 @@ def dashboard_router(directory: Path, is_ending: Callable[[], bool] = lambda: Fa
     @router.get("/api/compare")
     def compare(run: Names) -> Response:
         found = [find(name) for name in run]
-        changed = tuple(one.told["modified"] for one in found)
         with _told(), comparing:
-            return _json(compared(tuple(one.run.directory for one in found), changed))
+            return _json(compared(tuple((one, one.version) for one in found)))
 
     @router.get("/api/events")
     async def events(run: Names = []) -> Response:  # noqa: B006 – FastAPI copies it

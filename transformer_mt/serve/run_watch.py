@@ -32,12 +32,14 @@ class WatchedRun:
 
     Attributes:
         told: its `RunState`, and when its last record was written, in seconds since 1970.
+        version: another one whenever something has changed.
     """
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.metrics = GrowingRecords(run.metrics_path)
         self.told: dict[str, Any] = {}
+        self.version = 0
         self._seen: list[float] = []
 
     def look(self) -> None:
@@ -47,6 +49,7 @@ class WatchedRun:
         seen = [path.stat().st_mtime if path.exists() else 0.0 for path in paths]
         if has_grown or seen != self._seen:
             self._seen = seen
+            self.version += 1
             state = state_of(self.run, self.records())
             self.told = {
                 **plain(state.to_json()),

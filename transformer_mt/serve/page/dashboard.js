@@ -41,10 +41,7 @@ const linkTo = (...runs) => `#${runs.map(encodeURIComponent).join("&")}`;
 
 /* ---- Tables ---- */
 
-function cells(tag, values) {
-  return make("tr", {}, ...values.map((value) => (value instanceof Element && ["TD", "TH"].includes(value.tagName) ? value : make(tag, tag === "th" ? { scope: "col" } : {}, value))));
-}
-
+const cells = (tag, values) => make("tr", {}, ...values.map((value) => (/^T[DH]$/.test(value?.tagName) ? value : make(tag, tag === "th" ? { scope: "col" } : {}, value))));
 const rowHead = (...children) => make("th", { scope: "row" }, ...children);
 const table = (head, rows) => [make("thead", {}, cells("th", head)), make("tbody", {}, ...rows.map((row) => cells("td", row)))];
 const KINDS = { pair: "wide time", test: "wide", minutes: "wide number", last: "wide time" }; // of columns
@@ -97,7 +94,7 @@ function compared(score) {
   if (!score) return ["–", ""];
   const interval = score.low === undefined ? "" : ` (${fixed(score.low, 1)}–${fixed(score.high, 1)})`;
   const p = score.p_value === undefined ? "" : `, p ${score.p_value < 0.001 ? "< 0.001" : `= ${fixed(score.p_value, 3)}`}`;
-  return [fixed(score.score, 2) + interval, score.difference === undefined ? "" : `${score.difference > 0 ? "+" : "−"}${fixed(Math.abs(score.difference), 2)}${p}`];
+  return [fixed(score.score, 2) + interval, score.difference === undefined ? "" : `${score.difference >= 0 ? "+" : "−"}${fixed(Math.abs(score.difference), 2)}${p}`];
 }
 
 function showSettings() {
@@ -223,19 +220,26 @@ function show() {
 }
 
 const showProblem = (text = "") => Object.assign($("problem"), { textContent: text, hidden: !text });
+const query = () => names.map((name) => `run=${encodeURIComponent(name)}`).join("&");
 const tell = (name) => { $("status").dataset.say = name; $("status").textContent = say(name); };
 
 /** Follow the runs that the address names; the stream begins with all that is known. */
 function listen() {
   source?.close();
   if (document.hidden) return;
-  const stream = source = new EventSource(`api/events?${names.map((name) => `run=${encodeURIComponent(name)}`).join("&")}`);
+  const stream = source = new EventSource(`api/events?${query()}`);
   stream.onopen = () => tell("live");
   stream.onerror = () => {
     tell("lost");
     if (stream.readyState === EventSource.CLOSED) setTimeout(() => stream === source && listen(), 3000);
   };
-  stream.addEventListener("runs", (event) => { states = JSON.parse(event.data); show(); });
+  stream.addEventListener("runs", (event) => {
+    const finished = () => names.map((name) => states.find((one) => one.run === name)?.finished).join();
+    const known = states && finished();
+    states = JSON.parse(event.data);
+    show();
+    if (known !== null && known !== finished()) ask().catch(fail); // its tests are scored, too
+  });
   stream.addEventListener("metrics", (event) => {
     const told = JSON.parse(event.data);
     records[told.run] = told.fresh ? told.records : [...(records[told.run] ?? []), ...told.records];
@@ -249,15 +253,17 @@ async function open() {
   } catch {
     names = [];
   }
-  const asked = names;
   [records, details] = [{}, {}];
   Object.assign(chosen, { at: null, all: false });
   showProblem();
   show();
   listen();
-  if (!names.length) return;
-  const query = names.map((name) => `run=${encodeURIComponent(name)}`).join("&");
-  const response = await fetch(names.length > 1 ? `api/compare?${query}` : `api/runs/${encodeURIComponent(names[0])}`);
+  if (names.length) await ask();
+}
+
+async function ask() {
+  const asked = names;
+  const response = await fetch(names.length > 1 ? `api/compare?${query()}` : `api/runs/${encodeURIComponent(names[0])}`);
   const found = await response.json();
   if (asked !== names) return;
   details = found;
@@ -265,15 +271,11 @@ async function open() {
   show();
 }
 
-function begin() {
-  beginInterface();
-  $("compare").onclick = () => { location.hash = linkTo(...ticked()); };
-  const follow = () => open().catch(fail);
-  window.addEventListener("hashchange", follow);
-  document.addEventListener("visibilitychange", listen);
-  let waiting;
-  window.addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(show, 100); });
-  return follow();
-}
-
-begin();
+const follow = () => open().catch(fail);
+let waiting;
+beginInterface();
+$("compare").onclick = () => { location.hash = linkTo(...ticked()); };
+window.addEventListener("hashchange", follow);
+document.addEventListener("visibilitychange", listen);
+window.addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(show, 100); });
+follow();
