@@ -207,12 +207,13 @@ def configuration_page() -> str:
 
 
 def commands(command: Any, names: tuple[str, ...] = ("tmt",)) -> Iterator[tuple[str, Any]]:
-    """Every command with its whole name, groups left out."""
+    """Every command with its whole name; without groups, and what is not for people."""
     if not hasattr(command, "commands"):
         yield " ".join(names), command
         return
     for name, child in command.commands.items():
-        yield from commands(child, (*names, name))
+        if not child.hidden:
+            yield from commands(child, (*names, name))
 
 
 def usage_of(name: str, command: Any) -> str:
