@@ -19,7 +19,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY configs configs
 COPY docs/tmt.1 docs/
 COPY transformer_mt transformer_mt
-RUN pip install --constraint constraints.txt .
+RUN pip install --constraint constraints.txt '.[serve]' 'psycopg[binary]'
 
 FROM python:3.11-slim
 COPY --from=build /opt/tmt /opt/tmt

@@ -29,6 +29,7 @@ from transformer_mt.corpus.readers.lines import split_lines
 
 TMT = [sys.executable, "-m", "transformer_mt"]
 BURST = 3000  # requests
+IDLE_S = 30.0  # of a connection; the server closes it after 75
 
 
 class Client:
@@ -79,22 +80,24 @@ Answer = tuple[float, int]  # seconds, status
 
 async def open_loop(port: int, texts: Iterator[str], rate: float, seconds: float) -> list[Answer]:
     """Requests at random times, so many a second."""
-    idle: list[Client] = []
+    idle: list[tuple[float, Client]] = []  # since when
     answers: list[Answer] = []
 
     async def one() -> None:
         started = time.monotonic()
-        client = idle.pop() if idle else await Client(port).__aenter__()
+        since, client = idle.pop() if idle else (started, await Client(port).__aenter__())
+        if started - since > IDLE_S:
+            await client.__aenter__()
         status = await client.ask(next(texts))
         answers.append((time.monotonic() - started, status))
-        idle.append(client)
+        idle.append((time.monotonic(), client))
 
     async with asyncio.TaskGroup() as tasks:
         end = time.monotonic() + seconds
         while (now := time.monotonic()) < end:
             tasks.create_task(one())
             await asyncio.sleep(random.expovariate(rate) - (time.monotonic() - now))
-    for client in idle:
+    for _, client in idle:
         await client.__aexit__()
     return answers
 
