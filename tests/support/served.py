@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,11 +22,20 @@ class Server:
         assert found, process.stderr.read()
         self.url = found[1]
         self.said: list[str] = []
-        for line in process.stderr:
+        ready = threading.Event()
+        # Read to the end: a full pipe would stop the server at its next line of the log.
+        self._reader = threading.Thread(target=self._read, args=(ready,), daemon=True)
+        self._reader.start()
+        ready.wait()
+        self.client = httpx.Client(base_url=self.url, timeout=60)
+
+    def _read(self, ready: threading.Event) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
             self.said.append(line)
             if line.startswith("ready:"):
-                break
-        self.client = httpx.Client(base_url=self.url, timeout=60)
+                ready.set()
+        ready.set()
 
     @property
     def workers(self) -> list[int]:
@@ -49,4 +59,4 @@ def serving(*options: str | Path) -> Iterator[Server]:
         yield Server(process)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.wait(timeout=60)

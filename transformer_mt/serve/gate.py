@@ -113,6 +113,9 @@ class Gate:
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         """The whole body; None: the client has gone.
 
+        What is too much is read to its end and dropped: a connection that is closed before is
+        reset, and the client does not see why.
+
         Raises:
             Refused: it is too large, or too slow.
         """
@@ -121,19 +124,23 @@ class Gate:
         parts, size = [], 0
         try:
             async with asyncio.timeout(self._limits.request_s):
-                while True:
+                more = True
+                while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return None
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > most:
-                        raise Refused(413, tr("more than {:,} bytes", most))
-                    if not message.get("more_body"):
-                        return b"".join(parts)
+                    part = message.get("body", b"")
+                    size += len(part)
+                    if size <= most:
+                        parts.append(part)
+                    more = message.get("more_body", False)
         except TimeoutError as error:
-            text = tr("the request was not there after {:g} s", self._limits.request_s)
-            raise Refused(408, text) from error
+            if size <= most:
+                text = tr("the request was not there after {:g} s", self._limits.request_s)
+                raise Refused(408, text) from error
+        if size > most:
+            raise Refused(413, tr("more than {:,} bytes", most))
+        return b"".join(parts)
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Run the application until it is done or its client has gone."""
