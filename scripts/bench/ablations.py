@@ -5,9 +5,10 @@
         --variant "6+2: model.encoder_layers=6 model.decoder_layers=2" --out runs/ablations
 
 A variant is a name and what it sets, beside what `--set` gives to all of them. Each is a
-`tmt train` of its own in OUT/NAME, with its output in OUT/NAME/train.log. The first variant's data
-is prepared once and copied to the others, which redo only what their settings change. The table is
-Markdown, on standard output. The same command again goes on where it was stopped.
+`tmt train` of its own in OUT/NAME, with its output in OUT/NAME/train.log; with `--seeds 3` there
+are three of each, and the table has means ± standard errors. The first variant's data is prepared
+once and copied to the others, which redo only what their settings change. The table is Markdown, on
+standard output. The same command again goes on where it was stopped.
 """
 
 import argparse
@@ -55,8 +56,8 @@ def limits(minutes: float | None, updates: int | None) -> list[str]:
     return [f"train.max_updates={n_updates}", f"train.max_minutes={clock}", "train.patience=null"]
 
 
-def read_variant(text: str, common: list[str], out_dir: Path) -> Variant:
-    """`NAME` or `NAME: a.b=c d.e=f`; values with spaces stand in quotes.
+def read_variants(text: str, common: list[str], out_dir: Path, n_seeds: int) -> list[Variant]:
+    """`NAME` or `NAME: a.b=c d.e=f`, once for each seed; values with spaces stand in quotes.
 
     Raises:
         ConfigError: the name cannot be a folder.
@@ -67,7 +68,13 @@ def read_variant(text: str, common: list[str], out_dir: Path) -> Variant:
             f"--variant {text!r}: expected NAME or 'NAME: section.key=value …', with a name of "
             "letters, digits, spaces and + . , - _"
         )
-    return Variant(name, [*common, *shlex.split(settings)], Run(out_dir / name.replace(" ", "-")))
+    folder, shared = name.replace(" ", "-"), [*common, *shlex.split(settings)]
+    if n_seeds == 1:
+        return [Variant(name, shared, Run(out_dir / folder))]
+    return [
+        Variant(name, [*shared, f"seed={seed}"], Run(out_dir / f"{folder}-seed{seed}"))
+        for seed in range(1, n_seeds + 1)
+    ]
 
 
 def check(variants: list[Variant], config: Path) -> None:
@@ -110,31 +117,37 @@ def train(variant: Variant, *, config: Path, jobs: int, environment: dict[str, s
 
 
 def table(variants: list[Variant]) -> Iterator[str]:
-    """Lines of Markdown; variants without a finished model say so."""
+    """Lines of Markdown, one for each name; names without a finished model say so."""
     finished = [v for v in variants if (v.run.model_dir / "metadata.json").is_file()]
-    tests = {name for v in finished for name in read_metadata(v.run.model_dir)["scores"]}
+    tests = sorted({name for v in finished for name in read_metadata(v.run.model_dir)["scores"]})
     columns = ["variant", "parameters", "updates", "minutes", "tgt tokens/s", "best dev loss",
-               "best dev BLEU", *(f"{name} BLEU / chrF" for name in sorted(tests))]  # fmt: skip
+               "best dev BLEU", *(f"{name} BLEU / chrF" for name in tests)]  # fmt: skip
     yield f"| {' | '.join(columns)} |"
     yield "|---" * len(columns) + "|"
-    for variant in variants:
-        cells = row(variant.run, sorted(tests)) if variant in finished else ["not finished"]
+    for name in dict.fromkeys(variant.name for variant in variants):
+        runs = [variant.run for variant in finished if variant.name == name]
+        cells = row(runs, tests) if runs else ["not finished"]
         cells += ["–"] * (len(columns) - 1 - len(cells))
-        yield f"| {' | '.join([variant.name, *cells])} |"
+        yield f"| {' | '.join([name, *cells])} |"
 
 
-def row(run: Run, tests: list[str]) -> list[str]:
-    """What the columns after the name say of a finished run."""
-    records = read_metrics(run.metrics_path)
-    trained = read_metadata(run.model_dir)["trained"]
+def row(runs: list[Run], tests: list[str]) -> list[str]:
+    """What the columns after the name say of the finished runs of a variant."""
+    records = [read_metrics(run.metrics_path) for run in runs]
+    metadata = [read_metadata(run.model_dir) for run in runs]
+
+    def over_seeds(choose: Callable[[list[float]], float], event: str, key: str) -> list[float]:
+        found = (values(of_run, event, key) for of_run in records)
+        return [choose(of_run) for of_run in found if of_run]
+
     return [
-        f"{describe_model(run.model_dir)['parameters'] / 1e6:.2f} M",
-        str(trained["updates"]),
-        f"{trained['minutes']:.1f}",
-        number(statistics.median, values(records, "train", "tgt_tokens_per_s"), ",.0f"),
-        number(min, values(records, "validation", "loss"), ".3f"),
-        number(max, values(records, "validation", "bleu"), ".2f"),
-        *(scores(read_metadata(run.model_dir)["scores"].get(name)) for name in tests),
+        f"{describe_model(runs[0].model_dir)['parameters'] / 1e6:.2f} M",
+        mean([m["trained"]["updates"] for m in metadata], ".0f"),
+        mean([m["trained"]["minutes"] for m in metadata], ".1f"),
+        mean(over_seeds(statistics.median, "train", "tgt_tokens_per_s"), ",.0f"),
+        mean(over_seeds(min, "validation", "loss"), ".3f"),
+        mean(over_seeds(max, "validation", "bleu"), ".2f"),
+        *(scores([m["scores"].get(name) for m in metadata]) for name in tests),
     ]
 
 
@@ -143,14 +156,22 @@ def values(records: list[dict[str, Any]], event: str, key: str) -> list[float]:
     return [r[key] for r in records if r["event"] == event and r.get(key) is not None]
 
 
-def number(choose: Callable[[list[float]], float], found: list[float], form: str) -> str:
-    return f"{choose(found):{form}}" if found else "–"
-
-
-def scores(by_metric: dict[str, Any] | None) -> str:
-    if by_metric is None:  # a variant may have test sets of its own
+def mean(found: list[float], form: str) -> str:
+    """With its standard error, if there are several."""
+    if not found:
         return "–"
-    return " / ".join(f"{by_metric[metric]['score']:.2f}" for metric in ("bleu", "chrf"))
+    middle = f"{statistics.mean(found):{form}}"
+    if len(found) == 1:
+        return middle
+    return f"{middle} ± {statistics.stdev(found) / len(found) ** 0.5:{form}}"
+
+
+def scores(by_run: list[dict[str, Any] | None]) -> str:
+    """Variants may have test sets of their own."""
+    found = [by_metric for by_metric in by_run if by_metric is not None]
+    if not found:
+        return "–"
+    return " / ".join(mean([by[m]["score"] for by in found], ".2f") for m in ("bleu", "chrf"))
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -162,6 +183,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--set", action="append", default=[], help="a.b=c, for all variants")
     parser.add_argument("--variant", action="append", required=True, help="NAME: a.b=c d.e=f")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=1, help="trainings of each variant")
     parser.add_argument("--jobs", type=int, default=1, help="variants at a time, one thread each")
     return parser.parse_args()
 
@@ -173,7 +195,11 @@ def main() -> None:
     if arguments.jobs > 1:
         environment["OMP_NUM_THREADS"] = "1"
     try:
-        variants = [read_variant(text, common, arguments.out) for text in arguments.variant]
+        variants = [
+            variant
+            for text in arguments.variant
+            for variant in read_variants(text, common, arguments.out, arguments.seeds)
+        ]
         check(variants, arguments.config)
     except ConfigError as error:
         sys.exit(f"ablations: {error}")

@@ -108,3 +108,11 @@ def test_mistakes_are_told_before_anything_is_trained(
     said = run(config, "--minutes", "1", "--out", tmp_path / "out", *words)
     assert message in str(said).replace(str(config), "CONFIG")
     assert not (tmp_path / "out").exists()
+
+
+def test_seeds_are_runs_of_their_own_and_one_mean(tmp_path: Path) -> None:
+    found = ablations.read_variants("a b: x.y=1", ["z=2"], tmp_path, 2)
+    assert [v.run.directory.name for v in found] == ["a-b-seed1", "a-b-seed2"]
+    assert [v.settings for v in found] == [["z=2", "x.y=1", f"seed={i}"] for i in (1, 2)]
+    assert ablations.mean([1.0, 2.0, 3.0], ".2f") == "2.00 ± 0.58"  # √(1 / 3)
+    assert ablations.mean([4.0], ".1f") == "4.0" and ablations.mean([], ".1f") == "–"

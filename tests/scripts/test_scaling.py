@@ -13,7 +13,7 @@ import torch
 
 from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.training.batches import EpochPlan, deal, plan_epoch
-from transformer_mt.training.optimizer import MasterAdam
+from transformer_mt.training.optimizer import MasterOptimizer
 
 SMALL = ({"d_model": 16, "heads": 2, "ffn": 32, "encoder_layers": 1, "decoder_layers": 2}, 100)
 LENGTHS = model.make_lengths(20_000)
@@ -143,7 +143,7 @@ def tensors_of(thing: object) -> Iterator[torch.Tensor]:
 
 def test_the_state_of_training_by_tensors() -> None:
     """Bytes per parameter are those of the tensors that the optimizer holds in bf16."""
-    adam = MasterAdam(torch.nn.Linear(64, 32, bias=False), TrainConfig(), torch.bfloat16)
+    adam = MasterOptimizer(torch.nn.Linear(64, 32, bias=False), TrainConfig(), torch.bfloat16)
     storages = [tensor.untyped_storage() for tensor in tensors_of(adam)]
     held = {storage.data_ptr(): storage.nbytes() for storage in storages}
     assert sum(held.values()) == pytest.approx(model.STATE_BYTES * 64 * 32, abs=64)

@@ -1,6 +1,7 @@
 """The optimizer against torch's Adam, and the learning rate against the paper's formula."""
 
 import math
+from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.config.experiment import TrainConfig
-from transformer_mt.training.optimizer import LossScale, MasterAdam, learning_rate
+from transformer_mt.training.optimizer import LossScale, MasterOptimizer, learning_rate
 
 X, Y, Z = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(1))
 
@@ -29,7 +30,9 @@ def make_module(seed: int = 0, *, tied: bool = False) -> nn.Module:
     torch.manual_seed(seed)
     if tied:
         return Tied()
-    return nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3), nn.LayerNorm(3))
+    names = ("0", "tanh", "some_layers", "norm")
+    modules = nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3), nn.LayerNorm(3)
+    return nn.Sequential(OrderedDict(zip(names, modules, strict=True)))
 
 
 class Learned:
@@ -39,7 +42,7 @@ class Learned:
         self, module: nn.Module, dtype: torch.dtype = torch.float32, **settings: Any
     ) -> None:
         self.module = module
-        self.optimizer = MasterAdam(module, TrainConfig.model_validate(settings), dtype)
+        self.optimizer = MasterOptimizer(module, TrainConfig.model_validate(settings), dtype)
 
     def add(self, x: Tensor) -> None:
         (loss_of(self.module, x) * self.optimizer.loss_scale.factor).backward()
@@ -107,9 +110,11 @@ def test_micro_batches_add_up_to_their_update(
         torch.testing.assert_close(parts.weights()[name], weight, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_saved_state_continues_bit_equal(dtype: torch.dtype) -> None:
-    one, other = Learned(make_module(), dtype), Learned(make_module(seed=9), dtype)
+def test_saved_state_continues_bit_equal(dtype: torch.dtype, optimizer: str) -> None:
+    one = Learned(make_module(), dtype, optimizer=optimizer)
+    other = Learned(make_module(seed=9), dtype, optimizer=optimizer)
     one.optimizer.loss_scale.factor = 64.0 if dtype == torch.float16 else 1.0
     for x in (X, Y, Z):
         one.update(x)

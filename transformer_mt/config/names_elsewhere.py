@@ -16,6 +16,8 @@ _NAMES = {
     "train.warmup_updates": "warmup warm_up warmup_steps num_warmup_steps learning_rate_warmup "
     "warmup_init_lr lr_warmup warmup_epochs n_warmup_steps warmup_ratio",
     "train.cooldown_updates": "cooldown decay_steps num_decay_steps lr_decay_inv_sqrt",
+    "train.optimizer": "optim adam muon adamw optimizer_type",
+    "train.weight_decay": "l2 l2_reg wd decoupled_weight_decay",
     "train.adam_betas": "betas beta1 beta2 adam_beta1 adam_beta2 optimizer_betas",
     "train.adam_eps": "eps epsilon adam_epsilon",
     "train.clip_norm": "clip grad_clip gradient_clip clip_grad clip_gradients max_grad_norm "
@@ -100,14 +102,10 @@ _NAMES = {
     "update_interval batch_multiplier accumulate_grad_batches optimizer_delay",
     tr("encoder and decoder have their own: model.encoder_layers and model.decoder_layers"):
     "layers n_layers num_layers n_layer nlayers num_hidden_layers depth",
-    tr("it is Adam: train.adam_betas, train.adam_eps"): "optimizer optim adam optimizer_type",
     tr("lr rises for train.warmup_updates and then falls with 1/√update; train.cooldown_updates "
     "lets it fall to 0"):
     "scheduler lr_scheduler lr_scheduler_type scheduling decay lr_decay decay_method "
     "learning_rate_decay schedule",
-    tr(
-        "there is none: model.dropout and train.label_smoothing regularise"
-    ): "weight_decay l2 l2_reg",
     tr("a run lies in runs/<name>, or where tmt train --run-dir DIR says"):
     "output_dir out_dir save_dir save_model model_dir model_path checkpoint_dir run_dir output "
     "save_path",

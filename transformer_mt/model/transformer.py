@@ -295,6 +295,19 @@ def _final_norm(cfg: ModelConfig) -> nn.Module:
     return _norm(cfg) if cfg.norm == "pre" else nn.Identity()
 
 
+def hidden_matrices(model: nn.Module) -> dict[str, int]:
+    """The matrices of the layers: parameter name → how many maps stand above each other in it.
+
+    Embeddings and the output layer are none of them.
+    """
+    n_stacked = {"qkv_proj": 3, "kv_proj": 2}
+    return {
+        name: n_stacked.get(name.split(".")[-2], 1)
+        for name, parameter in model.named_parameters()
+        if "_layers." in name and parameter.dim() == 2
+    }
+
+
 def resolve_tying(cfg: ModelConfig, *, joint: bool) -> ModelConfig:
     """Replace `tie_embeddings: auto`: all three matrices with one vocabulary, else the decoder's.
 

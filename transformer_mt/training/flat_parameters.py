@@ -6,7 +6,7 @@ in buckets, the last layers' first, while backward makes the next. This file kno
 optimizer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +27,11 @@ class FlatParameters:
         gradients: (n,) in the compute precision; backward adds to it.
     """
 
-    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
-        named = dict(model.named_parameters())
+    def __init__(
+        self, model: nn.Module, dtype: torch.dtype, last: Collection[str] = ()
+    ) -> None:
+        """Args: last: names of parameters that stand behind all others."""
+        named = dict(sorted(model.named_parameters(), key=lambda item: item[0] in last))
         self.parameters = list(named.values())
         self._shapes = {name: parameter.shape for name, parameter in named.items()}
         self.exact = torch.cat([p.detach().float().flatten() for p in self.parameters])

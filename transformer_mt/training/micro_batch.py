@@ -13,7 +13,7 @@ from transformer_mt.system.device import choose_precision
 from transformer_mt.system.processes.distributed import ALONE, Ranks
 from transformer_mt.training.batches import Batch
 from transformer_mt.training.loss import OutputLoss
-from transformer_mt.training.optimizer import MasterAdam
+from transformer_mt.training.optimizer import MasterOptimizer
 
 
 class Learner:
@@ -27,7 +27,7 @@ class Learner:
         self.model = model
         self.device = model.output.weight.device
         self.dtype = choose_precision(cfg.precision, self.device)
-        self.optimizer = MasterAdam(model, cfg, self.dtype, ranks)
+        self.optimizer = MasterOptimizer(model, cfg, self.dtype, ranks)
         self._output_loss = OutputLoss(cfg.label_smoothing, PAD_ID)
 
     def add_gradients(self, batch: Batch, done: Callable[[str], None] | None = None) -> float:

@@ -1,4 +1,4 @@
-"""Adam on fp32 weights, for a model that computes in any precision, on many processes.
+"""Adam, or Muon and Adam, on fp32 weights, for a model that computes in any precision, on many processes.
 
 Comes in: a model and its gradients. Goes out: updated weights. This file knows nothing of data,
 losses or checkpoint files.
@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.system.processes.distributed import ALONE, Ranks
+from transformer_mt.model.transformer import hidden_matrices
 from transformer_mt.training.flat_parameters import FlatParameters, GradientSum
+from transformer_mt.training.muon import Muon
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -59,7 +61,7 @@ class LossScale:
             self.factor *= 2
 
 
-class MasterAdam:
+class MasterOptimizer:
     """Holds the fp32 master weights of a model and updates them; see `FlatParameters`.
 
     The loss must be multiplied by `loss_scale.factor` before `backward`. Several processes hold the
@@ -75,23 +77,42 @@ class MasterAdam:
     ) -> None:
         self._ranks = ranks
         self._clip_norm = cfg.clip_norm
-        self._flat = FlatParameters(model, dtype)
+        self._weight_decay = cfg.weight_decay
+        n_stacked = hidden_matrices(model)
+        self._flat = FlatParameters(model, dtype, last=n_stacked)
         ranks.copy_from_main(self._flat.exact)
         self._flat.round()
         send_dtype = torch.bfloat16 if cfg.reduce_dtype == "bf16" else torch.float32
         self.gradient = GradientSum(self._flat, ranks, send_dtype)
         self.loss_scale = LossScale(dtype)
+        self._moments = {name: torch.zeros_like(self._flat.exact) for name in _MOMENTS}
+        n_others = len(self._flat.exact) - sum(self.weights()[name].numel() for name in n_stacked)
+        self._matrices = self._flat.exact[n_others:]
+        self._muon = None
+        n_adam = len(self._flat.exact)
+        if cfg.optimizer == "muon":
+            views = self._flat.views
+            self._muon = Muon(
+                views(self._flat.exact),
+                views(self.gradient.total),
+                views(self._moments["exp_avg"]),
+                n_stacked,
+                torch.bfloat16 if dtype == torch.bfloat16 else torch.float32,
+                ranks,
+            )
+            n_adam = n_others
+        self._adam_weights = self._flat.exact[:n_adam]
         self._adam = torch.optim.Adam(
-            [self._flat.exact],
+            [self._adam_weights],
             lr=0.0,
             betas=(cfg.adam_betas[0], cfg.adam_betas[1]),
             eps=cfg.adam_eps,
             fused=True,
         )
         # Adam's own beginning, but there to be saved before the first update.
-        self._adam_state = {name: torch.zeros_like(self._flat.exact) for name in _MOMENTS}
-        self._adam_state["step"] = torch.zeros((), device=self._flat.exact.device)
-        self._adam.state[self._flat.exact] = self._adam_state
+        self._step = torch.zeros((), device=self._flat.exact.device)
+        moments = {name: moment[:n_adam] for name, moment in self._moments.items()}
+        self._adam.state[self._adam_weights] = {**moments, "step": self._step}
 
     def step(self, lr: float, n_tokens: int) -> float:
         """Divide the gradient by `n_tokens`, clip it and update the weights.
@@ -107,13 +128,20 @@ class MasterAdam:
         if math.isfinite(norm):
             if self._clip_norm and norm > self._clip_norm:
                 scale *= self._clip_norm / norm
-            self._flat.exact.grad = gradient.mul_(scale)
-            self._adam.param_groups[0]["lr"] = lr
-            self._adam.step()
-            self._flat.round()
+            self._update(gradient.mul_(scale), lr)
         self.loss_scale.adapt(finite=math.isfinite(norm))
         gradient.zero_()
         return norm
+
+    def _update(self, gradient: Tensor, lr: float) -> None:
+        if self._weight_decay:
+            self._matrices.mul_(1 - lr * self._weight_decay)
+        if self._muon:
+            self._muon.step(lr)
+        self._adam_weights.grad = gradient[: len(self._adam_weights)]
+        self._adam.param_groups[0]["lr"] = lr
+        self._adam.step()
+        self._flat.round()
 
     def weights(self) -> dict[str, Tensor]:
         """The fp32 master weights by parameter name, as views."""
@@ -124,17 +152,17 @@ class MasterAdam:
         named = {
             f"{moment}.{name}": view
             for moment in _MOMENTS
-            for name, view in self._flat.views(self._adam_state[moment]).items()
+            for name, view in self._flat.views(self._moments[moment]).items()
         }
         scale = torch.tensor([self.loss_scale.factor, float(self.loss_scale.good_updates)])
-        return {**named, "step": self._adam_state["step"], "loss_scale": scale}
+        return {**named, "step": self._step, "loss_scale": scale}
 
     def load(self, weights: dict[str, Tensor], state: dict[str, Tensor]) -> None:
         """Continue from saved weights and `state()`, which must fit this model.
 
         Rank 0's arguments count; the others may pass empty dictionaries.
         """
-        flats = {"": self._flat.exact, **{f"{m}.": self._adam_state[m] for m in _MOMENTS}}
+        flats = {"": self._flat.exact, **{f"{m}.": self._moments[m] for m in _MOMENTS}}
         for prefix, flat in flats.items():
             if self._ranks.is_main:
                 self._flat.fill(flat, state if prefix else weights, prefix)
@@ -142,6 +170,6 @@ class MasterAdam:
         step, factor, good_updates = self._ranks.told_by_main(
             (state["step"].item(), *state["loss_scale"].tolist()) if state else (0.0, 0.0, 0.0)
         )
-        self._adam_state["step"].fill_(step)
+        self._step.fill_(step)
         self.loss_scale.factor, self.loss_scale.good_updates = factor, int(good_updates)
         self._flat.round()

@@ -1,0 +1,103 @@
+"""Muon: the momentum of each hidden matrix, with all its singular values made nearly equal.
+
+Comes in: the summed gradient of an update. Goes out: changed matrices. Embeddings, norms and biases
+are Adam's. Source: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks";
+for the size of the update and weight decay Liu et al. 2025, arXiv 2502.16982, section 2.2.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from transformer_mt.system.processes.distributed import ALONE, Ranks
+
+MOMENTUM = 0.95
+UPDATE_RMS = 0.4  # of the entries of an update, times lr; Adam's are between 0.2 and 0.4
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic that pulls singular values towards 1
+_ITERATIONS = 5
+
+
+def orthogonalise(matrices: Tensor) -> Tensor:
+    """U Vᵀ of each matrix U Σ Vᵀ, nearly: singular values between 0.7 and 1.2, tiny ones less.
+
+    Newton–Schulz iterations on the smaller of the two Gram matrices, in the dtype that comes in.
+    Args:
+        matrices: (K, n, m).
+    Returns:
+        (K, n, m).
+    """
+    is_tall = matrices.size(1) > matrices.size(2)
+    x = matrices.mT if is_tall else matrices
+    x = x / (x.float().norm(dim=(1, 2), keepdim=True) + 1e-7).to(x.dtype)
+    a, b, c = _COEFFICIENTS
+    for _ in range(_ITERATIONS):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if is_tall else x
+
+
+class _Part(NamedTuple):
+    """A matrix of the model, a view of each; all fp32."""
+
+    weight: Tensor
+    gradient: Tensor
+    momentum: Tensor  # average of gradients
+
+
+class Muon:
+    """Updates matrices in place; equal shapes are orthogonalised as one batch.
+
+    Several processes share the matrices out and send each other the results.
+    """
+
+    def __init__(
+        self,
+        weights: Mapping[str, Tensor],
+        gradients: Mapping[str, Tensor],
+        momenta: Mapping[str, Tensor],
+        n_stacked: Mapping[str, int],
+        dtype: torch.dtype,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        """
+        Args:
+            weights, gradients, momenta: by parameter name; read and written at each step.
+            n_stacked: names of the matrices, and how many maps stand above each other in each.
+            dtype: of the products.
+        """
+        self._ranks = ranks
+        self._dtype = dtype
+        self._parts: dict[torch.Size, list[_Part]] = defaultdict(list)  # by shape
+        for name, n_parts in n_stacked.items():
+            views = (tensors[name].chunk(n_parts) for tensors in (weights, gradients, momenta))
+            for part in map(_Part._make, zip(*views, strict=True)):
+                self._parts[part.weight.shape].append(part)
+
+    @torch.no_grad()
+    def step(self, lr: float) -> None:
+        waits = []
+        for shape, parts in self._parts.items():
+            for part in parts:
+                part.momentum.lerp_(part.gradient, 1 - MOMENTUM)
+            updates = self._own_updates(shape, parts)
+            waits.append((parts, updates, self._ranks.start_sum(updates)))
+        for parts, updates, wait in waits:
+            wait()
+            size = UPDATE_RMS * max(updates.shape[1:]) ** 0.5
+            for part, update in zip(parts, updates, strict=True):
+                part.weight.add_(update, alpha=-lr * size)
+
+    def _own_updates(self, shape: torch.Size, parts: list[_Part]) -> Tensor:
+        """(K, n, m); those that other processes make are 0."""
+        updates = torch.zeros(len(parts), *shape, dtype=self._dtype, device=parts[0].weight.device)
+        own = self._ranks.share(parts)
+        if own:
+            # Nesterov's: the average after this gradient once more.
+            ahead = [part.gradient.lerp(part.momentum, MOMENTUM) for part in own]
+            updates[self._ranks.rank :: self._ranks.size] = orthogonalise(
+                torch.stack(ahead).to(self._dtype)
+            )
+        return updates
