@@ -37,6 +37,12 @@ decode: {beam: 2}
 
 
 DEMO = build_demo()
+TRAIN = (
+    "train",
+    "smoke.yaml",
+    "--processes",
+    "1",
+)  # several: tests/training/test_many_processes.py
 
 
 def tmt(
@@ -59,7 +65,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_sides(directory / "my", DEMO.train[:3000])
     write_sides(directory / "dev", DEMO.dev[:100])
     (directory / "smoke.yaml").write_text(CONFIG, encoding="utf-8")
-    result = tmt("train", "smoke.yaml", cwd=directory)
+    result = tmt(*TRAIN, cwd=directory)
     assert result.stdout == "", "training speaks on standard error only"
     (directory / "train.log").write_text(result.stderr, encoding="utf-8")
     return directory
@@ -274,7 +280,7 @@ def test_sigterm_saves_and_the_same_command_ends_as_if_nothing_happened(
     shutil.copytree(trained / "runs/smoke/data", tmp_path / "runs/smoke/data")
     for path in trained.glob("*.*"):
         shutil.copy(path, tmp_path)
-    command = [sys.executable, "-m", "transformer_mt", "train", "smoke.yaml"]
+    command = [sys.executable, "-m", "transformer_mt", *TRAIN]
     checkpoints = tmp_path / "runs/smoke/checkpoints"
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     _wait_for(lambda: (tmp_path / "runs/smoke/metrics.jsonl").is_file(), process)
@@ -292,7 +298,7 @@ def test_sigterm_saves_and_the_same_command_ends_as_if_nothing_happened(
     assert not (tmp_path / "runs/smoke/model").exists()
     killed_while_saving = tmp_path / "runs/smoke/.tmt-0123456789abcdef.tmp"
     killed_while_saving.mkdir()
-    tmt("train", "smoke.yaml", cwd=tmp_path)
+    tmt(*TRAIN, cwd=tmp_path)
     name = "runs/smoke/model/model.safetensors"
     assert sha256(tmp_path / name) == sha256(trained / name)
     assert not list(tmp_path.rglob("*.tmp"))

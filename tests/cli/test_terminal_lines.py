@@ -26,7 +26,11 @@ train: {max_updates: 12, max_tokens: 500, tokens_per_update: 500, validate_every
         warmup_updates: 4}
 """
 SENTENCE = "这只动物没有穿过街道，因为它太累了。"
-COMMANDS = ("plan lines.yaml", "train lines.yaml", f"explain -m runs/lines {SENTENCE}")
+COMMANDS = (
+    "plan lines.yaml",
+    "train lines.yaml --processes 1",
+    f"explain -m runs/lines {SENTENCE}",
+)
 
 
 @pytest.fixture(scope="module")
