@@ -43,7 +43,9 @@ def test_singular_values_become_nearly_equal(
     cores = u.mT @ found @ v.mT  # in the basis of the singular vectors
     diagonals = cores.diagonal(dim1=1, dim2=2)
     assert diagonals.min() > 0.6 and diagonals.max() < 1.3
-    assert (cores - torch.diag_embed(diagonals)).abs().max() < (1e-4 if dtype.itemsize == 4 else 0.1)
+    assert (cores - torch.diag_embed(diagonals)).abs().max() < (
+        1e-4 if dtype.itemsize == 4 else 0.1
+    )
 
 
 def test_nothing_comes_of_nothing() -> None:

@@ -27,9 +27,7 @@ class FlatParameters:
         gradients: (n,) in the compute precision; backward adds to it.
     """
 
-    def __init__(
-        self, model: nn.Module, dtype: torch.dtype, last: Collection[str] = ()
-    ) -> None:
+    def __init__(self, model: nn.Module, dtype: torch.dtype, last: Collection[str] = ()) -> None:
         """Args: last: names of parameters that stand behind all others."""
         named = dict(sorted(model.named_parameters(), key=lambda item: item[0] in last))
         self.parameters = list(named.values())

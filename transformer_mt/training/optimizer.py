@@ -1,4 +1,5 @@
-"""Adam, or Muon and Adam, on fp32 weights, for a model that computes in any precision, on many processes.
+"""Adam, or Muon with it, on fp32 weights, for a model that computes in any precision, on many
+processes.
 
 Comes in: a model and its gradients. Goes out: updated weights. This file knows nothing of data,
 losses or checkpoint files.
@@ -10,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.config.experiment import TrainConfig
-from transformer_mt.system.processes.distributed import ALONE, Ranks
 from transformer_mt.model.transformer import hidden_matrices
+from transformer_mt.system.processes.distributed import ALONE, Ranks
 from transformer_mt.training.flat_parameters import FlatParameters, GradientSum
 from transformer_mt.training.muon import Muon
 
