@@ -134,7 +134,7 @@ BUNDLED: dict[str, tuple[int, int, str, dict[str, str]]] = {
     "tiny": (30_000, 340_000, "cpu", {
         "tokenizer.vocab_size": "the grammar knows some hundred words",
         "model.dropout": "the text has no noise, and the run ends after minutes",
-        "train.warmup_updates": "900 updates in all",
+        "train.warmup_updates": "660 updates in all",
     }),
     "multi30k-en-de": (29_000, 430_000, "cpu", {
         "train.warmup_updates": "half of it, for a run of a quarter of an hour",
