@@ -8,7 +8,8 @@ Sources: Vaswani et al. 2017; Popel and Bojar 2018, "Training Tips for the Trans
 Sennrich and Zhang 2019, "Revisiting Low-Resource Neural Machine Translation"; Ding et al. 2019, "A
 Call for Prudent Choice of Subword Merge Operations"; Araabi and Monz 2020, "Optimizing Transformer
 for Low-Resource Neural Machine Translation"; Provilkov et al. 2020, "BPE-Dropout"; Wu et al. 2021,
-"Good for Misconceived Reasons"; docs/results.md of this project.
+"Good for Misconceived Reasons"; Liu et al. 2025, "Muon is Scalable for LLM Training"; docs/results.md
+of this project.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -72,6 +73,11 @@ _RECIPES = (
 )
 _CPU_VOCAB_SIZE = 16_000
 _UPDATES = ((20_000, 2_000), (100_000, 4_000), (1_000_000, 30_000), (float("inf"), 100_000))
+_WITH_MUON = (
+    ("train.optimizer", "muon", tr("learns more from each update here: docs/lab/muon.md")),
+    ("train.weight_decay", 0.1, tr("of the matrices of the layers; Liu et al. 2025")),
+    ("model.dropout", 0.3, tr("each pair is seen often: docs/lab/muon.md")),
+)
 _FEW_PAIRS, _FEW_PIECES = 10_000, 1_200  # pieces: of a language whose words are spaced
 _SHORT_WARMUP = 400  # updates, at a constant rate
 
@@ -157,6 +163,7 @@ def starting_point(
         warmup = max(1, min(_SHORT_WARMUP, n_updates // 5))
         why = tr("a fifth of the updates at most, so that it ends")
         advice["train.warmup_updates"] = Advice("train.warmup_updates", warmup, why)
+        rows += _WITH_MUON
     by_updates = ("train.max_updates", n_updates, tr("for a corpus of this size"))
     rows += [
         by_updates if minutes is None else ("train.max_minutes", minutes, tr("as asked for")),
