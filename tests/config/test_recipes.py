@@ -137,7 +137,8 @@ BUNDLED: dict[str, tuple[int, int, str, dict[str, str]]] = {
         "train.warmup_updates": "660 updates in all",
     }),
     "multi30k-en-de": (29_000, 430_000, "cpu", {
-        "train.warmup_updates": "half of it, for a run of a quarter of an hour",
+        "model.dropout": "less, for a run of a quarter of an hour",
+        "train.warmup_updates": "a quarter of it, for a run of a quarter of an hour",
     }),
     "tatoeba-zh-en": (27_000, 275_000, "cpu", {
         "train.warmup_updates": "half of it, as measured with the cool-down",
