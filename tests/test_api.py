@@ -26,9 +26,9 @@ SMALL: dict[str, object] = {
     "data.dev": [{"path": "own", "limit": 5}], "data.clean.overlap": False, "data.workers": 1,
     "tokenizer.vocab_size": 320,
     "model.d_model": 16, "model.heads": 2, "model.ffn": 16, "model.encoder_layers": 1,
-    "model.decoder_layers": 1, "train.max_updates": 4, "train.validate_every": 2,
-    "train.tokens_per_update": 200, "train.average": 2, "decode.beam": 1,
-    "decode.max_length_ratio": 0.5,
+    "model.decoder_layers": 1, "train.max_updates": 4, "train.cooldown_updates": 2,
+    "train.validate_every": 2, "train.tokens_per_update": 200, "train.average": 2,
+    "decode.beam": 1, "decode.max_length_ratio": 0.5,
 }  # fmt: skip
 
 
