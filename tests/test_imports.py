@@ -145,7 +145,7 @@ def test_no_cycles_within_a_folder() -> None:
 def test_the_model_knows_only_torch_and_its_sizes(module: str) -> None:
     assert foreign(MODULES[module]) == {"torch"}
     everything = {name.split(".")[0] for name in imported(MODULES[module])}
-    assert everything <= {NAME, "torch", "math", "collections", "dataclasses", "typing"}
+    assert everything <= {NAME, "torch", "abc", "math", "collections", "dataclasses", "typing"}
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ from transformer_mt.config.yaml_text import parse_yaml
 from transformer_mt.corpus.cleaning.decide import ALL_RULES, RATIO_SMOOTHING
 from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.encoding.tokenizer import PAD_ID
-from transformer_mt.model.transformer import Transformer, resolve_tying
+from transformer_mt.model.encoder_decoder import resolve_tying
+from transformer_mt.model.transformer import Transformer
 
 READMES = ["README.md", "README.zh.md"]
 MANUAL = [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))]

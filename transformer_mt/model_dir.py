@@ -24,7 +24,8 @@ from transformer_mt.config.experiment import Config, load_config
 from transformer_mt.encoding.tokenizer import PAD_ID, Tokenizer
 from transformer_mt.errors import ModelDirError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model.transformer import Transformer, resolve_tying
+from transformer_mt.model.architectures import new_model
+from transformer_mt.model.encoder_decoder import EncoderDecoder, resolve_tying
 from transformer_mt.system.output import writing_folder
 from transformer_mt.system.state import Damaged, damages, read_manifest, write_manifest
 from transformer_mt.text.known_units import KnownUnits
@@ -45,17 +46,17 @@ Shapes = Mapping[str, tuple[int, ...]]
 @dataclass(frozen=True)
 class LoadedModel:
     config: Config
-    model: Transformer  # fp32, on the CPU, in eval mode
+    model: EncoderDecoder  # fp32, on the CPU, in eval mode
     tokenizers: tuple[Tokenizer, Tokenizer]  # source, target
     metadata: dict[str, Any]
     known: KnownUnits | None = None  # words of the source side that training has seen
 
 
-def build_model(cfg: Config, tokenizers: tuple[Tokenizer, Tokenizer]) -> Transformer:
+def build_model(cfg: Config, tokenizers: tuple[Tokenizer, Tokenizer]) -> EncoderDecoder:
     """A freshly initialised model that fits these tokenizers."""
     model_cfg = resolve_tying(cfg.model, joint=cfg.tokenizer.joint)
     vocab_sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
-    return Transformer(model_cfg, *vocab_sizes, pad_id=PAD_ID)
+    return new_model(model_cfg, *vocab_sizes, pad_id=PAD_ID)
 
 
 def tokenizer_paths(directory: Path, *, joint: bool) -> tuple[Path, Path]:
@@ -71,7 +72,7 @@ def load_tokenizers(directory: Path, *, joint: bool) -> tuple[Tokenizer, Tokeniz
     return src, (src if joint else Tokenizer.load(tgt_path))
 
 
-def weights_of(model: Transformer) -> dict[str, Tensor]:
+def weights_of(model: EncoderDecoder) -> dict[str, Tensor]:
     """One entry per distinct parameter, as `save_model_dir` takes them."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
@@ -156,7 +157,7 @@ def _check_sizes(cfg: Config, path: Path) -> None:
         raise ValueError(f"the layers have {expected:,} parameters, the file {n_numbers:,} numbers")
 
 
-# The random initialisers of `Transformer`; `xavier_uniform_` arrives as `Tensor.uniform_`.
+# The random initialisers of the models; `xavier_uniform_` arrives as `Tensor.uniform_`.
 _DRAWS = (nn.init.kaiming_uniform_, nn.init.uniform_, nn.init.normal_, Tensor.uniform_)
 
 
@@ -206,7 +207,7 @@ def weights_digest(path: Path) -> str:
     return str(metadata["files"][_WEIGHTS])
 
 
-def load_weights(model: Transformer, weights: dict[str, Tensor]) -> None:
+def load_weights(model: EncoderDecoder, weights: dict[str, Tensor]) -> None:
     """Copy named weights into a model; both must name exactly the same parameters.
 
     Raises:

@@ -21,7 +21,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.encoding.encoded_corpus import Indices
-from transformer_mt.model.transformer import Transformer, resolve_tying
+from transformer_mt.model.encoder_decoder import resolve_tying
+from transformer_mt.model.transformer import Transformer
 from transformer_mt.profiling.flops import training_flops
 from transformer_mt.training.batches import EpochPlan, deal
 from transformer_mt.training.flat_parameters import BUCKET_BYTES

@@ -19,7 +19,8 @@ from transformer_mt.config.presets import (
 )
 from transformer_mt.config.yaml_text import parse_yaml
 from transformer_mt.errors import ConfigError
-from transformer_mt.model.transformer import Transformer, resolve_tying
+from transformer_mt.model.encoder_decoder import resolve_tying
+from transformer_mt.model.transformer import Transformer
 
 OTHERS = sorted({*preset_paths()} - {"base"})
 

@@ -6,7 +6,8 @@ import torch
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.errors import ConfigError
 from transformer_mt.explain.head_numbers import head_numbers, render_numbers
-from transformer_mt.model.transformer import AttentionWeights, Transformer
+from transformer_mt.model.encoder_decoder import AttentionWeights
+from transformer_mt.model.transformer import Transformer
 from transformer_mt.translation.attention_maps import KINDS, Kind
 
 

@@ -24,7 +24,8 @@ from transformer_mt.errors import TmtError
 from transformer_mt.export import bergamot
 from transformer_mt.export.bergamot_positions import Layout, embedding_parameters, marian_positions
 from transformer_mt.export.proof import ExportTask, prove
-from transformer_mt.model.transformer import Transformer, sinusoidal_positions
+from transformer_mt.model.encoder_decoder import sinusoidal_positions
+from transformer_mt.model.transformer import Transformer
 from transformer_mt.model_dir import build_model, load_tokenizers
 from transformer_mt.translation.translator import Translator
 

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from transformer_mt.config.experiment import load_config
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.model.transformer import (
+from transformer_mt.model.encoder_decoder import (
     AttentionWeights,
     Embedding,
-    Transformer,
     resolve_tying,
     sinusoidal_positions,
 )
+from transformer_mt.model.transformer import Transformer
 
 PAD, BOS, VOCAB = 0, 2, 30
 SIZES = {"d_model": 16, "heads": 4, "ffn": 24, "encoder_layers": 2, "decoder_layers": 3}

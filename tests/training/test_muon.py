@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.model.transformer import Transformer, hidden_matrices
+from transformer_mt.model.encoder_decoder import hidden_matrices
+from transformer_mt.model.transformer import Transformer
 from transformer_mt.system.processes.distributed import Ranks
 from transformer_mt.training.muon import MOMENTUM, UPDATE_RMS, orthogonalise
 from transformer_mt.training.optimizer import MasterOptimizer

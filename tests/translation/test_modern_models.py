@@ -9,7 +9,7 @@ from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.explain.command import View, attention_text, numbers_text
 from transformer_mt.explain.head_numbers import head_numbers
-from transformer_mt.model.transformer import AttentionWeights
+from transformer_mt.model.encoder_decoder import AttentionWeights
 from transformer_mt.model_dir import (
     build_model,
     load_tokenizers,

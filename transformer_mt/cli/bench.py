@@ -64,7 +64,7 @@ def bench_decode(
 ) -> None:
     """Measure translating: sentences/s one by one and in batches, greedily and with a beam of 5."""
     from transformer_mt.config.model import ModelConfig
-    from transformer_mt.model.transformer import resolve_tying
+    from transformer_mt.model.encoder_decoder import resolve_tying
     from transformer_mt.profiling.bench_decode import bench_model, bench_size
     from transformer_mt.profiling.bench_train import SIZES
     from transformer_mt.rendering.progress import ShownStages

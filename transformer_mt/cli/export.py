@@ -40,7 +40,7 @@ def export(
     weights left in its place is replaced.
     """
     from transformer_mt.export.card import CARD, export_card
-    from transformer_mt.export.formats import FORMATS, exported_path, load_format
+    from transformer_mt.export.formats import FORMATS, exported_path, load_format, refusals_of
     from transformer_mt.export.proof import MANIFEST, ExportOrigin, prove
     from transformer_mt.model_dir import weights_digest
     from transformer_mt.system.output import refuse_foreign, writing_folder
@@ -51,7 +51,7 @@ def export(
     kind = one_of("--quantization", quantization or format_.QUANTIZATIONS[0], format_.QUANTIZATIONS)
     model_dir = find_model_path(model)
     task = _task(model_dir, kind, src_path, ref_path)
-    if reasons := format_.refusals(task):
+    if reasons := refusals_of(format_, task):
         raise TmtError(tr("{} cannot carry this model: {}", name, "; ".join(reasons)))
     path = out_dir or exported_path(model_dir, name)
     origin = ExportOrigin(weights_digest(model_dir), kind)

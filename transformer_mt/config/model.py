@@ -53,8 +53,9 @@ class ModelConfig(Section):
     encoder_layers: Layers = 6
     decoder_layers: Layers = 6
     dropout: Share = 0.1
-    # modern: rotary positions, SwiGLU, RMSNorm, no biases; see model/modern.py.
-    architecture: Literal["paper", "modern"] = "paper"
+    # modern: rotary positions, SwiGLU, RMSNorm, no biases; see model/modern.py. rnn: recurrent
+    # layers, for comparison, without heads and feed-forward networks; see model/recurrent.py.
+    architecture: Literal["paper", "modern", "rnn"] = "paper"
     norm: Literal["post", "pre"] = "post"  # modern: "pre", and nothing else
     tie_embeddings: Literal["auto", "all", "decoder", "none"] = "auto"
 
@@ -114,6 +115,10 @@ class ModelConfig(Section):
     @property
     def matrix_parameters(self) -> int:
         """Numbers in the matrices of the layers, without embeddings, biases and norms."""
+        if self.architecture == "rnn":  # three gates for each layer, of its input and its state
+            attention, encoder, decoder = 2, 4.5 * self.encoder_layers, 6 * self.decoder_layers
+            of_the_decoder = 3 + self.decoder_layers / 2 + 3  # wider input; begin; read out
+            return int((attention + encoder + decoder + of_the_decoder) * self.d_model**2)
         attention, ffn = 4 * self.d_model**2, 2 * self.d_model * self.ffn
         n_parameters = self.encoder_layers * (attention + ffn)
         return n_parameters + self.decoder_layers * (2 * attention + ffn)

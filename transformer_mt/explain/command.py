@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from transformer_mt.encoding.tokenizer import BOS_ID
+from transformer_mt.errors import TmtError
 from transformer_mt.evaluation.contrast import evaluate_contrast, read_contrast
 from transformer_mt.explain.figures import write_pngs, write_zeroing_png
 from transformer_mt.explain.head_numbers import head_numbers, render_numbers
@@ -30,12 +31,12 @@ from transformer_mt.explain.terminal import (
 )
 from transformer_mt.explain.value_zeroing import Deciding, deciding_words, word_shares
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.model.transformer import Transformer
 from transformer_mt.rendering.cells import clip, wrap_cells
 from transformer_mt.rendering.pages import write_html
 from transformer_mt.system.output import writing_files
 from transformer_mt.translation.attention_maps import (
     EXPLANATIONS,
-    KINDS,
     TITLES,
     AttentionMaps,
     Choice,
@@ -113,7 +114,7 @@ def attention_text(
                 findings=findings,
                 decided=decided,
                 view=opened,
-                d_model=None if model_cfg.modern else model_cfg.d_model,
+                d_model=model_cfg.d_model if model_cfg.architecture == "paper" else None,
             )
     width = shutil.get_terminal_size().columns
     heatmap = render_terminal(
@@ -134,6 +135,8 @@ def numbers_text(
     translator: Translator, text: str, target: str | None, view: View, *, to: str | None = None
 ) -> str:
     """Q, K, scores, scaled scores, weights and output of one head; the means stand for head 1."""
+    if not isinstance(translator.model, Transformer):
+        raise TmtError(tr("--numbers: a recurrent model has no queries, keys and values"))
     layer, head = (1 if choice == "mean" else choice for choice in (view.layer, view.head))
     src_ids, tgt_ids = translator.forced_ids(text, target, to=to)
     tgt_in_ids = [BOS_ID, *tgt_ids]
@@ -215,7 +218,7 @@ def page_data(
                 "masked": maps.masked(kind).astype(int).tolist(),
                 "weights": np.rint(maps.weights(kind) * UNIT).astype(int).tolist(),
             }
-            for kind in KINDS
+            for kind in maps.kinds
         },
         "steps": [
             {"reads": reads, "writes": writes, "best": [[piece, round(p, 4)] for piece, p in best]}

@@ -18,7 +18,7 @@ from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.cells import clip
 from transformer_mt.rendering.figures import INK, MUTED, figure_style, new_figure, save_figure
 from transformer_mt.system.arrays import Floats
-from transformer_mt.translation.attention_maps import KINDS, TITLES, AttentionMaps, Choice, Kind
+from transformer_mt.translation.attention_maps import TITLES, AttentionMaps, Choice, Kind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,11 +39,12 @@ Mask = NDArray[np.bool_]
 def write_pngs(
     maps: AttentionMaps, out_dir: Path, kind: Kind, layer: Choice, head: Choice
 ) -> list[Path]:
-    """Write encoder.png, decoder.png and cross.png: one map large, all heads and layers.
+    """Write encoder.png, decoder.png and cross.png: one map large, all heads and layers. A
+    recurrent model has cross.png alone.
 
     Large is the given one of its kind, and of the others the last layer.
     """
-    paths = {kind: out_dir / f"{kind}.png" for kind in KINDS}
+    paths = {kind: out_dir / f"{kind}.png" for kind in maps.kinds}
     for own, path in paths.items():
         large = (layer, head) if own == kind else (len(maps.weights(own)), "mean")
         _write_png(maps, path, own, *large)

@@ -114,6 +114,7 @@ def pronoun_findings(maps: AttentionMaps, languages: Languages) -> list[Finding]
     found = [
         _pronoun_finding(maps, src, kind, pronoun, candidates)
         for kind, pronoun, earlier in asked
+        if kind in maps.kinds
         if (candidates := [word for word in earlier if word in words])
     ]
     found.sort(key=lambda item: item[0], reverse=True)

@@ -10,7 +10,7 @@ distance of hidden states, here that of log-probabilities, is what moves.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch import Tensor
 from transformer_mt.config.data import Languages
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID
 from transformer_mt.explain.piece_text import PieceText, Word
-from transformer_mt.model.transformer import DecoderLayer, EncoderLayer, Transformer
+from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.system.arrays import Floats
 from transformer_mt.translation.attention_maps import AttentionMaps
 from transformer_mt.translation.translator import Translator
@@ -37,7 +37,7 @@ class Deciding:
 
 @torch.inference_mode()
 def movements(
-    model: Transformer,
+    model: EncoderDecoder,
     src: Tensor,
     tgt_ids: Sequence[int],
     groups: Sequence[Sequence[int]],
@@ -68,7 +68,7 @@ def movements(
 
 
 @contextmanager
-def _values_times(model: Transformer, factors: Tensor, *, encoder: bool) -> Iterator[None]:
+def _values_times(model: EncoderDecoder, factors: Tensor, *, encoder: bool) -> Iterator[None]:
     """Multiply the values that are taken from source positions, (B, S, D), by (B, S, 1)."""
     width = model.cfg.d_model
 
@@ -76,11 +76,7 @@ def _values_times(model: Transformer, factors: Tensor, *, encoder: bool) -> Iter
         others, values = output.split([output.size(-1) - width, width], dim=-1)  # V stands last
         return torch.cat([others, values * factors.to(values.dtype)], dim=-1)
 
-    projections = [cast(DecoderLayer, layer).encoder_attn.kv_proj for layer in model.decoder_layers]
-    if encoder:
-        projections += [
-            cast(EncoderLayer, layer).self_attn.qkv_proj for layer in model.encoder_layers
-        ]
+    projections = model.value_projections(encoder=encoder)
     handles = [projection.register_forward_hook(multiplied) for projection in projections]
     try:
         yield

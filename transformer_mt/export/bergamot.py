@@ -53,7 +53,7 @@ def refusals(task: ExportTask) -> list[str]:
 
 def write(task: ExportTask, folder: Path) -> None:
     translator = task.translator
-    model, longest = translator.model, max(_LEAST_BREAK, translator.cfg.data.max_length + 1)
+    model, longest = task.model, max(_LEAST_BREAK, translator.cfg.data.max_length + 1)
     parameters = marian_parameters(model, 2 * longest, translator.tgt_tokenizer.silent_ids)
     (folder / "model.bin").write_bytes(binary(parameters, marian_options(model.cfg, parameters)))
     engine_config = {

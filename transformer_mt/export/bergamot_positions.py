@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_mt.encoding.tokenizer import BOS_ID
-from transformer_mt.model.transformer import sinusoidal_positions
+from transformer_mt.model.encoder_decoder import sinusoidal_positions
 
 MARIAN_EPS = 1e-6
 _MARKERS = 16  # features; fewer do not tell hundreds of positions apart

@@ -15,12 +15,8 @@ from transformer_mt.encoding.tokenizer import BOS, EOS, UNK
 from transformer_mt.export.formats import require
 from transformer_mt.export.proof import ExportTask
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model.transformer import (
-    NORM_EPS,
-    Embedding,
-    Transformer,
-    sinusoidal_positions,
-)
+from transformer_mt.model.encoder_decoder import Embedding, sinusoidal_positions
+from transformer_mt.model.transformer import NORM_EPS, Transformer
 
 if TYPE_CHECKING:
     from transformer_mt.export.ctranslate2_engine import CTranslate2Model
@@ -55,7 +51,7 @@ def write(task: ExportTask, folder: Path) -> None:
     Raises:
         TmtError: the package is not installed.
     """
-    model = task.translator.model
+    model = task.model
     tokenizers = task.translator.src_tokenizer, task.translator.tgt_tokenizer
     spec = _specification(model)
     _embedding(spec.encoder, model.encoder_embedding)

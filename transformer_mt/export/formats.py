@@ -38,6 +38,13 @@ def load_format(name: str) -> Format:
     return cast(Format, import_module(f"transformer_mt.export.{name}"))
 
 
+def refusals_of(format_: Format, task: ExportTask) -> list[str]:
+    """Every reason why a format cannot carry this model, and the nearest that it can."""
+    if task.translator.cfg.model.architecture == "rnn":
+        return [tr("no format has this recurrent model (architecture: rnn)")]
+    return format_.refusals(task)
+
+
 def exported_path(model_dir: Path, name: str = "ctranslate2") -> Path:
     """Where the export of a model is written, and looked for."""
     return model_dir.with_name(f"{model_dir.name}.{name}")

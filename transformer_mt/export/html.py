@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from torch import Tensor
@@ -24,6 +24,7 @@ from transformer_mt.export.formats import require
 from transformer_mt.export.proof import ExportTask
 from transformer_mt.export.weights import plain_weights
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.model.transformer import Transformer
 from transformer_mt.rendering.pages import SHARED_PAGE, write_html
 from transformer_mt.text.languages import is_chinese, is_unspaced, language_name
 from transformer_mt.text.normalise import CJK, Normaliser
@@ -89,7 +90,7 @@ def _telling_head(translator: Translator, text: str) -> dict[str, Any]:
 
 def describe_model(translator: Translator, kind: str) -> tuple[dict[str, Any], bytes]:
     """What the engine's `Translator` is made of: its first argument, as JSON, and its bytes."""
-    model, cfg = translator.model, translator.cfg
+    model, cfg = cast(Transformer, translator.model), translator.cfg
     weights = plain_weights(model)
     for side in ("encoder", "decoder"):  # what is tied, the engine takes from the output layer
         if getattr(model, f"{side}_embedding").tokens.weight is model.output.weight:

@@ -54,11 +54,11 @@ def refusals(task: ExportTask) -> list[str]:
 def write(task: ExportTask, folder: Path) -> None:
     """Write a directory for `from_pretrained`."""
     translator, dtype = task.translator, getattr(torch, task.quantization)
-    weights = {name: w.to(dtype) for name, w in marian_weights(translator.model).items()}
+    weights = {name: w.to(dtype) for name, w in marian_weights(task.model).items()}
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     cfg, src, tgt = translator.cfg, translator.src_tokenizer, translator.tgt_tokenizer
     files = {
-        "config.json": {**marian_config(translator.model), "dtype": task.quantization},
+        "config.json": {**marian_config(task.model), "dtype": task.quantization},
         "generation_config.json": {
             **_IDS, "max_length": _MAX_POSITIONS, "num_beams": cfg.decode.beam,
             "suppress_tokens": tgt.silent_ids,

@@ -66,8 +66,8 @@ def write(task: ExportTask, folder: Path) -> None:
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
     offset, kind = source_offset(*tokenizers), translator.cfg.tokenizer.type
     graphs = {
-        "encoder_model": encoder_graph(translator.model, n_shared=N_SPECIAL, offset=offset),
-        "decoder_model_merged": decoder_graph(translator.model),
+        "encoder_model": encoder_graph(task.model, n_shared=N_SPECIAL, offset=offset),
+        "decoder_model_merged": decoder_graph(task.model),
     }
     (folder / "onnx").mkdir()
     for name, graph in graphs.items():

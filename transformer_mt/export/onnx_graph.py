@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from transformer_mt.encoding.tokenizer import EOS_ID
 from transformer_mt.export.formats import require
 from transformer_mt.model.attention import SelfAttention
+from transformer_mt.model.encoder_decoder import Embedding
 from transformer_mt.model.modern import SwiGLU
 from transformer_mt.model.transformer import (
     NORM_EPS,
     DecoderLayer,
-    Embedding,
     EncoderLayer,
     FeedForward,
     Residual,

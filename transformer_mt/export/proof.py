@@ -7,11 +7,12 @@ written beside the export. This file knows no format.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from transformer_mt.errors import TmtError
 from transformer_mt.evaluation.metrics import Scorer
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.model.transformer import Transformer
 from transformer_mt.system.state import Damaged, content_of, read_manifest, write_manifest
 from transformer_mt.translation.translator import Translator
 
@@ -47,6 +48,11 @@ class ExportTask:
     quantization: str
     srcs: Sequence[str]
     refs: Sequence[str] = ()
+
+    @property
+    def model(self) -> Transformer:
+        """Of the translator; `refusals_of` lets no other architecture through."""
+        return cast(Transformer, self.translator.model)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from transformer_mt.encoding.epochs import SubwordSampling, epoch_corpora
 from transformer_mt.errors import TrainingError, TrainingStopped
 from transformer_mt.evaluation.metrics import Scorer
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.model_dir import build_model
 from transformer_mt.pipeline.curves import write_curves
 from transformer_mt.pipeline.finish import finish
@@ -110,7 +110,7 @@ def _prepare(cfg: Config, run: Run, ranks: Ranks, say: Say) -> tuple[Prepared, C
 def _resolve_auto(
     cfg: Config,
     run: Run,
-    model: Transformer,
+    model: EncoderDecoder,
     corpus: EncodedCorpus,
     store: CheckpointStore,
     ranks: Ranks,
@@ -158,7 +158,7 @@ def _train(
     cfg: Config,
     run: Run,
     prepared: Prepared,
-    model: Transformer,
+    model: EncoderDecoder,
     store: CheckpointStore,
     ranks: Ranks,
     say: Say,

@@ -15,7 +15,7 @@ from transformer_mt.encoding.encoded_corpus import EncodedCorpus
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.evaluation.metrics import Score, Scorer
 from transformer_mt.evaluation.test_sets import EvaluationSet, read_dev_sets
-from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.pipeline.prepare import Prepared
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.system.output import write_text
@@ -32,7 +32,7 @@ N_SAMPLES = 3  # sentences of dev that are shown with their translations
 
 
 def dev_validation(
-    cfg: Config, run: Run, prepared: Prepared, model: Transformer, ranks: Ranks
+    cfg: Config, run: Run, prepared: Prepared, model: EncoderDecoder, ranks: Ranks
 ) -> Callable[[], dict[str, Any]]:
     """A function that scores the current weights on dev: loss, BLEU and chrF, greedily.
 
@@ -75,7 +75,7 @@ def sample_translations(
 
 
 @torch.inference_mode()
-def dev_loss(model: Transformer, dev: EncodedCorpus, ranks: Ranks = ALONE) -> float:
+def dev_loss(model: EncoderDecoder, dev: EncodedCorpus, ranks: Ranks = ALONE) -> float:
     """Cross-entropy without smoothing, in nats per target token."""
     model.eval()
     lengths, n = (dev.src.lengths, dev.tgt.lengths), DEV_TOKENS

@@ -18,7 +18,7 @@ from transformer_mt.corpus.readers.pairs import split_lines
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.architectures import new_model
 from transformer_mt.rendering.progress import Stages
 from transformer_mt.search.engine import Engine, Request
 from transformer_mt.search.options import SearchOptions
@@ -105,7 +105,7 @@ def bench_size(
     """Measure random weights on random sentences."""
     torch.manual_seed(1)
     device = choose_device()
-    model = Transformer(cfg, RANDOM_VOCABULARY, RANDOM_VOCABULARY, pad_id=PAD_ID).eval()
+    model = new_model(cfg, RANDOM_VOCABULARY, RANDOM_VOCABULARY, pad_id=PAD_ID).eval()
     engine = Engine([model.to(device, choose_precision(precision, device))], [PAD_ID])
     ids = torch.randint(4, RANDOM_VOCABULARY, (n_sentences, RANDOM_LENGTH)).tolist()
     options = SearchOptions(min_length=RANDOM_LENGTH, max_length=RANDOM_LENGTH)

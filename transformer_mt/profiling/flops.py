@@ -8,14 +8,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from transformer_mt.model.transformer import DecoderLayer, Transformer
+from transformer_mt.model.encoder_decoder import EncoderDecoder
+from transformer_mt.model.recurrent import RecurrentModel
 
 # Small ones stay in cache, large ones keep wide units busy; which is faster depends on the machine.
 _WIDTHS = {"cpu": (768, 2048), "cuda": (4096, 8192)}
 
 
 def training_flops(
-    model: Transformer, src_lengths: NDArray[np.int64], tgt_lengths: NDArray[np.int64]
+    model: EncoderDecoder, src_lengths: NDArray[np.int64], tgt_lengths: NDArray[np.int64]
 ) -> int:
     """Floating-point operations of the matrix products that these sentences need in training.
 
@@ -28,22 +29,24 @@ def training_flops(
         src_lengths, tgt_lengths: (n,) tokens of each sentence, EOS included.
     """
     src, tgt = np.asarray(src_lengths, np.int64), np.asarray(tgt_lengths, np.int64)
-    read_by_decoder = 0  # weights that the decoder applies to the source
-    for layer in model.decoder_layers:
-        assert isinstance(layer, DecoderLayer)
-        read_by_decoder += layer.encoder_attn.kv_proj.weight.numel()
-    encoder = _linear_weights(model.encoder_layers) + read_by_decoder
-    decoder = _linear_weights(model.decoder_layers) - read_by_decoder + model.output.weight.numel()
-    self_pairs = len(model.encoder_layers) * src**2 + len(model.decoder_layers) * tgt**2
-    cross_pairs = len(model.decoder_layers) * src * tgt
-    attention = 2 * model.cfg.d_model * int((self_pairs + cross_pairs).sum())
-    return 3 * 2 * (encoder * int(src.sum()) + decoder * int(tgt.sum()) + attention)
+    read_by_decoder = _matrices(model.value_projections())  # that it applies to the source
+    encoder = _matrices(model.encoder_layers) + read_by_decoder
+    decoder = _matrices([*model.decoder_layers, model.output]) - read_by_decoder
+    if isinstance(model, RecurrentModel):
+        encoder += _matrices([model.attention.key])
+        decoder += _matrices([model.attention.query, model.readout])
+        pairs = src * tgt
+    else:
+        seen_by_target = len(model.decoder_layers) * (tgt**2 + src * tgt)
+        pairs = len(model.encoder_layers) * src**2 + seen_by_target
+    in_attention = 2 * model.cfg.d_model * int(pairs.sum())
+    return 3 * 2 * (encoder * int(src.sum()) + decoder * int(tgt.sum()) + in_attention)
 
 
-def _linear_weights(layers: Iterable[nn.Module]) -> int:
-    """Entries of all matrices of linear layers: multiplications for each token."""
-    linears = [m for layer in layers for m in layer.modules() if isinstance(m, nn.Linear)]
-    return sum(linear.weight.numel() for linear in linears)
+def _matrices(modules: Iterable[nn.Module]) -> int:
+    """Entries of all matrices: multiplications for each token."""
+    parameters = (parameter for module in modules for parameter in module.parameters())
+    return sum(parameter.numel() for parameter in parameters if parameter.dim() == 2)
 
 
 def peak_gflops(device: torch.device, dtype: torch.dtype) -> float:

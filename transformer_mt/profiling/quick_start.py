@@ -23,7 +23,8 @@ from transformer_mt.corpus.readers.spreadsheets import is_table, layout_of
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model.transformer import Transformer, resolve_tying
+from transformer_mt.model.architectures import new_model
+from transformer_mt.model.encoder_decoder import resolve_tying
 from transformer_mt.system.device import choose_device
 from transformer_mt.text.identify import identify
 from transformer_mt.text.languages import is_unspaced, language_name
@@ -136,7 +137,7 @@ def seconds_per_update(cfg: Config) -> float:
     """Time of an update in this process: the fastest of some, of a model with random weights."""
     sizes = cfg.tokenizer.vocab_sizes
     model_cfg = resolve_tying(cfg.model, joint=cfg.tokenizer.joint)
-    learner = Learner(Transformer(model_cfg, *sizes, pad_id=PAD_ID), cfg.train)
+    learner = Learner(new_model(model_cfg, *sizes, pad_id=PAD_ID), cfg.train)
     rows = max(1, cfg.train.tokens_per_update // _LENGTH)
     src = torch.randint(4, min(sizes), (rows, _LENGTH), device=learner.device)
     times = []

@@ -17,8 +17,8 @@ from torch import Tensor
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model.incremental_decoder import IncrementalDecoder
-from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.architectures import step_decoder
+from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.search.beam_search import (
     Hypothesis,
     LengthPenalty,
@@ -65,14 +65,14 @@ class SearchEngine(Protocol):
 class Engine:
     """One model, or several that vote, ready to search."""
 
-    def __init__(self, models: Sequence[Transformer], silent_ids: Sequence[int]) -> None:
+    def __init__(self, models: Sequence[EncoderDecoder], silent_ids: Sequence[int]) -> None:
         """Args:
         models: in eval mode on one device, with the same two vocabularies. Their weights must
             not change any more.
         silent_ids: of the target vocabulary, never written.
         """
         self.models = models
-        self._decoders = [IncrementalDecoder(model) for model in models]
+        self._decoders = [step_decoder(model) for model in models]
         self._silent_ids = silent_ids
         self._workers: Workers[list[list[Hypothesis]]] = Workers(self.search_batch, 0)
 

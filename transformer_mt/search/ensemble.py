@@ -1,4 +1,4 @@
-"""One Transformer, or several that vote, as the step function that search asks for."""
+"""One model, or several that vote, as the step function that search asks for."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from transformer_mt.model.incremental_decoder import IncrementalDecoder
+from transformer_mt.model.architectures import StepDecoder
 
 
 class Stepper:
@@ -17,7 +17,7 @@ class Stepper:
         src: (B, S) ids, padded.
     """
 
-    def __init__(self, decoders: Sequence[IncrementalDecoder], src: Tensor) -> None:
+    def __init__(self, decoders: Sequence[StepDecoder], src: Tensor) -> None:
         self._decodings = [decoder.start(src) for decoder in decoders]
 
     def step(self, tokens: Tensor) -> Tensor:

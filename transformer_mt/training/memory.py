@@ -21,8 +21,9 @@ from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
 from transformer_mt.encoding.tokenizer import BOS_ID, PAD_ID
 from transformer_mt.errors import TrainingError
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.model.architectures import new_model
 from transformer_mt.model.attention import EXPLICIT_MAX_CELLS
-from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.system.device import keep_memory, release_memory
 from transformer_mt.system.machine import available_memory_bytes, peak_memory_mib
 from transformer_mt.system.processes.distributed import Ranks
@@ -41,7 +42,7 @@ CPU_SHARE = 0.5
 
 _PROBED_TOKENS = 256  # of the smaller of two steps that are measured on a CPU
 
-Build = Callable[[], Transformer]
+Build = Callable[[], EncoderDecoder]
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -71,7 +72,7 @@ def halves(rows: Indices, corpus: EncodedCorpus) -> list[Indices]:
 
 
 def agree_on_max_tokens(
-    model: Transformer, cfg: TrainConfig, corpus: EncodedCorpus, ranks: Ranks
+    model: EncoderDecoder, cfg: TrainConfig, corpus: EncodedCorpus, ranks: Ranks
 ) -> int:
     """What `train.max_tokens: auto` stands for: the least that a process has chosen."""
     longest = max(int(side.lengths.max()) for side in (corpus.src, corpus.tgt))
@@ -80,7 +81,7 @@ def agree_on_max_tokens(
 
 
 def choose_max_tokens(
-    model: Transformer, cfg: TrainConfig, *, longest: int, n_processes: int = 1
+    model: EncoderDecoder, cfg: TrainConfig, *, longest: int, n_processes: int = 1
 ) -> int:
     """The largest micro-batch that is of use and fits, of its worst shape.
 
@@ -124,7 +125,7 @@ def choose_max_tokens(
     return chosen
 
 
-def largest_by_trying(model: Transformer, cfg: TrainConfig, *, longest: int, most: int) -> int:
+def largest_by_trying(model: EncoderDecoder, cfg: TrainConfig, *, longest: int, most: int) -> int:
     """The largest micro-batch of the longest sentences that a copy of the model trains on.
 
     Returns:
@@ -182,7 +183,7 @@ class StepMemory:
         return max(0, int((n_bytes - self.fixed) / self.per_token)) // GRANULE * GRANULE
 
 
-def peak_of_step(model: Transformer, cfg: TrainConfig, *, length: int) -> StepMemory:
+def peak_of_step(model: EncoderDecoder, cfg: TrainConfig, *, length: int) -> StepMemory:
     """The memory of training on a CPU, measured on two small micro-batches in a fresh process.
 
     Long sentences are the worst: each token has a score for every other of its sentence. Where the
@@ -229,10 +230,10 @@ def _measure_peaks(
     return peaks
 
 
-def _builder(model: Transformer) -> Build:
+def _builder(model: EncoderDecoder) -> Build:
     """Builds a model of the same sizes, here or in another process."""
     src, tgt = (side.tokens for side in (model.encoder_embedding, model.decoder_embedding))
-    return partial(Transformer, model.cfg, src.num_embeddings, tgt.num_embeddings, pad_id=PAD_ID)
+    return partial(new_model, model.cfg, src.num_embeddings, tgt.num_embeddings, pad_id=PAD_ID)
 
 
 class _Step:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.encoding.tokenizer import PAD_ID
-from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.system.device import choose_precision
 from transformer_mt.system.processes.distributed import ALONE, Ranks
 from transformer_mt.training.batches import Batch
@@ -23,7 +23,7 @@ class Learner:
         dtype: the compute precision.
     """
 
-    def __init__(self, model: Transformer, cfg: TrainConfig, ranks: Ranks = ALONE) -> None:
+    def __init__(self, model: EncoderDecoder, cfg: TrainConfig, ranks: Ranks = ALONE) -> None:
         self.model = model
         self.device = model.output.weight.device
         self.dtype = choose_precision(cfg.precision, self.device)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.config.experiment import TrainConfig
-from transformer_mt.model.transformer import hidden_matrices
+from transformer_mt.model.encoder_decoder import hidden_matrices
 from transformer_mt.system.processes.distributed import ALONE, Ranks
 from transformer_mt.training.flat_parameters import FlatParameters, GradientSum
 from transformer_mt.training.muon import Muon

@@ -21,7 +21,7 @@ from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
 from transformer_mt.encoding.epochs import CorpusOf
 from transformer_mt.errors import TrainingError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model.transformer import Transformer
+from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.system.device import StopRequest, release_memory, seed_all
 from transformer_mt.system.processes.distributed import ALONE, Ranks
 from transformer_mt.training.batches import collate, deal, experiment_plan
@@ -86,7 +86,7 @@ class Trainer:
     def __init__(
         self,
         cfg: Config,
-        model: Transformer,
+        model: EncoderDecoder,
         corpus_of: CorpusOf,
         store: CheckpointStore,
         *,

@@ -40,7 +40,10 @@ EXPLANATIONS: dict[Kind, str] = {
 
 @dataclass(frozen=True, eq=False)
 class AttentionMaps:
-    """The weights of one sentence; each row of a map sums to 1 (L layers, H heads)."""
+    """The weights of one sentence; each row of a map sums to 1 (L layers, H heads).
+
+    L is 0 for a kind of attention that the model does not have.
+    """
 
     src_pieces: list[str]  # S, ends with "</s>"
     tgt_in_pieces: list[str]  # T, starts with "<s>": what step t reads
@@ -52,13 +55,24 @@ class AttentionMaps:
     translation: str
     source: str
 
+    @property
+    def kinds(self) -> list[Kind]:
+        """Those that the model has; a recurrent one attends to the source alone."""
+        return [kind for kind in KINDS if len(self.weights(kind))]
+
     def weights(self, kind: Kind) -> NDArray[np.float32]:
         """All weights of a kind, (L, H, rows, columns)."""
         found: NDArray[np.float32] = getattr(self, kind)
         return found
 
     def pick(self, kind: Kind, layer: Choice, head: Choice) -> NDArray[np.float32]:
-        """One map, or the mean of several: (rows, columns), in which every row sums to 1."""
+        """One map, or the mean of several: (rows, columns), in which every row sums to 1.
+
+        Raises:
+            ConfigError: there is no such layer or head, or no attention of this kind.
+        """
+        if kind not in self.kinds:
+            raise ConfigError(tr("this model has no attention of the kind {}", kind))
         weights = _pick_axis(self.weights(kind), layer, tr("{} attention: layer", kind))
         return _pick_axis(weights, head, tr("{} attention: head", kind))
 

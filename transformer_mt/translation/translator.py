@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,7 +18,7 @@ from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model.transformer import AttentionWeights, Transformer
+from transformer_mt.model.encoder_decoder import AttentionWeights, EncoderDecoder
 from transformer_mt.model_dir import LoadedModel, load_model_dir
 from transformer_mt.search.engine import (
     BATCH_TOKENS,
@@ -64,11 +65,11 @@ class Translator:
 
     def __init__(
         self,
-        model: Transformer,
+        model: EncoderDecoder,
         tokenizers: tuple[Tokenizer, Tokenizer],
         cfg: Config,
         *,
-        others: Sequence[Transformer] = (),
+        others: Sequence[EncoderDecoder] = (),
         engine: SearchEngine | None = None,
         known: KnownUnits | None = None,
         confidence: ConfidenceCurve | None = None,
@@ -259,7 +260,7 @@ class Translator:
             for row_ids, row_probs in zip(ids.tolist(), probs.tolist(), strict=True)
         ]
         encoder, decoder, cross = (
-            torch.stack([layer[0] for layer in layers]).float().cpu().numpy()
+            np.array([layer[0].float().cpu().numpy() for layer in layers], np.float32)
             for layers in (weights.encoder, weights.decoder, weights.cross)
         )
         return AttentionMaps(

@@ -110,16 +110,16 @@ function decidingBars(names, zeroing, raw) {
 }
 
 /** Choices of kind, layer and head, and the chosen head. `attention(layer)` has { rows, columns, of }, of the chosen kind. */
-function showAttention(layers, heads, attention) {
+function showAttention(layers, heads, attention, kinds = ["encoder", "decoder", "cross"]) {
   Object.assign(chosen, { layer: Math.min(chosen.layer, layers - 1), head: Math.min(chosen.head, heads - 1) });
-  $("kinds").replaceChildren(...kindButtons());
+  $("kinds").replaceChildren(...kindButtons(kinds));
   $("heads").replaceChildren(...headButtons(layers, heads, attention));
   $("map").setAttribute("aria-label", say("attention"));
   $("map").replaceChildren(attentionTable(attention(chosen.layer)));
 }
 
-function kindButtons() {
-  return ["encoder", "decoder", "cross"].map((kind) =>
+function kindButtons(kinds) {
+  return kinds.map((kind) =>
     press(say(kind), kind === chosen.kind, () => Object.assign(chosen, { kind, row: 0, layer: 0 })));
 }
 

@@ -204,7 +204,9 @@ function showInside() {
   $("insideNote").textContent = problem?.text ?? (found ? "" : say("working"));
   $("picture").hidden = !found;
   if (!found) return;
-  showAttention(found[chosen.kind].length, found[chosen.kind][0].length, attentionOf);
+  const kinds = ["encoder", "decoder", "cross"].filter((kind) => found[kind].length);
+  if (!kinds.includes(chosen.kind)) [chosen.kind] = kinds;
+  showAttention(found[chosen.kind].length, found[chosen.kind][0].length, attentionOf, kinds);
   showWhy(found);
 }
 
