@@ -4,9 +4,10 @@
     tmt train tiny --set data.root=FOLDER … --run-dir RUN
     python scripts/bench/pronoun_distance.py measure FOLDER RUN…
 
-The commands of the trainings stand in docs/before-attention.md. Between "The animal didn't cross the street" and "because it was too tired" stand clauses about me
-and us, short sentences of the same grammar: none to four of them in training, up to ten when it is
-measured. The pronoun still stands for a noun of the first clause.
+The commands of the trainings stand in docs/before-attention.md. Between "The animal didn't cross
+the street" and "because it was too tired" stand clauses about me and us, short sentences of the
+same grammar: none to four of them in training, up to ten when it is measured. The pronoun still
+stands for a noun of the first clause.
 """
 
 import argparse
