@@ -151,11 +151,8 @@ class EncoderDecoder(nn.Module, ABC):
 
     @abstractmethod
     def value_projections(self, *, encoder: bool = False) -> list[nn.Module]:
-        """The modules whose outputs end with the values, (B, S, D), of cross-attention.
-
-        Args:
-            encoder: of the encoder's self-attention, too, where there is one.
-        """
+        """The modules whose outputs end with the values, (B, S, D), of cross-attention; with
+        `encoder`, also those of its self-attention."""
 
     def project(self, hidden: Tensor) -> Tensor:
         """(…, D) → logits (…, V)."""
@@ -170,10 +167,8 @@ class EncoderDecoder(nn.Module, ABC):
 
 
 def hidden_matrices(model: nn.Module) -> dict[str, int]:
-    """The matrices of the layers: parameter name → how many maps stand above each other in it.
-
-    Embeddings and the output layer are none of them.
-    """
+    """The matrices of the layers, without embeddings and output layer: parameter name → how many
+    maps stand above each other in it."""
     n_stacked = {".qkv_proj": 3, ".kv_proj": 2, ".weight_ih": 3, ".weight_hh": 3}
     return {
         name: next((n for part, n in n_stacked.items() if part in name), 1)
