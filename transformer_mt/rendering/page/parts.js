@@ -118,6 +118,15 @@ function showAttention(layers, heads, attention, kinds = ["encoder", "decoder", 
   $("map").replaceChildren(attentionTable(attention(chosen.layer)));
 }
 
+/** The kinds of attention that a model has; a recurrent one has cross-attention alone. */
+const kindsOf = (found) => ["encoder", "decoder", "cross"].filter((kind) => found[kind].length);
+
+/** The maps of the chosen kind, or of the first that there is. */
+function chooseKind(found) {
+  if (!found[chosen.kind].length) [chosen.kind] = kindsOf(found);
+  return found[chosen.kind];
+}
+
 function kindButtons(kinds) {
   return kinds.map((kind) =>
     press(say(kind), kind === chosen.kind, () => Object.assign(chosen, { kind, row: 0, layer: 0 })));

@@ -204,9 +204,7 @@ function showInside() {
   $("insideNote").textContent = problem?.text ?? (found ? "" : say("working"));
   $("picture").hidden = !found;
   if (!found) return;
-  const kinds = ["encoder", "decoder", "cross"].filter((kind) => found[kind].length);
-  if (!kinds.includes(chosen.kind)) [chosen.kind] = kinds;
-  showAttention(found[chosen.kind].length, found[chosen.kind][0].length, attentionOf, kinds);
+  showAttention(chooseKind(found).length, found[chosen.kind][0].length, attentionOf, kindsOf(found));
   showWhy(found);
 }
 
