@@ -2,7 +2,14 @@
 
 import pytest
 import torch
-from test_transformer import BOS, KINDS, VOCAB, assert_same, make_model, random_ids
+from test_transformer import (
+    BOS,
+    KINDS,
+    assert_beams_equal_rows,
+    assert_same,
+    make_model,
+    random_ids,
+)
 
 from transformer_mt.model import incremental_decoder as incremental
 from transformer_mt.model.incremental_decoder import IncrementalDecoder
@@ -39,30 +46,7 @@ def test_a_step_equals_the_position_of_teacher_forcing(
 
 @torch.inference_mode()
 def test_beams_equal_rows_run_alone(kind: dict[str, str], products: str) -> None:
-    """One beam at first, then random orders of more, and sentences that leave."""
-    model = make_model(**kind)
-    src = random_ids(6, 3, 5)
-    generator = torch.Generator().manual_seed(3)
-    decoding = IncrementalDecoder(model).start(src)
-    sentences = [0, 1, 2]
-    prefixes = torch.full((len(sentences), 1, 1), BOS)
-    for step in range(25):
-        beam = prefixes.size(1)
-        logits = decoding.step(prefixes[:, :, -1])
-        memory_rows = src[sentences].repeat_interleave(beam, dim=0)
-        expected = model.project(model(memory_rows, prefixes.flatten(0, 1))[:, -1])
-        assert_same(logits.flatten(0, 1), expected)
-        next_beam = {0: 2, 1: 3}.get(step, beam)
-        parents = torch.randint(beam, (len(sentences), next_beam), generator=generator)
-        decoding.select_beams(parents)
-        prefixes = prefixes.gather(1, parents[:, :, None].expand(-1, -1, prefixes.size(2)))
-        if (leaving := {7: 1, 18: 0}.get(step)) is not None:
-            stay = torch.tensor([i for i in range(len(sentences)) if i != leaving])
-            decoding.select_sentences(stay)
-            sentences, prefixes = [sentences[i] for i in stay], prefixes[stay]
-        tokens = torch.randint(4, VOCAB, (*prefixes.shape[:2], 1), generator=generator)
-        prefixes = torch.cat([prefixes, tokens], dim=2)
-    assert len(sentences) == 1
+    assert_beams_equal_rows(make_model(**kind))
 
 
 @torch.inference_mode()

@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from test_transformer import BOS, PAD, SIZES, VOCAB, assert_same, random_ids
+from test_transformer import PAD, SIZES, VOCAB, assert_beams_equal_rows, assert_same, random_ids
 from torch import Tensor
 
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.model.architectures import new_model, step_decoder
+from transformer_mt.model.architectures import new_model
 from transformer_mt.model.encoder_decoder import AttentionWeights, hidden_matrices
 from transformer_mt.model.recurrent import AdditiveAttention, RecurrentModel
 
@@ -81,29 +81,8 @@ def test_the_encoder_looks_both_ways_and_the_decoder_back(model: RecurrentModel)
 
 
 @torch.inference_mode()
-def test_a_step_equals_the_position_of_teacher_forcing(model: RecurrentModel) -> None:
-    """One beam at first, then random orders of more, and a sentence that leaves."""
-    src = random_ids(6, 3, 5)
-    generator = torch.Generator().manual_seed(3)
-    decoding = step_decoder(model).start(src)
-    sentences = [0, 1, 2]
-    prefixes = torch.full((3, 1, 1), BOS)
-    for step in range(12):
-        beam = prefixes.size(1)
-        logits = decoding.step(prefixes[:, :, -1])
-        rows = src[sentences].repeat_interleave(beam, dim=0)
-        expected = model.project(model(rows, prefixes.flatten(0, 1))[:, -1])
-        assert_same(logits.flatten(0, 1), expected)
-        next_beam = {0: 2, 1: 3}.get(step, beam)
-        parents = torch.randint(beam, (len(sentences), next_beam), generator=generator)
-        decoding.select_beams(parents)
-        prefixes = prefixes.gather(1, parents[:, :, None].expand(-1, -1, prefixes.size(2)))
-        if step == 5:
-            stay = torch.tensor([0, 2])
-            decoding.select_sentences(stay)
-            sentences, prefixes = [0, 2], prefixes[stay]
-        newest = torch.randint(5, VOCAB, (len(sentences), next_beam, 1), generator=generator)
-        prefixes = torch.cat([prefixes, newest], dim=2)
+def test_beams_equal_rows_run_alone(model: RecurrentModel) -> None:
+    assert_beams_equal_rows(model)
 
 
 @torch.no_grad()

@@ -12,9 +12,11 @@ from torch import Tensor, nn
 
 from transformer_mt.config.experiment import load_config
 from transformer_mt.config.model import ModelConfig
+from transformer_mt.model.architectures import step_decoder
 from transformer_mt.model.encoder_decoder import (
     AttentionWeights,
     Embedding,
+    EncoderDecoder,
     resolve_tying,
     sinusoidal_positions,
 )
@@ -68,6 +70,35 @@ def random_ids(*lengths: int, first: int = BOS) -> Tensor:
 
 def assert_same(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def assert_beams_equal_rows(model: EncoderDecoder) -> None:
+    """Logits of beams that are searched side by side are those of teacher forcing, row by row.
+
+    One beam at first, then random orders of more, and sentences that leave.
+    """
+    src = random_ids(6, 3, 5)
+    generator = torch.Generator().manual_seed(3)
+    decoding = step_decoder(model).start(src)
+    sentences = [0, 1, 2]
+    prefixes = torch.full((len(sentences), 1, 1), BOS)
+    for step in range(25):
+        beam = prefixes.size(1)
+        logits = decoding.step(prefixes[:, :, -1])
+        memory_rows = src[sentences].repeat_interleave(beam, dim=0)
+        expected = model.project(model(memory_rows, prefixes.flatten(0, 1))[:, -1])
+        assert_same(logits.flatten(0, 1), expected)
+        next_beam = {0: 2, 1: 3}.get(step, beam)
+        parents = torch.randint(beam, (len(sentences), next_beam), generator=generator)
+        decoding.select_beams(parents)
+        prefixes = prefixes.gather(1, parents[:, :, None].expand(-1, -1, prefixes.size(2)))
+        if (leaving := {7: 1, 18: 0}.get(step)) is not None:
+            stay = torch.tensor([i for i in range(len(sentences)) if i != leaving])
+            decoding.select_sentences(stay)
+            sentences, prefixes = [sentences[i] for i in stay], prefixes[stay]
+        tokens = torch.randint(4, VOCAB, (*prefixes.shape[:2], 1), generator=generator)
+        prefixes = torch.cat([prefixes, tokens], dim=2)
+    assert len(sentences) == 1
 
 
 RENAMED = {

@@ -53,8 +53,8 @@ class ModelConfig(Section):
     encoder_layers: Layers = 6
     decoder_layers: Layers = 6
     dropout: Share = 0.1
-    # modern: rotary positions, SwiGLU, RMSNorm, no biases; see model/modern.py. rnn: recurrent
-    # layers, for comparison, without heads and feed-forward networks; see model/recurrent.py.
+    # modern: rotary positions, SwiGLU, RMSNorm, no biases (model/modern.py); rnn: recurrent layers,
+    # for comparison, without heads and feed-forward networks (model/recurrent.py)
     architecture: Literal["paper", "modern", "rnn"] = "paper"
     norm: Literal["post", "pre"] = "post"  # modern: "pre", and nothing else
     tie_embeddings: Literal["auto", "all", "decoder", "none"] = "auto"

@@ -7,7 +7,7 @@ from torch import Tensor
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.model.incremental_decoder import IncrementalDecoder
-from transformer_mt.model.recurrent import RecurrentDecoder, RecurrentModel
+from transformer_mt.model.recurrent import RecurrentModel
 from transformer_mt.model.transformer import Transformer
 
 
@@ -42,5 +42,5 @@ def new_model(
 def step_decoder(model: EncoderDecoder) -> StepDecoder:
     """Args: model: in eval mode."""
     if isinstance(model, RecurrentModel):
-        return RecurrentDecoder(model)
+        return model  # its steps need nothing that is prepared
     return IncrementalDecoder(cast(Transformer, model))

@@ -1,8 +1,8 @@
 """What the architectures share: embeddings, the output layer, and what training and search ask for.
 
-Comes in: token ids. Goes out: hidden states and logits. This file knows no layers: those of a
-Transformer are in `transformer.py`, those of what it replaced in `recurrent.py`. Shapes: see
-`attention.py`.
+Comes in: token ids. Goes out: hidden states and logits. The layers of a Transformer are in
+`transformer.py`, those of what it replaced in `recurrent.py`; this file knows only how the names
+of their matrices end. Shapes: see `attention.py`.
 """
 
 import math

@@ -3,7 +3,7 @@
 Comes in: token ids. Goes out: hidden states and logits. Each state needs the state before it, so
 that positions are computed one after the other, in training as well. Gated recurrent units stand in
 as many layers as the configuration says; an encoder layer is two of width D / 2, one for each
-direction. This file knows no text, search or loss. Shapes: see `attention.py`;.
+direction. This file knows no text, search or loss. Shapes: see `attention.py`.
 Source: Bahdanau et al. 2015, "Neural Machine Translation by Jointly Learning to Align and
 Translate", section 3 and appendix A; its decoder has one layer, and maxout before the output.
 """
@@ -140,17 +140,9 @@ class RecurrentModel(EncoderDecoder):
     def value_projections(self, *, encoder: bool = False) -> list[nn.Module]:
         return [self.attention.value]
 
-
-class RecurrentDecoder:
-    """A model made ready to decode step by step."""
-
-    def __init__(self, model: RecurrentModel) -> None:
-        """Args: model: in eval mode."""
-        self.model = model
-
     def start(self, src: Tensor) -> "RecurrentDecoding":
-        """Read the source, (B, S) int64, padded."""
-        return RecurrentDecoding(self.model, *self.model.encode(src))
+        """See `StepDecoder.start`."""
+        return RecurrentDecoding(self, *self.encode(src))
 
 
 class RecurrentDecoding:

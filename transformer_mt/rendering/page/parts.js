@@ -20,6 +20,7 @@ const WORDS = { // English, Chinese
 
 const $ = (id) => document.getElementById(id);
 const chosen = { language: 0, kind: "cross", layer: 0, head: 0, row: 0 };
+const ATTENTION = ["encoder", "decoder", "cross"]; // its kinds; a recurrent model has the last alone
 
 /* ---- Labels ---- */
 
@@ -110,7 +111,7 @@ function decidingBars(names, zeroing, raw) {
 }
 
 /** Choices of kind, layer and head, and the chosen head. `attention(layer)` has { rows, columns, of }, of the chosen kind. */
-function showAttention(layers, heads, attention, kinds = ["encoder", "decoder", "cross"]) {
+function showAttention(layers, heads, attention, kinds = ATTENTION) {
   Object.assign(chosen, { layer: Math.min(chosen.layer, layers - 1), head: Math.min(chosen.head, heads - 1) });
   $("kinds").replaceChildren(...kindButtons(kinds));
   $("heads").replaceChildren(...headButtons(layers, heads, attention));
@@ -118,8 +119,7 @@ function showAttention(layers, heads, attention, kinds = ["encoder", "decoder", 
   $("map").replaceChildren(attentionTable(attention(chosen.layer)));
 }
 
-/** The kinds of attention that a model has; a recurrent one has cross-attention alone. */
-const kindsOf = (found) => ["encoder", "decoder", "cross"].filter((kind) => found[kind].length);
+const kindsOf = (found) => ATTENTION.filter((kind) => found[kind].length);
 
 /** The maps of the chosen kind, or of the first that there is. */
 function chooseKind(found) {
