@@ -196,20 +196,20 @@ def test_learning_rate_is_the_papers_formula(d_model: int, warmup: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "warmup", "cooldown", "expected", "why"),
+    ("step", "warmup", "left", "expected", "why"),
     [
-        (1, 100, 0, 0.01, "the first step is not lost at zero"),
-        (100, 100, 0, 1.0, "the peak"),
-        (400, 100, 0, 0.5, "four times the steps, half the rate"),
-        (1, 0, 0, 1.0, "no warm-up starts at the peak"),
-        (4, 0, 0, 0.5, "and decays at once"),
-        (301, 100, 100, (100 / 301) ** 0.5, "the first of the cool-down"),
-        (351, 100, 100, 0.5 * (100 / 351) ** 0.5, "half way down"),
-        (400, 100, 100, 0.005, "the last step is not lost at zero"),
+        (1, 100, 1, 0.01, "the first step is not lost at zero"),
+        (100, 100, 1, 1.0, "the peak"),
+        (400, 100, 1, 0.5, "four times the steps, half the rate"),
+        (1, 0, 1, 1.0, "no warm-up starts at the peak"),
+        (4, 0, 1, 0.5, "and decays at once"),
+        (301, 100, 1.7, (100 / 301) ** 0.5, "the cool-down has not begun"),
+        (351, 100, 0.5, 0.5 * (100 / 351) ** 0.5, "half way down"),
+        (400, 100, -0.1, 0, "never less than nothing"),
     ],
 )
-def test_learning_rate(step: int, warmup: int, cooldown: int, expected: float, why: str) -> None:
-    found = learning_rate(step, 1.0, warmup, cooldown=cooldown, last_step=400)
+def test_learning_rate(step: int, warmup: int, left: float, expected: float, why: str) -> None:
+    found = learning_rate(step, 1.0, warmup, cooldown_left=left)
     assert found == pytest.approx(expected), why
 
 

@@ -71,7 +71,7 @@ def plain_losses(directory: Path, cfg: Config) -> list[float]:
         (loss / n_tokens).backward()
         nn.utils.clip_grad_norm_(model.parameters(), train.clip_norm)
         adam.param_groups[0]["lr"] = learning_rate(
-            step, train.peak_lr(32), train.warmup_updates, cooldown=15, last_step=50
+            step, train.peak_lr(32), train.warmup_updates, cooldown_left=(51 - step) / 15
         )
         adam.step()
         losses.append(nll / n_tokens)

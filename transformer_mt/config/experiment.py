@@ -48,7 +48,7 @@ class TrainConfig(Section):
     optimizer: Literal["adam", "muon"] = "adam"
     # Of the matrices of the layers: each update takes away this share of them, times lr.
     weight_decay: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    # The last updates, in which lr falls to 0; auto: the last third, also of max_minutes.
+    # The last updates, in which lr falls to 0; auto: the last two thirds, also of max_minutes.
     cooldown_updates: NonNegative | Literal["auto"] = 0
     adam_betas: Annotated[list[Share], Field(min_length=2, max_length=2)] = Field(
         default=[0.9, 0.98]

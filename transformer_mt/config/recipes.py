@@ -167,7 +167,7 @@ def starting_point(
     by_updates = ("train.max_updates", n_updates, tr("for a corpus of this size"))
     rows += [
         by_updates if minutes is None else ("train.max_minutes", minutes, tr("as asked for")),
-        ("train.cooldown_updates", "auto", tr("lr falls to 0 in the last third")),
+        ("train.cooldown_updates", "auto", tr("lr falls to 0 in the last two thirds")),
         ("train.max_tokens", 2048 if device == "cpu" else "auto", tr("of one micro-batch")),
         ("train.validate_every", max(1, n_updates // 8), tr("about eight times")),
         ("train.log_every", max(1, n_updates // 40), tr("about forty lines")),

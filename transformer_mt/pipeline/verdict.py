@@ -46,8 +46,8 @@ class _Trend(NamedTuple):
 def judge_training(cfg: Config, records: Sequence[_Record], stopped_by: str) -> Verdict:
     """Judge a training by its validations.
 
-    A gain in the cool-down of the learning rate does not count: there is one at the end of every
-    training, however long it was.
+    A gain in a short cool-down of the learning rate does not count: there is one at the end of
+    every training. Where most of a training is cool-down, the whole curve is judged.
 
     Args:
         records: of `metrics.jsonl`.
@@ -123,8 +123,9 @@ def _train_longer(train: TrainConfig, stopped_by: str) -> str:
 
 
 def _start_of_cooldown(train: TrainConfig, n_done: int) -> int:
-    if train.cooldown_updates == "auto":
-        return n_done - n_done // 3
+    """The update after which gains do not count."""
+    if train.cooldown_updates == "auto" or train.cooldown_updates > train.max_updates / 2:
+        return n_done
     return train.max_updates - train.cooldown_updates
 
 

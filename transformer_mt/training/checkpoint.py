@@ -42,7 +42,6 @@ class Progress:
     best_metric: float = 0.0
     validations_without_gain: int = 0
     validated: bool = False  # the weights of this checkpoint may be averaged
-    last_update: int = 0  # the end, where a cool-down by the clock has begun; 0: not decided
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,7 @@ from transformer_mt.training.muon import Muon
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def learning_rate(
-    step: int, peak: float, warmup: int, *, cooldown: int = 0, last_step: int = 0
-) -> float:
+def learning_rate(step: int, peak: float, warmup: int, *, cooldown_left: float = 1.0) -> float:
     """Linear warm-up, then decay with the inverse square root of the step, then a cool-down.
 
     With peak = d_model^−0.5 · warmup^−0.5 and no cool-down this is the paper's schedule. The
@@ -31,12 +29,10 @@ def learning_rate(
         step: number of the update, from 1.
         peak: the rate at step = warmup.
         warmup: steps of linear increase; 0 starts at the peak.
-        cooldown: steps of the cool-down, the last of which is `last_step`; 0: none.
+        cooldown_left: share of the cool-down that is still to come; more than 1: it has not begun.
     """
     rate = peak * step / warmup if step < warmup else peak * math.sqrt(max(1, warmup) / step)
-    if not cooldown:
-        return rate
-    return rate * min(1.0, max(0.0, (last_step + 1 - step) / cooldown))
+    return rate * min(1.0, max(0.0, cooldown_left))
 
 
 class LossScale:

@@ -32,8 +32,7 @@ from transformer_mt.training.optimizer import learning_rate
 
 MAX_SKIPPED_IN_A_ROW = 20
 SAVE_EVERY_SECONDS = 600.0  # between validations, so that a crash costs minutes at most
-COOLDOWN_FROM = 2 / 3  # of max_minutes, with `cooldown_updates: auto`
-OVERTIME = 1.25  # of max_minutes, for a cool-down that has begun
+COOLDOWN = 2 / 3  # of a training, with `cooldown_updates: auto`; docs/lab/muon.md
 
 StopReason = Literal["max_updates", "max_minutes", "patience", "signal"]
 Validate = Callable[[], dict[str, float]]  # current weights → loss, bleu, chrf on dev
@@ -122,11 +121,15 @@ class Trainer:
         reason: StopReason | None = None
         for planned in self._updates():
             stop_asked, seconds = self._agree(stop, log)
-            self._decide_end(seconds)
             if reason := self._reason_to_stop(stop_asked, seconds):
                 break
             update = self.progress.update + 1
-            lr = self._learning_rate(update)
+            lr = learning_rate(
+                update,
+                self._peak_lr,
+                train.warmup_updates,
+                cooldown_left=self._cooldown_left(update, seconds),
+            )
             nll, norm = self._update(update, planned, lr)
 
             finite = math.isfinite(norm)
@@ -147,7 +150,7 @@ class Trainer:
             if update % train.log_every == 0:
                 status = self._status(lr, norm, planned.n_in_epoch)
                 log.record("train", update, {**meter.take(), **status})
-            if update % train.validate_every == 0 or update == self._end:
+            if update % train.validate_every == 0 or update == train.max_updates:
                 self._validate(log)
                 meter.restart_clock()
                 last_save = seconds
@@ -162,32 +165,17 @@ class Trainer:
         assert reason is not None  # the plan of updates has no end
         return Outcome(self.progress, reason)
 
-    @property
-    def _end(self) -> int:
-        """The last update, unless clock or patience end training before."""
-        return self.progress.last_update or self.cfg.train.max_updates
-
-    def _learning_rate(self, update: int) -> float:
+    def _cooldown_left(self, update: int, seconds: float) -> float:
+        """See `learning_rate`. With `auto` the limit that is nearer counts, also that by the clock,
+        which all processes read from the first one."""
         train = self.cfg.train
-        cooldown = self._end // 3 if train.cooldown_updates == "auto" else train.cooldown_updates
-        return learning_rate(
-            update, self._peak_lr, train.warmup_updates, cooldown=cooldown, last_step=self._end
-        )
-
-    def _decide_end(self, seconds: float) -> None:
-        """After two thirds of `max_minutes`, half as many updates are left, in which lr falls to 0.
-
-        The end is a number of updates from then on, so that lr is a function of the update.
-        """
-        train, update, end = self.cfg.train, self.progress.update, self.progress.last_update
-        if train.cooldown_updates != "auto" or train.max_minutes is None:
-            return
-        begins = seconds >= COOLDOWN_FROM * 60 * train.max_minutes
-        if begins and not end:
-            end = min(train.max_updates, max(update + 1, update * 3 // 2))
-        elif not begins and update >= end:  # resumed with more minutes than before
-            end = 0
-        self.progress = replace(self.progress, last_update=end)
+        updates_left = train.max_updates + 1 - update
+        if train.cooldown_updates != "auto":
+            return updates_left / train.cooldown_updates if train.cooldown_updates else 1.0
+        shares_left = [updates_left / train.max_updates]
+        if train.max_minutes is not None:
+            shares_left.append(1 - seconds / (60 * train.max_minutes))
+        return min(shares_left) / COOLDOWN
 
     def _updates(self) -> Iterator[PlannedUpdate]:
         """The updates of one epoch after another, from where progress stands, without end."""
@@ -283,10 +271,9 @@ class Trainer:
         train, progress = self.cfg.train, self.progress
         if stop_asked:
             return "signal"
-        if progress.update >= self._end:
-            return "max_minutes" if self._end < train.max_updates else "max_updates"
-        overtime = OVERTIME if progress.last_update else 1.0
-        if train.max_minutes is not None and seconds >= 60 * train.max_minutes * overtime:
+        if progress.update >= train.max_updates:
+            return "max_updates"
+        if train.max_minutes is not None and seconds >= 60 * train.max_minutes:
             return "max_minutes"
         if train.patience is not None and progress.validations_without_gain >= train.patience:
             return "patience"
