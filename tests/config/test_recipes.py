@@ -7,7 +7,15 @@ import pytest
 
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config, build_config, load_experiment
-from transformer_mt.config.recipes import Advice, apply_advice, compare, recommend
+from transformer_mt.config.recipes import (
+    Advice,
+    Budget,
+    apply_advice,
+    changes,
+    compare,
+    recommend,
+    training_that_ends,
+)
 
 SIZES = [100, 5_000, 19_999, 20_000, 60_000, 99_999, 300_000, 999_999, 2_500_000, 50_000_000, 10**9]
 PAIRS = [("en", "de"), ("zh", "en"), ("en", "zh"), ("zh", "ja"), ("en", "ru"), ("ru", "uk")]
@@ -126,6 +134,40 @@ def test_only_notable_differences_are_named(
     found = compare(build_config(tree, "x"), advice)
     assert {a.key for a in found} == named
     assert all(a in advice for a in found), "the advice itself, with its reason"
+
+
+@pytest.mark.parametrize("n_pairs", SIZES)
+def test_a_training_that_ends_suits_its_text_and_its_time(n_pairs: int) -> None:
+    """More time never means smaller updates, a shorter warm-up or less dropout; no time is too
+    short, and none is too long."""
+    languages, tgt_tokens = languages_of("en", "de"), 15 * n_pairs
+    rows = []
+    for tokens in (1, 1e3, 1e5, 1e6, 2.5e6, 5e6, 2e7, 9.9e7):
+        budget = Budget(minutes=tokens / 4e5, tokens=tokens)
+        advice = training_that_ends(
+            n_pairs, tgt_tokens, languages=languages, device="cpu", budget=budget
+        )
+        found = values(advice)
+        advised = apply_advice(config_of(languages), advice)
+        assert advised.model.modern and advised.train.max_minutes == budget.minutes
+        assert changes(advised, advice) == []
+        n_updates = tokens / found["train.tokens_per_update"]
+        assert found["train.warmup_updates"] <= max(1, n_updates / 5)
+        assert found["train.max_updates"] > 10 * n_updates, "the clock ends it"
+        rows.append(found)
+    for shorter, longer in pairwise(rows):
+        grow = ("train.tokens_per_update", "train.warmup_updates", "model.dropout", "model.d_model")
+        assert all(shorter[key] <= longer[key] for key in grow)
+    assert {row["model.d_model"] for row in rows} == {128}, "so little time is for a small model"
+
+
+def test_hours_on_a_gpu_are_for_the_model_that_suits_the_corpus() -> None:
+    languages = languages_of("en", "de")
+    for n_pairs, tokens, width in [(29_000, 1e10, 128), (10**6, 1e10, 512), (10**6, 5e7, 128)]:
+        found = training_that_ends(
+            n_pairs, 15 * n_pairs, languages=languages, device="cuda", budget=Budget(60, tokens)
+        )
+        assert values(found)["model.d_model"] == width
 
 
 SHORT = "minutes on two cores: smaller and less regularised than a training without a clock"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from transformer_mt.config.experiment import load_config
+from transformer_mt.config.recipes import Budget
 from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.profiling import quick_start
@@ -65,7 +66,11 @@ def test_the_settings_are_a_configuration_whose_warm_up_ends(
     tmp_path: Path, minutes: float | None, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On fast machines and on slow ones, where three minutes are ten updates."""
-    monkeypatch.setattr(quick_start, "seconds_per_update", lambda cfg: seconds)
+    monkeypatch.setattr(
+        quick_start,
+        "measure_budget",
+        lambda cfg, minutes, processes: Budget(minutes, 60 * minutes * 1_500 / seconds),
+    )
     own = read_own_text([write(tmp_path / "my.zh", 0), write(tmp_path / "my.en", 1)])
     text = make_start(own, minutes=minutes, processes=1)
     assert all(len(line) <= 120 for line in text.partition("\ntokenizer:")[2].splitlines())
@@ -76,11 +81,8 @@ def test_the_settings_are_a_configuration_whose_warm_up_ends(
     assert cfg.tokenizer.vocab_sizes[0] > own.characters[0] + 260
     assert (cfg.train.cooldown_updates, cfg.train.patience) == ("auto", None)
     assert cfg.train.max_minutes == minutes
-    updates = cfg.train.max_updates if minutes is None else 60 * minutes / seconds
+    updates = cfg.train.max_updates
+    if minutes is not None:
+        updates = 60 * minutes * 1_500 / seconds / cfg.train.tokens_per_update
     assert cfg.train.warmup_updates <= updates / 5
     assert cfg.train.validate_every <= max(1, updates / 7)
-
-
-def test_an_update_takes_time() -> None:
-    cfg = load_config(Path("configs/tiny.yaml"))
-    assert 0 < quick_start.seconds_per_update(cfg) < 60

@@ -36,7 +36,8 @@ OwnFiles = Annotated[
 ]
 TextOrConfig = Annotated[list[str], typer.Argument(metavar="CONFIG|FILES", help=_CONFIG_OR_FILES)]
 Minutes = Annotated[
-    float | None, typer.Option(help="end training by the clock, as train.max_minutes does")
+    float | None,
+    typer.Option(help="of training: model and schedule are chosen for them, and the clock ends it"),
 ]
 
 
@@ -62,6 +63,15 @@ def train(
     n_processes = 1 if is_rank() else processes or count_processes()
     if len(config) > 1 or is_table(Path(config[0])):
         config = [str(_configuration_of(config, run_dir, minutes, n_processes))]
+    elif minutes is not None:
+        from transformer_mt.profiling.timed_start import configuration_for_minutes
+
+        config = [
+            configuration_for_minutes(
+                config[0], settings, minutes, processes=n_processes, say=say, run_dir=run_dir,
+                reverse=reverse, offline=offline, fresh=fresh,
+            )
+        ]  # fmt: skip
     cfg = read_config(config[0], settings, reverse=reverse, offline=offline)
     if n_processes > 1:
         words = [f"--set={setting}" for setting in settings]

@@ -12,10 +12,14 @@ for Low-Resource Neural Machine Translation"; Provilkov et al. 2020, "BPE-Dropou
 docs/results.md of this project.
 """
 
+import math
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config, build_config
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.languages import is_unspaced
 
@@ -73,13 +77,21 @@ _RECIPES = (
 )
 _CPU_VOCAB_SIZE = 16_000
 _UPDATES = ((20_000, 2_000), (100_000, 4_000), (1_000_000, 30_000), (float("inf"), 100_000))
-_WITH_MUON = (
-    ("train.optimizer", "muon", tr("learns more from each update here: docs/lab/muon.md")),
-    ("train.weight_decay", 0.1, tr("of the matrices of the layers; Liu et al. 2025")),
-    ("model.dropout", 0.3, tr("each pair is seen often: docs/lab/muon.md")),
-)
 _FEW_PAIRS, _FEW_PIECES = 10_000, 1_200  # pieces: of a language whose words are spaced
-_SHORT_WARMUP = 400  # updates, at a constant rate
+_FIRST_HOUR, _MUON = "docs/lab/first-hour.md", "docs/lab/muon.md"
+
+# Small corpora and short trainings have a recipe of their own: Transformer-tiny and Muon.
+_SMALL_CORPUS = 100_000  # pairs
+_SHORT_TRAINING = 100_000_000  # target tokens
+_DROPOUTS = ((8, 0.1), (20, 0.2), (float("inf"), 0.3))  # by the number of epochs
+_LONGEST_WARMUP = 400  # updates
+
+
+class Budget(NamedTuple):
+    """The time for a training."""
+
+    minutes: float
+    tokens: float  # target tokens that Transformer-tiny reads in it
 
 
 def recommend(n_pairs: int, tgt_tokens: int, *, languages: Languages, device: str) -> list[Advice]:
@@ -102,11 +114,7 @@ def recommend(n_pairs: int, tgt_tokens: int, *, languages: Languages, device: st
         "tokenizer.vocab_size": (vocab_size, why_vocab_size),
         "tokenizer.joint": (joint, why_joint),
         "tokenizer.sampling": _sampling(recipe.sampling, device),
-        "model.d_model": (size.d_model, size.why),
-        "model.heads": (size.heads, size.why),
-        "model.ffn": (size.ffn, size.why),
-        "model.encoder_layers": (size.layers, size.why),
-        "model.decoder_layers": (size.layers, size.why),
+        **{key: (value, size.why) for key, value in _sizes(size).items()},
         "model.dropout": (recipe.dropout, _why_dropout(recipe.dropout)),
         "model.norm": ("pre", tr("post stalled here at high rates: docs/results.md"))
         if size.d_model < _BASE.d_model
@@ -135,63 +143,133 @@ def starting_point(
     characters: tuple[int, int],
     languages: Languages,
     device: str,
-    minutes: float | None = None,
-    updates: int | None = None,
+    budget: Budget | None = None,
 ) -> list[Advice]:
-    """`recommend` with a schedule that ends: all settings of a first training.
+    """All settings of a first training.
 
     Args:
         characters: different ones on each side; a vocabulary has room for them.
-        minutes: of training, after which it ends; None: it ends by the number of updates.
-        updates: about as many as there will be; None: as many as suit the size.
+        budget: see `training_that_ends`.
     """
+    n_pairs = _pairs_that_matter(n_pairs, budget)
     advice = {a.key: a for a in recommend(n_pairs, tgt_tokens, languages=languages, device=device)}
-    n_updates = updates or next(n for below, n in _UPDATES if n_pairs < below)
-    rows: list[tuple[str, Any, str]] = []
-    if advice["model.norm"].value == "pre":
-        del advice["model.norm"]
-        why = tr("rotary positions, SwiGLU, RMSNorm: 1.75 to 2.5 BLEU better here, docs/results.md")
-        rows.append(("model.architecture", "modern", why))
-    if not advice["tokenizer.sampling"].value:
-        del advice["tokenizer.sampling"]
-    joint, size = advice["tokenizer.joint"].value, advice["tokenizer.vocab_size"]
-    room = [3 * n // 2 + 400 for n in ([sum(characters)] if joint else characters)]
-    advice["tokenizer.vocab_size"] = size._replace(value=max(size.value, *room))
+    joint, size = advice["tokenizer.joint"], advice["tokenizer.vocab_size"]
+    room = [3 * n // 2 + 400 for n in ([sum(characters)] if joint.value else characters)]
+    size = size._replace(value=max(size.value, *room))
     if n_pairs < _FEW_PAIRS:
-        rows += _for_few_pairs(room, tgt_tokens)
+        sizes = [max(_FEW_PIECES, n) for n in room]
+        why = tr("few pairs do not show long pieces often enough to learn them: {}", _FIRST_HOUR)
+        size = Advice(size.key, sizes if len(sizes) > 1 else sizes[0], why)
+    sampling = [a for a in [advice["tokenizer.sampling"]] if a.value]
+    training = training_that_ends(
+        n_pairs, tgt_tokens, languages=languages, device=device, budget=budget
+    )
+    return [size, joint, *sampling, *training]
+
+
+def training_that_ends(
+    n_pairs: int,
+    tgt_tokens: int,
+    *,
+    languages: Languages,
+    device: str,
+    budget: Budget | None = None,
+) -> list[Advice]:
+    """Settings of `model` and `train`: a size, and a schedule that the learning rate ends at 0.
+
+    Args:
+        budget: the clock ends it; None: a number of updates that suits the corpus.
+    """
+    n_pairs = _pairs_that_matter(n_pairs, budget)
+    found = recommend(n_pairs, tgt_tokens, languages=languages, device=device)
+    advice = {a.key: a for a in found if not a.key.startswith("tokenizer.")}
+    n_updates: float = next(n for below, n in _UPDATES if n_pairs < below)
+    tokens = n_updates * advice["train.tokens_per_update"].value
+    if budget is not None:
+        tokens = budget.tokens * _work(_sizes(_TINY)) / _work({a.key: a.value for a in found})
+    if n_pairs < _SMALL_CORPUS:
+        most = advice["train.tokens_per_update"].value
+        small = _small_training(n_pairs, tgt_tokens, tokens, most)
+        advice |= {row[0]: Advice(*row) for row in small}
+    n_updates = max(1.0, tokens / advice["train.tokens_per_update"].value)
+    if advice["model.norm"].value == "pre":
+        why = tr("rotary positions, SwiGLU, RMSNorm: 1.75 to 2.5 BLEU better here, docs/results.md")
+        advice["model.norm"] = Advice("model.architecture", "modern", why)
     if advice["train.lr"].value != "paper":
-        warmup = max(1, min(_SHORT_WARMUP, n_updates // 5))
-        why = tr("a fifth of the updates at most, so that it ends")
+        warmup = max(1, min(_LONGEST_WARMUP, round(0.15 * n_updates)))
+        why = tr("of about {:,.0f} updates", n_updates)
         advice["train.warmup_updates"] = Advice("train.warmup_updates", warmup, why)
-        rows += _WITH_MUON
-    by_updates = ("train.max_updates", n_updates, tr("for a corpus of this size"))
-    rows += [
-        by_updates if minutes is None else ("train.max_minutes", minutes, tr("as asked for")),
+    rows: list[tuple[str, Any, str]] = [
+        ("train.max_updates", round(n_updates), tr("for a corpus of this size"))
+        if budget is None
+        else (
+            "train.max_updates",
+            max(100_000, round(100 * n_updates)),
+            tr("more than there is time for"),
+        ),
+        *([] if budget is None else [("train.max_minutes", budget.minutes, tr("as asked for"))]),
         ("train.cooldown_updates", "auto", tr("lr falls to 0 in the last two thirds")),
         ("train.max_tokens", 2048 if device == "cpu" else "auto", tr("of one micro-batch")),
-        ("train.validate_every", max(1, n_updates // 8), tr("about eight times")),
-        ("train.log_every", max(1, n_updates // 40), tr("about forty lines")),
+        ("train.validate_every", max(1, round(n_updates / 8)), tr("about eight times")),
+        ("train.log_every", max(1, round(n_updates / 40)), tr("about forty lines")),
         ("train.patience", None, tr("it trains to its end")),
         ("train.average", 0, tr("after a cool-down the last weights are the best")),
     ]
-    found = (advice | {row[0]: Advice(*row) for row in rows}).values()
-    return sorted(found, key=lambda a: ("tokenizer", "model", "train").index(a.key.split(".")[0]))
+    if budget is None:
+        rows.append(("train.max_updates", round(n_updates), tr("for a corpus of this size")))
+    else:
+        most = max(100_000, round(100 * n_updates))
+        rows.append(("train.max_updates", most, tr("more than there is time for")))
+        rows.append(("train.max_minutes", budget.minutes, tr("as asked for")))
+    advice |= {row[0]: Advice(*row) for row in rows}
+    return sorted(advice.values(), key=lambda a: a.key.startswith("train."))
 
 
-def _for_few_pairs(room: list[int], tgt_tokens: int) -> list[tuple[str, Any, str]]:
-    """What is better below `_FEW_PAIRS`; `room`: pieces that the characters of each side need."""
-    sizes = [max(_FEW_PIECES, n) for n in room]
-    tokens = min(1_500, max(MIN_TOKENS_PER_UPDATE, tgt_tokens // 20 // 100 * 100))
-    measured = "docs/lab/first-hour.md"
+def _pairs_that_matter(n_pairs: int, budget: Budget | None) -> int:
+    """A short training makes of a large corpus as much as of a small one."""
+    if budget is None or budget.tokens >= _SHORT_TRAINING:
+        return n_pairs
+    return min(n_pairs, _SMALL_CORPUS - 1)
+
+
+def _small_training(
+    n_pairs: int, tgt_tokens: int, tokens: float, most: int
+) -> list[tuple[str, Any, str]]:
+    """What differs from `recommend` where the text, or the time for it, is little.
+
+    Args:
+        tgt_tokens, tokens: of an epoch, and of all epochs.
+        most: tokens of an update.
+    """
+    epochs, lr = tokens / tgt_tokens, 8e-3 if tokens < 4e6 else 6e-3
+    if n_pairs < _FEW_PAIRS:
+        most, lr = min(1_500, max(MIN_TOKENS_PER_UPDATE, tgt_tokens // 20 // 100 * 100)), 5e-3
+    # In twice the time, updates are √2 times as many, and as large.
+    per_update = max(MIN_TOKENS_PER_UPDATE, min(most, round(math.sqrt(1.6 * tokens) / 100) * 100))
+    dropout = next(dropout for below, dropout in _DROPOUTS if epochs < below)
     return [
-        (
-            "tokenizer.vocab_size",
-            sizes if len(sizes) > 1 else sizes[0],
-            tr("few pairs do not show long pieces often enough to learn them: {}", measured),
-        ),
-        ("train.tokens_per_update", tokens, tr("small updates for a small corpus: {}", measured)),
-        ("train.lr", 5e-3, tr("a small pre-norm model takes a high one: {}", measured)),
+        ("model.dropout", dropout, tr("each pair is seen {:.0f} times: {}", epochs, _MUON)),
+        ("train.tokens_per_update", per_update, tr("short trainings take small ones: {}", _MUON)),
+        ("train.lr", lr, tr("a small pre-norm model takes a high one: {}", _MUON)),
+        ("train.optimizer", "muon", tr("learns more from each update here: {}", _MUON)),
+        ("train.weight_decay", 0.1, tr("of the matrices of the layers; Liu et al. 2025")),
     ]
+
+
+def _sizes(size: _Size) -> dict[str, int]:
+    return {
+        "model.d_model": size.d_model,
+        "model.heads": size.heads,
+        "model.ffn": size.ffn,
+        "model.encoder_layers": size.layers,
+        "model.decoder_layers": size.layers,
+    }
+
+
+def _work(settings: Mapping[str, Any]) -> float:
+    """Products for each token in the layers of the model that these settings describe."""
+    sizes = {key.removeprefix("model."): settings[key] for key in _sizes(_TINY)}
+    return ModelConfig.model_validate(sizes).matrix_parameters
 
 
 def compare(cfg: Config, advice: list[Advice]) -> list[Advice]:
@@ -200,13 +278,27 @@ def compare(cfg: Config, advice: list[Advice]) -> list[Advice]:
     return [a for a in advice if _differs(a.key, _setting(cfg, a.key), _setting(advised, a.key))]
 
 
-def apply_advice(cfg: Config, advice: list[Advice]) -> Config:
-    """A configuration with advised settings; tokenizer, model and train are otherwise defaults."""
-    tree = cfg.model_dump() | {section: {} for section in ("tokenizer", "model", "train")}
+def apply_advice(cfg: Config, advice: Iterable[Advice], *, on_defaults: bool = True) -> Config:
+    """A configuration with advised settings.
+
+    Args:
+        on_defaults: other settings of tokenizer, model and train are the defaults; else those of
+            `cfg`.
+    """
+    tree = cfg.model_dump()
+    if on_defaults:
+        tree |= {section: {} for section in ("tokenizer", "model", "train")}
     for a in advice:
         section, name = a.key.split(".")
         tree[section][name] = a.value
+    if tree["model"].get("architecture") == "modern":
+        tree["model"]["norm"] = "pre"  # the only one that goes with it
     return build_config(tree, "recipe")
+
+
+def changes(cfg: Config, advice: Iterable[Advice]) -> list[Advice]:
+    """The advice that says something else than the configuration."""
+    return [a for a in advice if attrgetter(a.key)(cfg) != a.value]
 
 
 def _joint(languages: Languages) -> tuple[bool, str]:
@@ -261,8 +353,7 @@ def _setting(cfg: Config, key: str) -> object:
         return cfg.train.peak_lr(cfg.model.d_model)
     if key == "tokenizer.vocab_size":
         return cfg.tokenizer.vocab_sizes
-    section, name = key.split(".")
-    return getattr(getattr(cfg, section), name)
+    return attrgetter(key)(cfg)
 
 
 def _differs(key: str, found: object, advised: object) -> bool:

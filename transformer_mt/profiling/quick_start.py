@@ -4,14 +4,11 @@ Comes in: two text files, or one table. Goes out: the YAML of an experiment with
 each setting. Nothing is trained or written.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from transformer_mt.config.data import Languages, Source
 from transformer_mt.config.experiment import Config
@@ -20,19 +17,16 @@ from transformer_mt.config.yaml_text import flow_yaml
 from transformer_mt.corpus.check import first_texts, tell_languages
 from transformer_mt.corpus.readers.pairs import read_pairs
 from transformer_mt.corpus.readers.spreadsheets import is_table, layout_of
-from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model.architectures import new_model
-from transformer_mt.model.encoder_decoder import resolve_tying
-from transformer_mt.system.device import choose_device
+from transformer_mt.profiling.timed_start import (
+    kind_of_device,
+    measure_budget,
+    tokens_per_character,
+)
 from transformer_mt.text.identify import identify
-from transformer_mt.text.languages import is_unspaced, language_name
-from transformer_mt.training.batches import Batch
-from transformer_mt.training.micro_batch import Learner
+from transformer_mt.text.languages import language_name
 
-_MEASURED = 3  # updates
-_LENGTH = 20  # tokens of a sentence, in the updates that are measured
 _REMEDY = tr(
     "name them: files such as my.zh and my.en, or a table whose first row is Chinese, English"
 )
@@ -99,7 +93,7 @@ def _count(source: str | dict[str, Any], languages: Languages) -> tuple[int, int
     """Pairs, a guess at their target tokens, and the different characters of each side."""
     pairs = tokens = 0
     characters: tuple[set[str], set[str]] = set(), set()
-    per_character = 0.7 if is_unspaced(languages.tgt) else 0.25
+    per_character = tokens_per_character(languages.tgt)
     spec = Source.model_validate(source)
     for pair in read_pairs(spec, languages, root=Path(), role="train"):
         pairs += 1
@@ -121,32 +115,15 @@ def make_start(own: OwnText, *, minutes: float | None, processes: int) -> str:
         own.tgt_tokens,
         characters=own.characters,
         languages=own.languages,
-        device="cpu" if choose_device().type == "cpu" else "cuda",
-        minutes=minutes,
+        device=kind_of_device(),
     )
-    advice = advise()
-    if minutes is not None:
-        data = {"root": ".", "train": [own.source]}
-        tree = {"name": own.name, "languages": own.languages, "data": data}
-        cfg = apply_advice(Config.model_validate(tree), advice)
-        advice = advise(updates=max(1, round(60 * minutes * processes / seconds_per_update(cfg))))
-    return "\n".join(_lines(own, advice)) + "\n"
-
-
-def seconds_per_update(cfg: Config) -> float:
-    """Time of an update in this process: the fastest of some, of a model with random weights."""
-    sizes = cfg.tokenizer.vocab_sizes
-    model_cfg = resolve_tying(cfg.model, joint=cfg.tokenizer.joint)
-    learner = Learner(new_model(model_cfg, *sizes, pad_id=PAD_ID), cfg.train)
-    rows = max(1, cfg.train.tokens_per_update // _LENGTH)
-    src = torch.randint(4, min(sizes), (rows, _LENGTH), device=learner.device)
-    times = []
-    for _ in range(_MEASURED):
-        started = time.perf_counter()
-        learner.add_gradients(Batch(src, src, src))
-        learner.optimizer.step(1e-9, rows * _LENGTH)
-        times.append(time.perf_counter() - started)
-    return min(times)
+    if minutes is None:
+        return "\n".join(_lines(own, advise())) + "\n"
+    data = {"root": ".", "train": [own.source]}
+    tree = {"name": own.name, "languages": own.languages, "data": data}
+    cfg = apply_advice(Config.model_validate(tree), advise())
+    budget = measure_budget(cfg, minutes, processes)
+    return "\n".join(_lines(own, advise(budget=budget))) + "\n"
 
 
 def _lines(own: OwnText, advice: list[Advice]) -> Iterator[str]:

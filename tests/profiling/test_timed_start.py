@@ -1,0 +1,117 @@
+"""A configuration and minutes: what is chosen, what stays, and what a second start takes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pairs_of_text import write_sides
+
+from transformer_mt.config.experiment import Config, load_config, load_experiment
+from transformer_mt.config.recipes import Budget
+from transformer_mt.corpus.readers.demo import build_demo
+from transformer_mt.errors import ConfigError
+from transformer_mt.profiling import timed_start
+from transformer_mt.profiling.timed_start import configuration_for_minutes, measure_budget
+from transformer_mt.training.checkpoint import CheckpointStore, Progress
+
+SPEED = 7_000  # target tokens in a second, of a machine that is not measured
+OWN = """
+name: own-zh-en
+languages: {src: zh, tgt: en}
+data: {root: ., train: [my], dev: [], test: {}}
+model: {d_model: 64, heads: 2, ffn: 128, encoder_layers: 2, decoder_layers: 1, dropout: 0.25}
+train: {max_updates: 30, cooldown_updates: 10, warmup_updates: 5, validate_every: 10, average: 2}
+decode: {beam: 3}
+"""
+Start = Callable[..., tuple[Path, Config, list[str]]]
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Choose, as `tmt train own.yaml --minutes M` does: file, configuration, what was said."""
+    monkeypatch.chdir(tmp_path)
+    write_sides(tmp_path / "my", build_demo().train[:400])
+    Path("own.yaml").write_text(OWN, encoding="utf-8")
+    monkeypatch.setattr(
+        timed_start,
+        "measure_budget",
+        lambda cfg, minutes, *_: Budget(minutes, 60 * minutes * SPEED),
+    )
+
+    def choose(minutes: float, *overrides: str, **options: bool) -> tuple[Path, Config, list[str]]:
+        said: list[str] = []
+        settings = [*overrides, f"train.max_minutes={minutes}"]
+        made = configuration_for_minutes(
+            "own.yaml", settings, minutes, processes=1, say=said.append, **options
+        )
+        reverse = options.get("reverse", False)
+        return Path(made), load_experiment(made, settings, reverse=reverse), said
+
+    return choose
+
+
+def test_size_and_schedule_are_chosen_and_nothing_else(start: Start) -> None:
+    path, cfg, said = start(4)
+    own = load_config(Path("own.yaml"))
+    assert path == Path("runs/own-zh-en/start.yaml")
+    assert (cfg.data, cfg.tokenizer, cfg.decode, cfg.name) == (
+        own.data, own.tokenizer, own.decode, own.name
+    )  # fmt: skip
+    assert (cfg.model.d_model, cfg.model.architecture, cfg.model.norm) == (128, "modern", "pre")
+    assert (cfg.train.max_minutes, cfg.train.cooldown_updates) == (4, "auto")
+    updates = 60 * 4 * SPEED / cfg.train.tokens_per_update
+    assert cfg.train.warmup_updates < updates / 5 and cfg.train.max_updates > 50 * updates
+    assert cfg.train.validate_every < updates / 7
+    assert f"about {60 * 4 * SPEED:,} target tokens" in said[0]
+    told = {line.split(":")[0].strip() for line in said[1:]}
+    assert {"model.d_model", "model.dropout", "train.lr"} <= told
+    assert "model.encoder_layers: 4" in path.read_text(encoding="utf-8").partition("\nname:")[0]
+
+
+def test_settings_of_the_command_line_stay(start: Start) -> None:
+    _, cfg, said = start(4, "model.dropout=0.15", "train.lr=1e-3", "seed=7")
+    assert (cfg.model.dropout, cfg.train.lr, cfg.seed) == (0.15, 1e-3, 7)
+    assert not any("dropout" in line or "train.lr" in line for line in said)
+
+
+def test_the_other_direction_is_read_the_right_way_round(start: Start) -> None:
+    path, cfg, _ = start(4, reverse=True)
+    assert path == Path("runs/own-en-zh/start.yaml")
+    assert cfg == load_experiment(path, ["train.max_minutes=4"], reverse=True)
+    assert (cfg.languages.src, cfg.languages.tgt) == ("en", "zh")
+    assert cfg.data.train[0].direction == "zh-en"
+
+
+def test_a_training_that_has_begun_keeps_its_settings(start: Start) -> None:
+    path, first, _ = start(4)
+    CheckpointStore(path.parent / "checkpoints", {}).save(Progress(update=1), {}, {}, keep_last=1)
+    again, cfg, said = start(40)
+    assert again == path and said == [f"settings of the first start: {path}"]
+    assert (cfg.train.max_minutes, cfg.train.validate_every) == (40, first.train.validate_every)
+    _, fresh, _ = start(40, fresh=True)
+    assert fresh.train.validate_every > first.train.validate_every
+    path.unlink()
+    plain, _, _ = start(40)
+    assert plain == Path("own.yaml"), "it began without minutes"
+
+
+def test_only_transformers_have_settings_for_minutes(start: Start) -> None:
+    with pytest.raises(ConfigError, match="for Transformers"):
+        start(4, "model.architecture=rnn")
+
+
+def test_processes_of_another_program_do_not_each_choose(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torchrun = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    for name, value in torchrun.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match="another program"):
+        start(4)
+    assert not Path("runs").exists()
+
+
+def test_the_speed_of_this_machine() -> None:
+    cfg = load_config(Path("configs/tiny.yaml"))
+    budget = measure_budget(cfg, 2, processes=1)
+    assert budget.minutes == 2 and 120 * 50 < budget.tokens < 120 * 10**6

@@ -1,0 +1,178 @@
+"""A configuration and minutes → the same experiment with a size and a schedule that suit them.
+
+Comes in: a configuration, minutes of training. Goes out: its YAML with the settings of
+`config/recipes.py` for the text that this machine can train on in the time. Some updates are
+carried out to know its speed; nothing is trained.
+"""
+
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from transformer_mt.config.experiment import Config, load_experiment
+from transformer_mt.config.recipes import (
+    Advice,
+    Budget,
+    apply_advice,
+    changes,
+    training_that_ends,
+)
+from transformer_mt.corpus.sources.obtain import obtain_sources
+from transformer_mt.encoding.tokenizer import PAD_ID
+from transformer_mt.errors import ConfigError
+from transformer_mt.messages.catalogue import tr
+from transformer_mt.model.architectures import new_model
+from transformer_mt.model.encoder_decoder import resolve_tying
+from transformer_mt.pipeline.run_dir import Run
+from transformer_mt.profiling.corpus_sample import measure_sources
+from transformer_mt.profiling.timed_updates import in_new_processes
+from transformer_mt.rendering.progress import ShownStages, Stages
+from transformer_mt.system.device import choose_device
+from transformer_mt.system.output import write_text
+from transformer_mt.system.processes.distributed import Ranks
+from transformer_mt.system.processes.environment import own_place
+from transformer_mt.system.terminal import Say
+from transformer_mt.text.languages import is_unspaced
+from transformer_mt.training.batches import Batch
+from transformer_mt.training.checkpoint import CheckpointStore
+from transformer_mt.training.micro_batch import Learner
+
+_WARM_UP, _MEASURED = 2, 7  # updates
+_LENGTH = 20  # tokens of a sentence, in the updates that are measured
+_START_S = 8.0  # of new processes, about
+
+
+def configuration_for_minutes(
+    config: str,
+    overrides: Sequence[str],
+    minutes: float,
+    *,
+    processes: int,
+    say: Say,
+    run_dir: Path | None = None,
+    reverse: bool = False,
+    offline: bool = False,
+    fresh: bool = False,
+) -> str:
+    """The configuration to train with, instead of `config`: `start.yaml` in the run directory.
+
+    A training that has begun keeps the settings that it began with.
+
+    Args:
+        overrides: settings of the user, which are not changed.
+        processes: that will train together.
+    Raises:
+        ConfigError: another program has started the processes, and each would choose its own.
+    """
+    if own_place() is not None:
+        raise ConfigError(
+            tr(
+                "--minutes measures this machine before processes are started; for those that "
+                "another program starts: --set train.max_minutes={:g}",
+                minutes,
+            )
+        )
+    named = load_experiment(config, overrides, offline=offline)
+    if named.model.architecture == "rnn":
+        raise ConfigError(
+            tr(
+                "--minutes has settings for Transformers; for another architecture: "
+                "--set train.max_minutes={:g}",
+                minutes,
+            )
+        )
+    cfg = named.reversed() if reverse else named
+    run = Run(run_dir or Path("runs") / cfg.name)
+    path = run.directory / "start.yaml"
+    if not fresh and CheckpointStore(run.checkpoints_dir, {}).has_any():
+        if path.is_file():
+            say(tr("settings of the first start: {}", path))
+        return str(path) if path.is_file() else config
+    obtain_sources(cfg, say)  # downloads, which count for no speed
+    with ShownStages() as stages:
+        pairs, tokens = _size_of(cfg, stages)
+        stages.begin(tr("measuring updates"), _START_S)
+        budget = measure_budget(cfg, minutes, processes, stages)
+    device = kind_of_device()
+    kept = {override.partition("=")[0].strip() for override in overrides}
+    advice = training_that_ends(
+        pairs, tokens, languages=cfg.languages, device=device, budget=budget
+    )
+    chosen = [a for a in advice if a.key not in kept]
+    fitted, changed = apply_advice(named, chosen, on_defaults=False), changes(named, chosen)
+    run.claim()
+    write_text(path, "".join(_text(config, minutes, changed)) + fitted.to_yaml())
+    say(
+        tr(
+            "[minutes] {:g} minutes are about {:,.0f} target tokens here, {:.1f} times the corpus; "
+            "settings for that (--set keeps yours):",
+            minutes,
+            budget.tokens,
+            budget.tokens / tokens,
+        )
+    )
+    for a in changed:
+        say(f"  {a.key}: {a.value}" + (f" ({a.why})" if a.why else ""))
+    return str(path)
+
+
+def measure_budget(
+    cfg: Config, minutes: float, processes: int, stages: Stages | None = None
+) -> Budget:
+    """What Transformer-tiny reads in so many minutes, with the vocabularies of `cfg`."""
+    some = Budget(minutes, 2.5e6)  # settings of a short training: all of them take the same time
+    advice = training_that_ends(
+        10_000, 150_000, languages=cfg.languages, device=kind_of_device(), budget=some
+    )
+    work = partial(_tokens_per_s, apply_advice(cfg, advice, on_defaults=False))
+    speed = in_new_processes(work, processes, (stages or Stages()).advance)
+    return Budget(minutes, 60 * minutes * speed)
+
+
+def _tokens_per_s(cfg: Config, ranks: Ranks) -> float:
+    """Target tokens that all processes train on in a second: random ones, with random weights."""
+    sizes = cfg.tokenizer.vocab_sizes
+    model_cfg = resolve_tying(cfg.model, joint=cfg.tokenizer.joint)
+    model = new_model(model_cfg, *sizes, pad_id=PAD_ID).to(choose_device()).train()
+    learner = Learner(model, cfg.train, ranks)
+    rows = max(1, cfg.train.tokens_per_update // ranks.size // _LENGTH)
+    n_tokens = ranks.size * rows * _LENGTH
+    src = torch.randint(4, min(sizes), (rows, _LENGTH), device=learner.device)
+    times = []
+    for _ in range(_WARM_UP + _MEASURED):
+        started = time.perf_counter()
+        learner.optimizer.gradient.send_with_next()
+        learner.add_gradients(Batch(src, src, src))
+        learner.optimizer.step(1e-9, n_tokens)
+        times.append(time.perf_counter() - started)
+    return n_tokens / statistics.median(times[_WARM_UP:])
+
+
+def _size_of(cfg: Config, stages: Stages) -> tuple[int, int]:
+    """Pairs and target tokens of an epoch, about."""
+    sizes, _ = measure_sources(cfg, stages)
+    train = [size for size in sizes if size.role == "train"]
+    pairs = sum(size.weight * size.pairs for size in train)
+    characters = sum(size.weight * size.tgt_characters for size in train)
+    tokens = pairs + characters * tokens_per_character(cfg.languages.tgt)
+    copies = 2 if cfg.languages.bidirectional else 1
+    return round(copies * pairs), max(1, round(copies * tokens))
+
+
+def tokens_per_character(language: str) -> float:
+    """Sub-words for each character of a text, about."""
+    return 0.7 if is_unspaced(language) else 0.25
+
+
+def kind_of_device() -> str:
+    return "cpu" if choose_device().type == "cpu" else "cuda"
+
+
+def _text(config: str, minutes: float, changed: Iterable[Advice]) -> Iterator[str]:
+    yield "# " + tr("{} with settings for {:g} minutes:", config, minutes) + "\n"
+    for a in changed:
+        yield f"#   {a.key}: {a.value}  {a.why}\n"
