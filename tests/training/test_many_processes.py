@@ -189,7 +189,9 @@ def test_whoever_is_killed_all_end_with_the_reason(tmp_path: Path, alone: Traini
         assert process.returncode == (-signal.SIGKILL if rank is None else 2)
         if rank is not None:
             assert f"process {rank} of 0 … 1 ended (killed by SIGKILL" in told
-        assert "Traceback" not in told
+        # multiprocessing prints a traceback of its own where a process is killed between starting
+        # another one and telling it what to do.
+        assert "transformer_mt/" not in told, "a traceback through tmt"
         deadline = time.monotonic() + 30
         while any(Path(f"/proc/{pid}").exists() for pid in pids.values()):
             assert rank is None and time.monotonic() < deadline, "a process was left behind"
