@@ -17,6 +17,7 @@ from transformer_mt.cli.options import (
     say,
     show,
 )
+from transformer_mt.cli.train import free_memory_soon
 from transformer_mt.errors import STOPPED, TrainingStopped
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.processes.launch import count_processes
@@ -47,6 +48,7 @@ def distill(
     from transformer_mt.pipeline.start import start_training
     from transformer_mt.rendering.progress import ShownStages
 
+    free_memory_soon()
     teacher = Teacher.find(models, to)
     run = Run(run_dir or Path("runs") / f"{teacher.cfg.name}-student")
     config = begin_student(teacher, mono or (), run, overrides or (), beam=beam, say=say)
