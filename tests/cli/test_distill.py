@@ -13,11 +13,14 @@ from command import tmt_here
 from pairs_of_text import write_sides
 from safetensors.torch import load_file
 
+from transformer_mt.cli.distill import for_minutes
 from transformer_mt.config.experiment import build_config, load_config
+from transformer_mt.config.recipes import Budget
 from transformer_mt.export.card import model_card
 from transformer_mt.model_dir import add_metadata, save_model_dir, weights_of
 from transformer_mt.pipeline import distill, start
 from transformer_mt.pipeline.run_dir import Run
+from transformer_mt.profiling import timed_start
 from transformer_mt.translation import backtranslate
 from transformer_mt.translation.translator import Translator
 
@@ -132,6 +135,20 @@ def test_its_configuration_alone_trains_the_same_student(
     config = run.directory / "student.yaml"
     tmt_here("train", config, "--run-dir", again.directory, "--processes", "1")
     assert same(weights_in(again), weights_in(run))
+
+
+def test_minutes_choose_a_schedule_and_no_size(
+    student: tuple[Run, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine that reads 100,000 tokens in the time."""
+    monkeypatch.setattr(timed_start, "measure_budget", lambda _, minutes, *__: Budget(minutes, 1e5))
+    path = student[0].directory / "student.yaml"
+    made = load_config(for_minutes(path, 3.0, 1, tmp_path / "run", fresh=False))
+    own = load_config(path)
+    assert (made.train.max_minutes, own.train.max_minutes) == (3.0, None)
+    assert made.train.cooldown_updates != own.train.cooldown_updates
+    assert made.model.model_copy(update={"dropout": own.model.dropout}) == own.model
+    assert (made.data, made.tokenizer, made.decode) == (own.data, own.tokenizer, own.decode)
 
 
 def test_killed_between_two_stages_it_goes_on(

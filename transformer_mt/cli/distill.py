@@ -54,7 +54,7 @@ def distill(
     config = begin_student(teacher, mono or (), run, overrides or (), beam=beam, say=say)
     n_processes = processes or count_processes()
     if minutes is not None:
-        config = _for_minutes(config, minutes, n_processes, run.directory, fresh)
+        config = for_minutes(config, minutes, n_processes, run.directory, fresh=fresh)
     try:
         start_training(config, {}, run_dir=run.directory, fresh=fresh, processes=n_processes)
     except TrainingStopped as stopped:
@@ -67,7 +67,9 @@ def distill(
     say(tr("next:  tmt translate -m {} TEXT", run.directory))
 
 
-def _for_minutes(config: Path, minutes: float, processes: int, run_dir: Path, fresh: bool) -> Path:
+def for_minutes(
+    config: Path, minutes: float, processes: int, run_dir: Path, *, fresh: bool
+) -> Path:
     """The student with a schedule for the time; its size stays."""
     from transformer_mt.config.experiment import load_config
     from transformer_mt.profiling.timed_start import configuration_for_minutes
