@@ -2,6 +2,7 @@
 
 import gc
 import json
+import logging
 import shlex
 import sys
 from dataclasses import asdict
@@ -27,7 +28,7 @@ from transformer_mt.cli.options import (
 )
 from transformer_mt.errors import STOPPED, ConfigError, TrainingStopped
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.system.processes.environment import is_rank, own_place
+from transformer_mt.system.processes.environment import is_rank, own_meeting_dir, own_place
 from transformer_mt.system.processes.launch import count_processes, launch
 
 _CONFIG_OR_FILES = "a YAML file, a bundled configuration by name, two text files, or one table"
@@ -72,6 +73,8 @@ def train(
                 reverse=reverse, offline=offline, fresh=fresh,
             )
         ]  # fmt: skip
+    if own_meeting_dir() is not None:  # whoever has started it has told the notes
+        logging.getLogger("transformer_mt.config").setLevel(logging.ERROR)
     cfg = read_config(config[0], settings, reverse=reverse, offline=offline)
     if n_processes > 1:
         words = [f"--set={setting}" for setting in settings]
