@@ -20,8 +20,7 @@ from typing import Any
 import torch
 
 from transformer_mt.config.data import Languages
-from transformer_mt.config.experiment import Config, build_config, load_config
-from transformer_mt.config.yaml_text import apply_setting
+from transformer_mt.config.experiment import Config, changed_config, load_config
 from transformer_mt.corpus.clean import test_names
 from transformer_mt.errors import ConfigError, DataError, TmtError
 from transformer_mt.evaluation.metrics import Scorer
@@ -165,8 +164,7 @@ def student_config(teacher: Teacher, prefixes: Sequence[Path], overrides: Sequen
     if teacher.cfg.train.precision != "fp32":
         tree["train"]["precision"] = "auto"  # the student may be trained on another machine
     tree["decode"]["beam"] = 1
-    keys = [apply_setting(tree, override) for override in overrides]
-    cfg = build_config(tree, tr("the student"), settings=keys)
+    cfg = changed_config(tree, tr("the student"), overrides)
     if not (cfg.data.dev and cfg.data.test):
         raise ConfigError(
             tr(
