@@ -16,6 +16,7 @@ from transformer_mt import __version__
 from transformer_mt.cli.bench import bench_app
 from transformer_mt.cli.dashboard import dashboard
 from transformer_mt.cli.data import data_app, tokenizer_app
+from transformer_mt.cli.distill import distill
 from transformer_mt.cli.eval import evaluate
 from transformer_mt.cli.export import export
 from transformer_mt.cli.hub import pull, push
@@ -41,6 +42,7 @@ EXAMPLES = {
     "plan": "my.yaml",
     "config": "base",
     "average": "runs/tiny averaged --last 5",
+    "distill": "-m runs/big --mono news.zh --run-dir runs/student",
     "translate": "-m runs/tiny -i input.zh -o output.en",
     "explain": '-m runs/tiny "这只动物没有穿过街道，因为它太累了。" -o tired',
     "export": "-m runs/tiny --quantization int8 -o tiny.ct2",
@@ -81,7 +83,7 @@ app = typer.Typer(
 )
 for name, command, group in (
     ("train", train, TRAIN), ("init", init, TRAIN), ("plan", plan, TRAIN),
-    ("config", config, TRAIN), ("average", average, TRAIN),
+    ("config", config, TRAIN), ("average", average, TRAIN), ("distill", distill, TRAIN),
     ("translate", translate, USE), ("explain", explain, USE), ("export", export, USE),
     ("serve", serve, USE), ("mcp", mcp, USE), ("push", push, USE), ("pull", pull, USE),
     ("eval", evaluate, JUDGE), ("score", score, JUDGE), ("info", info, JUDGE),

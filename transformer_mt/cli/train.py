@@ -87,8 +87,7 @@ def train(
     from transformer_mt.pipeline.run_dir import Run
     from transformer_mt.pipeline.start import is_first_rank, train_here
 
-    gc.freeze()  # imported modules are never garbage; each look through them takes 0.2 s
-    gc.set_threshold(700, 10, 10)  # Python's own, which frees memory soon
+    free_memory_soon()
     run = Run(run_dir or Path("runs") / cfg.name)
     try:
         trained = train_here(cfg, run, fresh=fresh, say=say)
@@ -103,6 +102,12 @@ def train(
         say(Always(line))
     if as_json:
         show(json.dumps(trained.to_json(), indent=2))
+
+
+def free_memory_soon() -> None:
+    """Python's own thresholds, which `__main__` has raised for the imports."""
+    gc.freeze()  # imported modules are never garbage; each look through them takes 0.2 s
+    gc.set_threshold(700, 10, 10)
 
 
 def _configuration_of(

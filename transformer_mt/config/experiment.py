@@ -257,14 +257,19 @@ def _read_experiment(
     if not isinstance(tree, dict):
         return [tr("{}: expected keys and values, found {}", where, kind_of(tree))], False
     try:
-        written = tree.get("train")
-        written = dict(written) if isinstance(written, dict) else {}
-        keys = [apply_setting(tree, override) for override in overrides]
-        if "train.max_updates" in keys and not {*_SCHEDULE} & {*keys}:
-            _shorten_schedule(written, tree["train"])
-        return build_config(tree, where, settings=keys)
+        return changed_config(tree, where, overrides)
     except ConfigError as error:
         return str(error).split("\n"), True
+
+
+def changed_config(tree: dict[str, Any], where: str, overrides: Iterable[str]) -> Config:
+    """`build_config` of a tree after the changes of `--set`, which are made in it."""
+    written = tree.get("train")
+    written = dict(written) if isinstance(written, dict) else {}
+    keys = [apply_setting(tree, override) for override in overrides]
+    if "train.max_updates" in keys and not {*_SCHEDULE} & {*keys}:
+        _shorten_schedule(written, tree["train"])
+    return build_config(tree, where, settings=keys)
 
 
 def _shorten_schedule(written: dict[str, Any], train: dict[str, Any]) -> None:

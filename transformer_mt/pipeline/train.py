@@ -94,7 +94,7 @@ def _prepare(cfg: Config, run: Run, ranks: Ranks, say: Say) -> tuple[Prepared, C
     prints = fingerprints(local)
     identity = {  # of the checkpoints: one model, one corpus and one seed
         "model": cfg.model.model_dump(),
-        "tokenizer": cfg.tokenizer.model_dump(exclude={"sampling"}),
+        "tokenizer": cfg.tokenizer.model_dump(exclude={"sampling", "path"}),
         "corpus": prints.encoded,
         "seed": cfg.seed,
     }
