@@ -21,7 +21,7 @@ from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.model_dir import build_model
 from transformer_mt.pipeline.curves import write_curves
 from transformer_mt.pipeline.finish import finish
-from transformer_mt.pipeline.log import TrainingLog
+from transformer_mt.pipeline.log import TrainingLog, Watch, ignore_update
 from transformer_mt.pipeline.prepare import Prepared, fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.tracking import Tracker, import_service
@@ -50,11 +50,18 @@ def _say_nothing(_message: str) -> None:
 
 
 def train_experiment(
-    cfg: Config, run: Run, *, fresh: bool, say: Say, ranks: Ranks = ALONE
+    cfg: Config,
+    run: Run,
+    *,
+    fresh: bool,
+    say: Say,
+    ranks: Ranks = ALONE,
+    watch: Watch = ignore_update,
 ) -> dict[str, Any]:
     """Do everything that is missing, in order; the metadata of the model.
 
-    Each of the processes must call it. `fresh` forgets checkpoints, metrics and model first.
+    Each of the processes must call it. `fresh` forgets checkpoints, metrics and model first;
+    `watch` is called by the first process.
     """
     keep_memory()
     if ranks.is_main:
@@ -78,7 +85,7 @@ def train_experiment(
         seed_all(cfg.seed, tr("initial weights"))
         model = build_model(cfg, prepared.tokenizers).to(choose_device())
         cfg = _resolve_auto(cfg, run, model, prepared.train, store, ranks, say)
-        trainer, outcome = _train(cfg, run, prepared, model, store, ranks, say)
+        trainer, outcome = _train(cfg, run, prepared, model, store, ranks, say, watch)
         if outcome.stopped_by == "signal":
             if ranks.is_main and not store.holds(outcome.progress.update):
                 raise TrainingError(
@@ -162,6 +169,7 @@ def _train(
     store: CheckpointStore,
     ranks: Ranks,
     say: Say,
+    watch: Watch,
 ) -> tuple[Trainer, Outcome]:
     corpora = epoch_corpora(
         prepared.train,
@@ -185,6 +193,7 @@ def _train(
                 resume_update=trainer.progress.update,
                 train=cfg.train,
                 trackers=[Tracker(name, cfg, run, say) for name in cfg.train.track],
+                watch=watch,
             )
             with log:
                 outcome = trainer.run(log, stop)

@@ -26,6 +26,7 @@ import torch.distributed as dist
 import torch.distributed.nn.functional
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
+from torch.profiler import record_function
 
 from transformer_mt.errors import LostProcess, TrainingError
 from transformer_mt.messages.catalogue import tr
@@ -216,7 +217,8 @@ def _tensor_of(content: bytes) -> Tensor:
 def _connected() -> Iterator[None]:
     """Turn a lost connection into an error that says so."""
     try:
-        yield
+        with record_function("communication"):
+            yield
     except RuntimeError as error:  # all of torch.distributed's are, those of gloo included
         reason = str(error).strip().split("\n")[0]
         text = tr(
