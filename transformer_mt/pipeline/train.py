@@ -5,6 +5,7 @@ after the newest checkpoint, a finished model is left alone. Of several processe
 prepares and writes; all train, translate and score their share.
 """
 
+import secrets
 from contextlib import nullcontext
 from typing import Any
 
@@ -177,7 +178,7 @@ def _train(
         run.encoded_dir / "epochs",
         workers=count_workers(cfg.data.workers),
         say=say,
-        draws=ranks.local_rank == 0,
+        draws=_is_first_on_disk(run, ranks),
         meet=lambda: ranks.gather(None),
     )
     with corpora as corpus_of:
@@ -200,6 +201,25 @@ def _train(
         if log.records:
             write_curves(log.records, run.curves_path)
     return trainer, outcome
+
+
+def _is_first_on_disk(run: Run, ranks: Ranks) -> bool:
+    """Whether this is the first of the processes that share the disk of the run directory.
+
+    Those of one machine do; machines may.
+    """
+    if ranks.size == ranks.local_size:
+        return ranks.is_main
+    token = ranks.told_by_main(secrets.token_hex(8))
+    own = run.directory / f".{token}.{ranks.rank}"
+    run.directory.mkdir(parents=True, exist_ok=True)
+    own.touch()
+    try:
+        ranks.gather(None)  # all have their mark
+        return ranks.rank == min(int(path.suffix[1:]) for path in run.directory.glob(f".{token}.*"))
+    finally:
+        ranks.gather(None)  # all have looked
+        own.unlink(missing_ok=True)
 
 
 def _announce(cfg: Config, prepared: Prepared, trainer: Trainer, say: Say) -> None:

@@ -31,7 +31,12 @@ from torch.profiler import record_function
 from transformer_mt.errors import LostProcess, TrainingError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.processes.environment import MEETING_FILE, Place, own_place
-from transformer_mt.system.processes.loopback import close_doors, keep_to_loopback, open_doors
+from transformer_mt.system.processes.loopback import (
+    close_doors,
+    end_silent_connections,
+    keep_to_loopback,
+    open_doors,
+)
 
 T = TypeVar("T")
 
@@ -146,6 +151,7 @@ def joined_ranks() -> Iterator[Ranks]:
     if place.meeting_dir is None:
         with _connected():
             _join(place, backend, next(rendezvous("env://", timeout=TIMEOUT))[0])
+        end_silent_connections()
     else:
         keep_to_loopback()
         doors = open_doors()
