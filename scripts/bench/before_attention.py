@@ -62,7 +62,7 @@ def speed_by_length(width: int, rounds: int) -> None:
     print("|---|---|---|---|")
     for length in SPEED_LENGTHS:
         ids = torch.randint(4, VOCABULARY, (BATCH_TOKENS // length, length))
-        batch = Batch(ids, ids, ids)
+        batch = Batch(ids, ids, ids, torch.arange(ids.numel()))
 
         def update(learner: Learner, batch: Batch = batch) -> None:
             learner.add_gradients(batch)

@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide, Indices
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from transformer_mt.profiling.timed_updates import padding_share
 from transformer_mt.training import batches as batching
-from transformer_mt.training.batches import UpdatePlan, collate, deal, plan_updates
+from transformer_mt.training.batches import UpdatePlan, collate, collated, deal, plan_updates
 
 
 def caption_lengths(n: int, seed: int = 0) -> tuple[Indices, Indices]:
@@ -198,3 +199,17 @@ def test_processes_have_as_much_to_do_as_each_other(
     monkeypatch.setattr(batching, "BATCHES_SORTED", 1)
     at_random = slowest(make_plan(*lengths, **sizes), *lengths, 2, even=True)
     assert by_work - 1 < 0.6 * (at_random - 1)
+
+
+def test_a_thread_that_pads_ahead_gives_the_same_batches() -> None:
+    """In the same order, also where the caller leaves before the end."""
+    random = np.random.default_rng(3)
+    rows = [random.integers(4, 20, length).tolist() for length in random.integers(2, 9, 40)]
+    corpus = EncodedCorpus(encoded_side(rows), encoded_side(rows[::-1]))
+    parts, cpu = np.array_split(np.arange(40), 7), torch.device("cpu")
+    plain, ahead = (list(collated(corpus, parts, cpu, ahead=on)) for on in (False, True))
+    assert len(ahead) == len(plain) == 7
+    for one, other in zip(plain, ahead, strict=True):
+        assert all(vars(one)[name].equal(ids) for name, ids in vars(other).items())
+        assert one.real.equal((one.tgt_out != PAD_ID).flatten().nonzero().squeeze(1))
+    assert next(collated(corpus, parts, cpu, ahead=True)).src.equal(plain[0].src)

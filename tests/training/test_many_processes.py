@@ -1,7 +1,9 @@
 """Several processes train as one does: the same updates, the same end, an honest death."""
 
+import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from two_machines import DEVICE, Machine, reason_against, two_machines
 
 from transformer_mt.pipeline.run_dir import Run
 
@@ -100,6 +103,9 @@ class Training:
     def newest(self) -> int:
         return max(int(path.name) for path in self.run.checkpoints_dir.iterdir())
 
+    def weights_at(self, update: int) -> dict[str, torch.Tensor]:
+        return load_file(self.run.checkpoints_dir / f"{update:08d}" / "weights.safetensors")
+
     def state(self) -> dict[str, torch.Tensor]:
         """Of the newest checkpoint."""
         directory = self.run.checkpoints_dir / f"{self.newest():08d}"
@@ -156,6 +162,31 @@ def test_every_number_of_processes_goes_on_to_the_loss_curve_of_one(
     assert found[20:] != pytest.approx(expected[20:], rel=1e-5), "nothing was rounded"
     assert found[-1] < 0.8 * found[0]
     assert training.metadata()["scores"].keys() == alone.metadata()["scores"].keys()
+
+
+@pytest.mark.parametrize("n_processes", [1, 2])
+def test_profiling_some_updates_changes_none(
+    tmp_path: Path, alone: Training, pair: Training, n_processes: int
+) -> None:
+    training = alone.beside(tmp_path)
+    command = training.command(n_processes, "train.max_updates=20")
+    found = subprocess.run(
+        [*command, "--profile", "3"], capture_output=True, text=True, timeout=300
+    )
+    assert found.returncode == 0, found.stderr
+    other = alone if n_processes == 1 else pair
+    assert training.losses() == other.losses()[:20]
+    expected, weights = other.weights_at(20), training.weights_at(20)
+    assert all(weights[name].equal(tensor) for name, tensor in expected.items())
+
+    assert found.stderr.count("[profile] 3 updates of the first process, ") == 1
+    rows = re.findall(r"^  ([a-z]+) +([0-9.]+) ms +[0-9.]+%$", found.stderr, re.MULTILINE)
+    ms = {name: float(value) for name, value in rows}
+    assert ms.keys() == {"data", "host", "kernels", "communication"}
+    assert min(ms["data"], ms["host"], ms["kernels"]) > 0
+    assert (ms["communication"] > 0) == (n_processes > 1)
+    events = json.loads(gzip.decompress(training.run.trace_path.read_bytes()))["traceEvents"]
+    assert sum(event["name"].startswith("ProfilerStep") for event in events) == 3
 
 
 def ranks_of(pid: int) -> dict[str, int]:
@@ -226,6 +257,56 @@ def test_torchrun_is_the_same_training_and_goes_on_after_a_rank_was_killed(
     assert process.returncode == 0, told
     assert "going on after update" in told
     assert_bit_equal(training, pair)
+
+
+def torchrun_on(machines: list[Machine], training: Training, *settings: str) -> list[list[str]]:
+    """The command of each machine; the first one is where they meet."""
+    meeting = f"--rdzv-endpoint={machines[0].address}:29500"
+    train = training.command(1, *settings)
+    return [
+        machine.command(
+            "env", f"GLOO_SOCKET_IFNAME={DEVICE}", sys.executable, "-m", "torch.distributed.run",
+            "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d", meeting,
+            f"--rdzv-conf=is_host={int(machine is machines[0])}", f"--local-addr={machine.address}",
+            *train[1:],
+        )
+        for machine in machines
+    ]  # fmt: skip
+
+
+@needs_proc
+@pytest.mark.skipif(reason_against() is not None, reason=str(reason_against()))
+def test_two_machines_are_one_whatever_the_link_does(tmp_path: Path, alone: Training) -> None:
+    """It is slow and loses packets; is cut for a moment; is cut, so that both end with a reason;
+    and comes back, so that the same command goes on. The losses are always those of one process."""
+    training = alone.beside(tmp_path)
+    with two_machines() as machines:
+        cable = machines[1]
+        first, second = torchrun_on(machines, training, "train.max_updates=5000")
+        other = subprocess.Popen(second, stderr=subprocess.PIPE, text=True)
+        process = training.start(first)
+        cable.ip(f"link set {DEVICE} down")
+        time.sleep(1)
+        n = len(training.records())
+        cable.ip(f"link set {DEVICE} up")
+        deadline = time.monotonic() + 60
+        while len(training.records()) <= n + 1:
+            assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+            time.sleep(0.02)
+        assert sum(machine.lost_packets() for machine in machines) > 0
+
+        cable.ip(f"link set {DEVICE} down")
+        for ended in (process, other):
+            _, told = ended.communicate(timeout=120)
+            assert ended.returncode not in (0, None)
+            assert "cannot be reached" in told or "RendezvousConnectionError" in told, told
+
+        cable.ip(f"link set {DEVICE} up")
+        commands = torchrun_on(machines, training, "train.max_updates=60")
+        both = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for words in commands]
+        told, _ = (process.communicate(timeout=200)[1] for process in both)
+        assert "going on after update" in told and "2 processes" in told
+    assert training.losses() == pytest.approx(alone.losses(), rel=1e-4)
 
 
 def test_a_mistake_is_told_once(tmp_path: Path, alone: Training) -> None:

@@ -5,9 +5,11 @@ import json
 import logging
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,6 +32,10 @@ from transformer_mt.errors import STOPPED, ConfigError, TrainingStopped
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.processes.environment import is_rank, own_meeting_dir, own_place
 from transformer_mt.system.processes.launch import count_processes, launch
+
+if TYPE_CHECKING:
+    from transformer_mt.pipeline.log import Watch
+    from transformer_mt.pipeline.run_dir import Run
 
 _CONFIG_OR_FILES = "a YAML file, a bundled configuration by name, two text files, or one table"
 OwnFiles = Annotated[
@@ -54,6 +60,10 @@ def train(
     processes: Processes = None,
     device: Device = "auto",
     minutes: Minutes = None,
+    profile: Annotated[
+        int | None,
+        typer.Option(min=1, help="so many updates: a Chrome trace, and where their time goes"),
+    ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -82,6 +92,7 @@ def train(
         flags = {"reverse": reverse, "offline": offline, "fresh": fresh, "json": as_json}
         flags["quiet"] = quiet
         words += [f"--{flag}" for flag, is_on in flags.items() if is_on]
+        words += [f"--profile={profile}"] if profile is not None else []
         words += ["--debug"] if "--debug" in sys.argv else []
         raise typer.Exit(launch(n_processes, ["train", *words, "--", *config]))
     from transformer_mt.pipeline.run_dir import Run
@@ -90,7 +101,8 @@ def train(
     free_memory_soon()
     run = Run(run_dir or Path("runs") / cfg.name)
     try:
-        trained = train_here(cfg, run, fresh=fresh, say=say)
+        with _watching(run, profile) as watch:
+            trained = train_here(cfg, run, fresh=fresh, say=say, watch=watch)
     except TrainingStopped as stopped:
         if not is_first_rank():
             return
@@ -108,6 +120,21 @@ def free_memory_soon() -> None:
     """Python's own thresholds, which `__main__` has raised for the imports."""
     gc.freeze()  # imported modules are never garbage; each look through them takes 0.2 s
     gc.set_threshold(700, 10, 10)
+
+
+@contextmanager
+def _watching(run: "Run", n_updates: int | None) -> "Iterator[Watch]":
+    """What is called after each update of a training: a trace of some, if one is asked for."""
+    from transformer_mt.pipeline.log import ignore_update
+    from transformer_mt.pipeline.start import is_first_rank
+
+    if n_updates is None or not is_first_rank():
+        yield ignore_update
+        return
+    from transformer_mt.profiling.update_trace import UpdateTrace
+
+    with UpdateTrace(run.trace_path, n_updates, say) as trace:
+        yield trace.watch
 
 
 def _configuration_of(

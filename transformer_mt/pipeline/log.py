@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,12 @@ PIPED_WIDTH = 120  # columns of a sample sentence where there is no terminal
 _LABEL, _BAR_WIDTH = tr("training"), 12
 _REFRESH_S = 0.1  # at least, between two states of the live line
 
+Watch = Callable[[int], None]  # called with the number of each update that is done
+
+
+def ignore_update(_update: int) -> None:
+    """The `Watch` of a training that nobody watches."""
+
 
 class TrainingLog(SilentLog):
     """Writes `metrics.jsonl` and the console, which is standard error, and tells the trackers.
@@ -45,6 +51,7 @@ class TrainingLog(SilentLog):
         resume_update: int,
         train: TrainConfig,
         trackers: Sequence[Tracker] = (),
+        watch: Watch = ignore_update,
         console: Console | None = None,
     ) -> None:
         self.records = [r for r in read_metrics(metrics_path) if r["update"] <= resume_update]
@@ -53,6 +60,7 @@ class TrainingLog(SilentLog):
         self._write_all()
         self._console = console or Console(stderr=True, soft_wrap=True, highlight=False)
         self._trackers = trackers
+        self._watch = watch
         self._tell_trackers(self.records)
         self._max_updates = train.max_updates
         self._clock = TrainingClock(train, resume_update, self.records)
@@ -84,6 +92,7 @@ class TrainingLog(SilentLog):
         if self._live.is_started and now - self._shown_at >= _REFRESH_S:
             self._shown_at = now
             self._live.update(self._live_line(update), refresh=True)
+        self._watch(update)
 
     def record(self, event: str, update: int, values: Mapping[str, Any]) -> None:
         if values.get("minutes") is not None:

@@ -29,6 +29,7 @@ class Run:
         self.checkpoints_dir = directory / "checkpoints"
         self.metrics_path = directory / "metrics.jsonl"
         self.tracking_path = directory / "tracking.json"
+        self.trace_path = directory / "trace.json.gz"
         self.curves_path = directory / "curves.png"
         self.translations_dir = directory / "translations"
         self.model_dir = directory / "model"

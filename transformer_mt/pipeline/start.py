@@ -13,6 +13,7 @@ from transformer_mt.config.presets import find_config
 from transformer_mt.errors import STOPPED, TmtError, TrainingError, TrainingStopped
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import read_metadata
+from transformer_mt.pipeline.log import Watch, ignore_update
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.train import train_experiment
 from transformer_mt.system.processes.distributed import joined_ranks
@@ -95,10 +96,12 @@ def start_training(
     return TrainedModel(run.directory, run.model_dir, read_metadata(run.model_dir))
 
 
-def train_here(cfg: Config, run: Run, *, fresh: bool, say: Say) -> TrainedModel:
+def train_here(
+    cfg: Config, run: Run, *, fresh: bool, say: Say, watch: Watch = ignore_update
+) -> TrainedModel:
     """Train in this process, and in those that it was started with, if any."""
     with joined_ranks() as ranks:
-        metadata = train_experiment(cfg, run, fresh=fresh, say=say, ranks=ranks)
+        metadata = train_experiment(cfg, run, fresh=fresh, say=say, ranks=ranks, watch=watch)
     return TrainedModel(run.directory, run.model_dir, metadata)
 
 

@@ -5,6 +5,7 @@ after the newest checkpoint, a finished model is left alone. Of several processe
 prepares and writes; all train, translate and score their share.
 """
 
+import secrets
 from contextlib import nullcontext
 from typing import Any
 
@@ -21,7 +22,7 @@ from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.model_dir import build_model
 from transformer_mt.pipeline.curves import write_curves
 from transformer_mt.pipeline.finish import finish
-from transformer_mt.pipeline.log import TrainingLog
+from transformer_mt.pipeline.log import TrainingLog, Watch, ignore_update
 from transformer_mt.pipeline.prepare import Prepared, fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.tracking import Tracker, import_service
@@ -52,11 +53,18 @@ def _say_nothing(_message: str) -> None:
 
 
 def train_experiment(
-    cfg: Config, run: Run, *, fresh: bool, say: Say, ranks: Ranks = ALONE
+    cfg: Config,
+    run: Run,
+    *,
+    fresh: bool,
+    say: Say,
+    ranks: Ranks = ALONE,
+    watch: Watch = ignore_update,
 ) -> dict[str, Any]:
     """Do everything that is missing, in order; the metadata of the model.
 
-    Each of the processes must call it. `fresh` forgets checkpoints, metrics and model first.
+    Each of the processes must call it. `fresh` forgets checkpoints, metrics and model first;
+    `watch` is called by the first process.
     """
     keep_memory()
     if ranks.is_main:
@@ -80,7 +88,7 @@ def train_experiment(
         seed_all(cfg.seed, tr("initial weights"))
         model = build_model(cfg, prepared.tokenizers).to(choose_device())
         cfg = _resolve_auto(cfg, run, model, prepared.train, store, ranks, say)
-        trainer, outcome = _train(cfg, run, prepared, model, store, ranks, say)
+        trainer, outcome = _train(cfg, run, prepared, model, store, ranks, say, watch)
         if outcome.stopped_by == "signal":
             if ranks.is_main and not store.holds(outcome.progress.update):
                 raise TrainingError(
@@ -164,13 +172,14 @@ def _train(
     store: CheckpointStore,
     ranks: Ranks,
     say: Say,
+    watch: Watch,
 ) -> tuple[Trainer, Outcome]:
     blocks = epoch_blocks(
         EpochData.of(cfg, run.encoded_dir / "train", prepared.tokenizers),
         run.encoded_dir / "epochs",
         workers=count_workers(cfg.data.workers),
         say=say,
-        draws=ranks.local_rank == 0,
+        draws=_is_first_on_disk(run, ranks),
         meet=lambda: ranks.gather(None),
     )
     with blocks as block_of:
@@ -186,12 +195,32 @@ def _train(
                 resume_update=trainer.progress.update,
                 train=cfg.train,
                 trackers=[Tracker(name, cfg, run, say) for name in cfg.train.track],
+                watch=watch,
             )
             with log:
                 outcome = trainer.run(log, stop)
         if log.records:
             write_curves(log.records, run.curves_path)
     return trainer, outcome
+
+
+def _is_first_on_disk(run: Run, ranks: Ranks) -> bool:
+    """Whether this is the first of the processes that share the disk of the run directory.
+
+    Those of one machine do; machines may.
+    """
+    if ranks.size == ranks.local_size:
+        return ranks.is_main
+    token = ranks.told_by_main(secrets.token_hex(8))
+    own = run.directory / f".{token}.{ranks.rank}"
+    run.directory.mkdir(parents=True, exist_ok=True)
+    own.touch()
+    try:
+        ranks.gather(None)  # all have their mark
+        return ranks.rank == min(int(path.suffix[1:]) for path in run.directory.glob(f".{token}.*"))
+    finally:
+        ranks.gather(None)  # all have looked
+        own.unlink(missing_ok=True)
 
 
 def _announce(cfg: Config, prepared: Prepared, trainer: Trainer, say: Say) -> None:

@@ -146,7 +146,7 @@ def _tokens_per_s(cfg: Config, ranks: Ranks) -> float:
     for _ in range(_WARM_UP + _MEASURED):
         started = time.perf_counter()
         learner.optimizer.gradient.send_with_next()
-        learner.add_gradients(Batch(src, src, src))
+        learner.add_gradients(Batch(src, src, src, torch.arange(src.numel())))
         learner.optimizer.step(1e-9, n_tokens)
         times.append(time.perf_counter() - started)
     return n_tokens / statistics.median(times[_WARM_UP:])

@@ -10,9 +10,10 @@ An index says in its name what it counts:
     batch: a micro-batch of the plan, in the order of training.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -43,9 +44,10 @@ class Batch:
     src: Tensor  # (B, S) int64, each row ends with EOS
     tgt_in: Tensor  # (B, T) int64, each row starts with BOS
     tgt_out: Tensor  # (B, T) int64, each row ends with EOS
+    real: Tensor  # (n,) int64, places in `tgt_out`, flattened, that are not padding
 
     def to(self, device: torch.device) -> "Batch":
-        return Batch(*(ids.to(device, non_blocking=True) for ids in self.__dict__.values()))
+        return Batch(*(ids.to(device, non_blocking=True) for ids in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -255,8 +257,12 @@ def _equal_shares(n_left: int, rank: int, size: int) -> list[tuple[int, list[int
     return [(batch, [place % size for place in group], size) for batch, group in own]
 
 
-def collate(corpus: EncodedCorpus, rows: Indices) -> Batch:
-    """Pad some rows of a corpus into a batch, without touching a Python object per row."""
+def collate(corpus: EncodedCorpus, rows: Indices, *, pin: bool = False) -> Batch:
+    """Pad some rows of a corpus into a batch, without touching a Python object per row.
+
+    Args:
+        pin: into memory that a GPU copies from while the host goes on.
+    """
     src = _pad(corpus.src, rows)
     tgt_out = _pad(corpus.tgt, rows)
     tgt_in = np.roll(tgt_out, 1, axis=1)
@@ -264,7 +270,26 @@ def collate(corpus: EncodedCorpus, rows: Indices) -> Batch:
     # EOS is the last real token of `tgt_out`; one step later it must not be read as input.
     lengths = corpus.tgt.lengths_of(rows)
     tgt_in[np.arange(tgt_in.shape[1]) >= lengths[:, None]] = PAD_ID
-    return Batch(*(torch.from_numpy(ids) for ids in (src, tgt_in, tgt_out)))
+    real = np.flatnonzero(tgt_out != PAD_ID)
+    tensors = (torch.from_numpy(ids) for ids in (src, tgt_in, tgt_out, real))
+    return Batch(*(ids.pin_memory() if pin else ids for ids in tensors))
+
+
+def collated(
+    corpus: EncodedCorpus, parts: Iterable[Indices], device: torch.device, *, ahead: bool
+) -> Iterator[Batch]:
+    """Micro-batches on a device, one after the other.
+
+    Args:
+        ahead: a thread pads the next ones while the caller works on one; of use where that work is
+            another device's.
+    """
+    if not ahead:
+        yield from (collate(corpus, rows).to(device) for rows in parts)
+        return
+    work = partial(collate, corpus, pin=device.type == "cuda")
+    with ThreadPoolExecutor(1) as pool:
+        yield from (batch.to(device) for batch in pool.map(work, parts))
 
 
 def _pad(side: EncodedSide, rows: Indices) -> Indices:

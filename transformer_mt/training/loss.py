@@ -36,16 +36,20 @@ class OutputLoss:
         self.pad_id = pad_id
         self._workspace = torch.empty(0)
 
-    def __call__(self, hidden: Tensor, weight: Tensor, tgt_out: Tensor) -> LossSums:
+    def __call__(
+        self, hidden: Tensor, weight: Tensor, tgt_out: Tensor, rows: Tensor | None = None
+    ) -> LossSums:
         """
         Args:
             hidden: (B, T, D), any float dtype. weight: (V, D), the same dtype.
             tgt_out: (B, T) int64; positions equal to `pad_id` are ignored.
+            rows: (n,) int64, the others, flattened; who gives them spares a GPU the counting, which
+                the host would wait for.
         Raises:
             ValueError: `tgt_out` holds no real token.
         """
-        real = (tgt_out != self.pad_id).flatten()
-        rows = real.nonzero().squeeze(1)
+        if rows is None:
+            rows = (tgt_out != self.pad_id).flatten().nonzero().squeeze(1)
         if not len(rows):
             raise ValueError("tgt_out contains no real token")
         hidden = hidden.flatten(0, 1).index_select(0, rows)  # (n, D)

@@ -249,7 +249,7 @@ class _Step:
         embeddings = (self._model.encoder_embedding, self._model.decoder_embedding)
         sizes = (embedding.tokens.num_embeddings for embedding in embeddings)
         src, tgt = (torch.randint(BOS_ID, size, shape, device=device) for size in sizes)
-        self._learner.add_gradients(Batch(src, tgt, tgt))
+        self._learner.add_gradients(Batch(src, tgt, tgt, torch.arange(tgt.numel(), device=device)))
         self._learner.optimizer.step(0.0, n_sentences * length)
 
 

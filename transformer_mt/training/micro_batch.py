@@ -6,6 +6,8 @@ This file knows no plan, memory limit or file.
 
 from collections.abc import Callable
 
+from torch import Tensor
+
 from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.model.encoder_decoder import EncoderDecoder
@@ -30,22 +32,23 @@ class Learner:
         self.optimizer = MasterOptimizer(model, cfg, self.dtype, ranks)
         self._output_loss = OutputLoss(cfg.label_smoothing, PAD_ID)
 
-    def add_gradients(self, batch: Batch, done: Callable[[str], None] | None = None) -> float:
+    def add_gradients(self, batch: Batch, done: Callable[[str], None] | None = None) -> Tensor:
         """Forward, loss and backward of one micro-batch.
 
         Args:
             done: called with `forward`, `loss` and `backward` when each is done.
         Returns:
-            The unsmoothed loss, in nats, summed over the target tokens.
+            The unsmoothed loss, in nats, summed over the target tokens: a scalar on the device,
+            which the host need not wait for.
         """
         hidden = self.model(batch.src, batch.tgt_in)  # (B, T, D)
         if done:
             done("forward")
-        sums = self._output_loss(hidden, self.model.output.weight, batch.tgt_out)
+        sums = self._output_loss(hidden, self.model.output.weight, batch.tgt_out, batch.real)
         if done:
             done("loss")
         (sums.loss * self.optimizer.loss_scale.factor).backward()
         self.optimizer.gradient.add()
         if done:
             done("backward")
-        return sums.nll.item()
+        return sums.nll

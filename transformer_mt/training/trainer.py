@@ -15,6 +15,8 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.profiler import record_function
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
@@ -25,9 +27,10 @@ from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.system.device import StopRequest, release_memory, seed_all
 from transformer_mt.system.processes.distributed import ALONE, Ranks
-from transformer_mt.training.batches import collate, deal, planned_blocks
+from transformer_mt.training.batches import Batch, collated, deal, planned_blocks
 from transformer_mt.training.checkpoint import CheckpointStore, Progress
 from transformer_mt.training.memory import halves, is_out_of_memory
+from transformer_mt.training.meter import Meter
 from transformer_mt.training.micro_batch import Learner
 from transformer_mt.training.optimizer import learning_rate
 
@@ -123,7 +126,7 @@ class Trainer:
         train = self.cfg.train
         started = time.monotonic() - self.progress.seconds
         last_save = self.progress.seconds
-        meter = _Meter(self.ranks)
+        meter = Meter(self.ranks)
         skipped_in_a_row = 0
         reason: StopReason | None = None
         for planned in self._updates():
@@ -200,20 +203,27 @@ class Trainer:
         on_cpu = self.learner.device.type == "cpu"
         dealt = deal(planned.batches, self.ranks.rank, self.ranks.size, even=on_cpu)
         optimizer = self.learner.optimizer
-        nll = 0.0
-        for batch, part, rows in dealt:
+        nll = torch.zeros((), dtype=torch.float64, device=self.learner.device)
+        batches = collated(
+            planned.block.corpus, [own.rows for own in dealt], self.learner.device, ahead=not on_cpu
+        )
+        for place, part, rows in dealt:
             # Dropout is a function of the update and the batch: resume stays exact, and a whole
             # batch has the same whichever process does it.
-            seed_all(self.cfg.seed, update, batch, part)
-            if batch == dealt[-1].batch:
+            seed_all(self.cfg.seed, update, place, part)
+            if place == dealt[-1].batch:
                 optimizer.gradient.send_with_next()
-            nll += self._add_gradients(planned.block.corpus, rows)
-        return nll, optimizer.step(lr, planned.n_tokens)
+            with record_function("data"):
+                batch = next(batches)
+            nll += self._add_gradients(planned.block.corpus, rows, batch)
+        with record_function("optimizer"):
+            norm = optimizer.step(lr, planned.n_tokens)
+        return nll.item(), norm
 
-    def _add_gradients(self, corpus: EncodedCorpus, rows: Indices) -> float:
+    def _add_gradients(self, corpus: EncodedCorpus, rows: Indices, batch: Batch) -> Tensor:
         """Add the gradients of one micro-batch; in halves, if it does not fit into memory."""
         try:
-            return self.learner.add_gradients(collate(corpus, rows).to(self.learner.device))
+            return self.learner.add_gradients(batch)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -222,7 +232,9 @@ class Trainer:
         self.learner.optimizer.gradient.discard()
         release_memory()
         self._n_split += 1
-        return sum(self._add_gradients(corpus, half) for half in parts)
+        again = zip(parts, collated(corpus, parts, self.learner.device, ahead=False), strict=True)
+        one, other = (self._add_gradients(corpus, half, batch) for half, batch in again)
+        return one.double() + other
 
     def _agree(self, stop: StopRequest, log: SilentLog) -> tuple[bool, float]:
         """Exchange the state of all processes between two updates.
@@ -250,7 +262,8 @@ class Trainer:
         train = self.cfg.train
         started = time.monotonic()
         self.model.eval()
-        scores = self.validate()
+        with record_function("validation"):
+            scores = self.validate()
         value = -scores["loss"] if train.metric == "loss" else scores[train.metric]
         better = not self.progress.best_update or value > self.progress.best_metric
         so_far = self.progress
@@ -310,31 +323,3 @@ class Trainer:
                 in_a_row,
             )
             raise TrainingError(text)
-
-
-class _Meter:
-    """Loss and speed of all processes since the last log line."""
-
-    def __init__(self, ranks: Ranks) -> None:
-        self._ranks = ranks
-        self._nll, self._tokens = 0.0, 0
-        self.restart_clock()
-
-    def add(self, nll: float, n_tokens: int) -> None:
-        """Args: nll: of this process. n_tokens: of all."""
-        self._nll += nll
-        self._tokens += n_tokens
-        self._timed_tokens += n_tokens
-
-    def restart_clock(self) -> None:
-        """Leave out the time of a validation."""
-        self._timed_tokens, self._since = 0, time.monotonic()
-
-    def take(self) -> dict[str, float]:
-        """Mean loss in nats per token, perplexity and real target tokens per second."""
-        nll = self._ranks.sum(torch.tensor(self._nll, dtype=torch.float64)).item()
-        loss = nll / max(1, self._tokens)
-        speed = self._timed_tokens / max(1e-9, time.monotonic() - self._since)
-        self._nll, self._tokens = 0.0, 0
-        self.restart_clock()
-        return {"loss": loss, "ppl": math.exp(min(loss, 50)), "tgt_tokens_per_s": speed}

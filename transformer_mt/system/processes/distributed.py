@@ -26,11 +26,17 @@ import torch.distributed as dist
 import torch.distributed.nn.functional
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
+from torch.profiler import record_function
 
 from transformer_mt.errors import LostProcess, TrainingError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.processes.environment import MEETING_FILE, Place, own_place
-from transformer_mt.system.processes.loopback import close_doors, keep_to_loopback, open_doors
+from transformer_mt.system.processes.loopback import (
+    close_doors,
+    end_silent_connections,
+    keep_to_loopback,
+    open_doors,
+)
 
 T = TypeVar("T")
 
@@ -145,6 +151,7 @@ def joined_ranks() -> Iterator[Ranks]:
     if place.meeting_dir is None:
         with _connected():
             _join(place, backend, next(rendezvous("env://", timeout=TIMEOUT))[0])
+        end_silent_connections()
     else:
         keep_to_loopback()
         doors = open_doors()
@@ -216,7 +223,8 @@ def _tensor_of(content: bytes) -> Tensor:
 def _connected() -> Iterator[None]:
     """Turn a lost connection into an error that says so."""
     try:
-        yield
+        with record_function("communication"):
+            yield
     except RuntimeError as error:  # all of torch.distributed's are, those of gloo included
         reason = str(error).strip().split("\n")[0]
         text = tr(

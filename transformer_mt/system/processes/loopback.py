@@ -1,6 +1,7 @@
-"""The sockets of this process through which ranks of one machine reach each other.
+"""The sockets of this process through which ranks reach each other.
 
-Gloo and NCCL are kept to loopback; listening sockets are told to take no more connections.
+On one machine gloo and NCCL are kept to loopback, and listening sockets are told to take no more
+connections. Between machines a connection that has become silent ends.
 """
 
 import ctypes
@@ -31,14 +32,12 @@ def loopback_interface() -> str:
 
 def open_doors() -> set[int]:
     """Descriptors of the sockets on which this process listens; empty where there is no /proc."""
-    if not Path("/proc/self/fd").is_dir():
-        return set()
     found = set()
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError), _socket_of(int(name)) as own:
+    for descriptor in _descriptors():
+        with suppress(OSError), _socket_of(descriptor) as own:
             inet = own.family in (socket.AF_INET, socket.AF_INET6)
             if inet and own.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                found.add(int(name))
+                found.add(descriptor)
     return found
 
 
@@ -55,6 +54,43 @@ def close_doors(descriptors: Iterable[int]) -> None:
         # Some systems that pretend to be Linux have no filters.
         with suppress(OSError), _socket_of(descriptor) as own:
             own.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, attached)
+
+
+def end_silent_connections() -> None:
+    """Have the system ask, on Linux, whether the other end of each connection is still there.
+
+    Otherwise a rank that has nothing to send waits for ever for one behind a cut cable. Where the
+    system's own limits are shorter, they hold.
+    """
+    if sys.platform != "linux":
+        return
+    options = {
+        option: min(most, _system_limit(name, most))
+        for name, option, most in (
+            ("tcp_keepalive_time", socket.TCP_KEEPIDLE, 30),  # seconds of silence
+            ("tcp_keepalive_intvl", socket.TCP_KEEPINTVL, 10),  # seconds between two questions
+            ("tcp_keepalive_probes", socket.TCP_KEEPCNT, 9),  # unanswered
+        )
+    }
+    for descriptor in _descriptors():
+        with suppress(OSError), _socket_of(descriptor) as own:
+            if own.type == socket.SOCK_STREAM and own.family in (socket.AF_INET, socket.AF_INET6):
+                own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                for option, value in options.items():
+                    own.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _system_limit(name: str, default: int) -> int:
+    """A setting of the system's TCP; `default` where it has none."""
+    with suppress(OSError):
+        return int(Path(f"/proc/sys/net/ipv4/{name}").read_text(encoding="ascii"))
+    return default
+
+
+def _descriptors() -> list[int]:
+    """Of all that this process has open; empty where there is no /proc."""
+    folder = Path("/proc/self/fd")
+    return [int(name) for name in os.listdir(folder)] if folder.is_dir() else []
 
 
 @contextmanager
