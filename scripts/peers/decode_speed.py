@@ -3,12 +3,13 @@ r"""Decoding speed of tmt beside other engines: the same weights, sources, beam 
     python scripts/peers/decode_speed.py --src multi30k/test_2016_flickr.en --venvs FOLDER \
         --tokenizer runs/multi30k-en-de/model --size tiny
 
-Engines: tmt; CTranslate2 in fp32 and int8, with the threads in one worker and with one worker per
-thread; Hugging Face `generate` (MarianMT); JoeyNMT. Hugging Face and JoeyNMT run in environments
-under --venvs, which train_speed.py makes. The model has random weights in the paper's
-post-norm form; every translation has --length tokens, so that nobody wins by stopping early. Each
-measurement is a fresh process, after one batch to warm up; the engines take turns, and the table
-shows medians over --rounds. Exit status 1: some run failed; the others count.
+Engines: tmt, also in fp32 and with int8 products; CTranslate2 in fp32 and int8, with the threads in
+one worker and with one worker per thread, its best setting; Hugging Face `generate` (MarianMT);
+JoeyNMT. Hugging Face and JoeyNMT run in environments under --venvs, which train_speed.py makes. The
+model has random weights in the paper's post-norm form; every translation has --length tokens, so
+that nobody wins by stopping early. Each measurement is a fresh process, after one batch to warm up;
+the engines take turns, and the table shows medians over --rounds. Exit status 1: some
+run failed; the others count.
 """
 
 import argparse
@@ -37,6 +38,8 @@ class Engine:
 
 ENGINES = [
     Engine("tmt", "decode_tmt.py"),
+    Engine("tmt fp32", "decode_tmt.py", None, (("precision", "fp32"),)),
+    Engine("tmt int8", "decode_tmt.py", None, (("precision", "int8"),)),
     Engine("tmt, 1 thread", "decode_tmt.py", None, (("threads", 1),)),
     Engine("CTranslate2 fp32", "decode_ctranslate2.py", None, (("compute_type", "float32"),)),
     Engine("CTranslate2 fp32, 1 thread", "decode_ctranslate2.py", None,

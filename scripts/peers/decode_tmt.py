@@ -13,10 +13,11 @@ os.environ.update(DEFAULTS | dict(os.environ))  # as the command does, before to
 import torch
 from decoding import read_task, report
 
+from transformer_mt.model.int8 import use_int8
 from transformer_mt.model_dir import load_model_dir
 from transformer_mt.search.engine import Engine, Request
 from transformer_mt.search.options import SearchOptions
-from transformer_mt.system.device import choose_precision, keep_memory
+from transformer_mt.system.device import keep_memory, search_precision
 
 
 def main() -> None:
@@ -25,8 +26,10 @@ def main() -> None:
     keep_memory()
     loaded = load_model_dir(Path(task["tmt"]))
     cpu = torch.device("cpu")
-    model = loaded.model.to(cpu, choose_precision(task["precision"], cpu))
-    engine = Engine([model], loaded.tokenizers[1].silent_ids)
+    dtype, is_int8 = search_precision(task["precision"], cpu)
+    if is_int8:
+        use_int8(loaded.model)
+    engine = Engine([loaded.model.to(cpu, dtype)], loaded.tokenizers[1].silent_ids)
     most = task["length"] - 1  # beside EOS: as many steps as the others make
     options = SearchOptions(beam=task["beam"], min_length=most, max_length=most)
 

@@ -237,3 +237,19 @@ def test_bad_documents(run: Run, tmp_path: Path, name: str, content: bytes, mess
         "a.docx": ["-o", str(tmp_path / "b.docx")],
     }.get(name, [])
     assert message in str(run("-i", tmp_path / name, *options).exception)
+
+
+def test_the_precision_of_a_search(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = []
+    load = Translator.load
+    monkeypatch.setattr(
+        Translator, "load", lambda path, precision: chosen.append(precision) or load(path)
+    )
+    assert run("--precision", "int8", "猫").exit_code == 0
+    assert chosen == ["int8"]
+    for wrong, said in (
+        (["--precision", "int9"], "--precision int9: expected auto, fp32, bf16, fp16 or int8"),
+        (["--precision", "int8", "--engine", "ctranslate2"], "native takes both"),
+    ):
+        found = run(*wrong, "猫")
+        assert isinstance(found.exception, TmtError) and said in str(found.exception)

@@ -14,6 +14,7 @@ from transformer_mt.system.device import (
     choose_precision,
     keep_memory,
     release_memory,
+    search_precision,
     seed_all,
     stop_on_signals,
     use_device,
@@ -40,6 +41,24 @@ def test_precision(
 ) -> None:
     monkeypatch.setattr(runtime, "cpu_flags", lambda: flags)
     assert choose_precision(setting, CPU) == expected
+
+
+def test_int8_for_search_needs_vnni(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other operations are in what `auto` means; training does not know int8."""
+    for flags, dtype in (({"avx_vnni"}, torch.float32),
+                         ({"avx512_vnni", "avx512_bf16"}, torch.bfloat16)):  # fmt: skip
+        monkeypatch.setattr(runtime, "cpu_flags", lambda flags=flags: flags)
+        assert search_precision("int8", CPU) == (dtype, True)
+        assert search_precision("auto", CPU) == (dtype, False)
+        with pytest.raises(
+            ConfigError, match="needs a CPU with VNNI, this CUDA has none; use auto"
+        ):
+            search_precision("int8", torch.device("cuda"))
+    monkeypatch.setattr(runtime, "cpu_flags", lambda: {"avx2", "avx512f"})
+    with pytest.raises(ConfigError, match=r"precision int8: .* this CPU has none"):
+        search_precision("int8", CPU)
+    with pytest.raises(ConfigError, match="use auto, fp32, bf16 or fp16"):
+        choose_precision("int8", CPU)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from transformer_mt.cli.language import Group
-from transformer_mt.cli.options import AsJson, Device, find_model_path, one_of, show
+from transformer_mt.cli.options import (
+    AsJson,
+    Device,
+    SearchPrecision,
+    find_model_path,
+    one_of,
+    show,
+)
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 
@@ -59,7 +66,7 @@ def bench_decode(
     ] = None,
     sentences: Annotated[int, _option(min=1, help="at most so many")] = 256,
     rounds: Annotated[int, _option(min=1, help="each rate is their median")] = 3,
-    precision: Precision = "auto",
+    precision: SearchPrecision = "auto",
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -73,11 +80,11 @@ def bench_decode(
     if (model is None) != (src_path is None):
         raise TmtError(tr("-m MODEL and --src FILE go together"))
     with ShownStages() as stages:
-        counts: Any = {"n_sentences": sentences, "rounds": rounds, "stages": stages}
+        counts: Any = dict(precision=precision, n_sentences=sentences, rounds=rounds, stages=stages)
         if model is not None and src_path is not None:
             report = bench_model(find_model_path(model), src_path, **counts)
         else:
             chosen = one_of("--size", size, tuple(SIZES))
             cfg = resolve_tying(ModelConfig.model_validate(SIZES[chosen]), joint=True)
-            report = bench_size(chosen, cfg, precision=precision, **counts)
+            report = bench_size(chosen, cfg, **counts)
     show(json.dumps(asdict(report), indent=2) if as_json else report.render())

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from transformer_mt.cli.options import OUTPUT, AsJson, Device, Into, find_model_path, say, show
+from transformer_mt.cli.options import (
+    OUTPUT,
+    AsJson,
+    Device,
+    Into,
+    SearchPrecision,
+    find_model_path,
+    say,
+    show,
+)
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.terminal import terminal_width
@@ -58,6 +67,7 @@ def evaluate(
     to: Into = None,
     beam: Annotated[int | None, _judged(min=1, help="1 is greedy search")] = None,
     device: Device = "auto",
+    precision: SearchPrecision = "auto",
     confidence: Annotated[bool, _score(help="95 % interval from 1000 bootstrap samples")] = False,
     min_bleu: Annotated[float | None, _out(help="exit 1 if BLEU is lower")] = None,
     report: Annotated[Path | None, _out(metavar="DIR", help=_REPORT)] = None,
@@ -88,7 +98,7 @@ def evaluate(
         found = evaluate_systems(
             systems, tests, metrics or ("bleu", "chrf"), comet_python=comet,
             contrast_paths=contrast or (), to=to, beam=beam, confidence=confidence,
-            robustness=robustness, stages=stages,
+            precision=precision, robustness=robustness, stages=stages,
         )  # fmt: skip
     _print(found, as_json=as_json)
     if report:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # Groups of `--help`, and the options of each.
 EXPERIMENT, MACHINE, OUTPUT = "The experiment", "This machine", "Output"
+PRECISIONS = ("auto", "fp32", "bf16", "fp16", "int8")  # of a search
 _option: Any = typer.Option
 _experiment, _machine, _output = (
     partial(_option, rich_help_panel=panel) for panel in (EXPERIMENT, MACHINE, OUTPUT)
@@ -82,6 +83,11 @@ Device = Annotated[
     str,
     _machine("--device", metavar="DEVICE", callback=_use_device,
              help="cpu, cuda, one GPU as cuda:1; auto: GPUs where there are some"),
+]  # fmt: skip
+SearchPrecision = Annotated[
+    str,
+    _machine("--precision", callback=lambda name: one_of("--precision", name, PRECISIONS),
+             help="auto, fp32, bf16 or fp16; int8: products of large matrices, on CPUs with VNNI"),
 ]  # fmt: skip
 Quiet = Annotated[
     bool, _output("--quiet", "-q", callback=_silence, help="only warnings and the end")

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transformer_mt.cli.options import ModelPath, Quiet, find_model_path, one_of, say
+from transformer_mt.cli.options import (
+    ModelPath,
+    Quiet,
+    SearchPrecision,
+    find_model_path,
+    one_of,
+    say,
+)
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 
@@ -37,7 +44,7 @@ def serve(
     engine: Annotated[
         str, _option(help="native, or ctranslate2 with what tmt export wrote, as int8")
     ] = "native",
-    precision: Annotated[str, _option(help="auto, fp32, bf16 or fp16")] = "auto",
+    precision: SearchPrecision = "auto",
     wait: Annotated[float, _option(min=0, help="ms that a text waits for others")] = 5.0,
     glossaries: Annotated[str, _option(metavar="URL", help=_GLOSSARIES)] = "sqlite://",
     characters: Annotated[int, _limit(min=1, help="of the texts of a request")] = 5000,

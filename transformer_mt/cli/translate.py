@@ -17,6 +17,7 @@ from transformer_mt.cli.options import (
     Device,
     ErrorsOnly,
     Into,
+    SearchPrecision,
     find_model_path,
     input_lines,
     one_of,
@@ -97,6 +98,7 @@ def translate(
     ban: Annotated[list[str] | None, _words(help="a word not to use; repeatable")] = None,
     glossary: Annotated[Path | None, _words(help="a TSV or CSV of source and target terms")] = None,
     device: Device = "auto",
+    precision: SearchPrecision = "auto",
     quiet: ErrorsOnly = False,
 ) -> None:
     """Translate arguments, a file, or standard input, line by line and in order."""
@@ -111,7 +113,8 @@ def translate(
     drawing = SamplingOptions(temperature, top_k, top_p, seed) if sample else None
     name = _form(form, input_path, text, "--json" if json else "--n-best" if n_best > 1 else "")
     files = _Files(input_path, output_path, name, field)
-    call = _Call(text, files, models, search, drawing, (prefix, ban, glossary), json, force)
+    words = (prefix, ban, glossary)
+    call = _Call(text, files, models, search, drawing, words, json, force, precision)
     call.run(engine, is_form_given=form is not None)
 
 
@@ -127,6 +130,7 @@ class _Call:
     words: tuple[str, list[str] | None, Path | None]  # prefix, banned ones, glossary
     json: bool
     force: bool
+    precision: str
 
     def run(self, engine: str, *, is_form_given: bool) -> None:
         from transformer_mt.translation.documents.forms import is_known, unknown_form
@@ -137,7 +141,7 @@ class _Call:
         lines = input_lines(self.texts, input_path) if files.form == "text" else None
         n_lines = files.n_lines() if lines is not None else None
         paths = [find_model_path(model) for model in self.models or (None,)]
-        translator = _load(paths, engine)
+        translator = _load(paths, engine, self.precision)
         languages = (translator.cfg.languages.src, translator.cfg.languages.tgt)
         if input_path is not None and not is_form_given and not is_known(input_path, languages):
             say(unknown_form(input_path))
@@ -177,7 +181,7 @@ class _Call:
         prefix, banned, glossary = self.words
         return [
             self.search, self.files.form, self.files.field, self.json, prefix, banned,
-            self.drawing and astuple(self.drawing), glossary and sha256(glossary),
+            self.drawing and astuple(self.drawing), glossary and sha256(glossary), self.precision,
         ]  # fmt: skip
 
 
@@ -191,7 +195,7 @@ def _penalty(name: str | None, engine: str) -> "Penalty | None":
     return None if name is None else one_of("--penalty", name, kinds)
 
 
-def _load(paths: Sequence[Path], engine: str) -> "Translator":
+def _load(paths: Sequence[Path], engine: str, precision: str) -> "Translator":
     """One model, or several that vote, with the engine that was asked for."""
     from transformer_mt.export.ctranslate2_engine import exported_engine, faster_engine
     from transformer_mt.system.device import keep_memory
@@ -199,10 +203,10 @@ def _load(paths: Sequence[Path], engine: str) -> "Translator":
 
     one_of("--engine", engine, ("auto", "native", "ctranslate2"))
     keep_memory()
-    translator = Translator.load(*paths)
-    if engine == "ctranslate2" and len(paths) > 1:
-        raise TmtError(tr("--engine ctranslate2 takes one model; several vote with native"))
-    if engine == "native" or len(paths) > 1:
+    translator = Translator.load(*paths, precision=precision)
+    if engine == "ctranslate2" and (len(paths) > 1 or precision != "auto"):
+        raise TmtError(tr("--engine ctranslate2: one model, no --precision; native takes both"))
+    if engine == "native" or len(paths) > 1 or precision != "auto":
         return translator
     load = exported_engine if engine == "ctranslate2" else faster_engine
     return translator.with_engine(load(translator, paths[0]))

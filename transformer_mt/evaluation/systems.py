@@ -174,6 +174,7 @@ def evaluate_systems(
     contrast_paths: Sequence[Path] = (),
     to: str | None = None,
     beam: int | None = None,
+    precision: str = "auto",
     confidence: bool = False,
     robustness: bool = False,
     stages: Stages | None = None,
@@ -184,6 +185,7 @@ def evaluate_systems(
         comet_python: the interpreter of an environment with unbabel-comet: also COMET.
         contrast_paths: also the share of sources whose right translation wins, in direction `to`.
         beam: None: each model's own.
+        precision: see `Translator.load`.
         confidence: a 95 % interval also for a single system; compared ones always have it.
         robustness: also the variants of each test set and its single words, see `robustness.py`.
         stages: told of the work as it goes on.
@@ -209,7 +211,7 @@ def evaluate_systems(
                 outputs[test.name][system.name] = _read_output(system, test, len(tests))
             continue
         stages.begin(tr("loading {}", system.path))
-        translator = Translator.load(system.path)
+        translator = Translator.load(system.path, precision=precision)
         translator = translator.with_engine(WatchedEngine(translator.engine, stages))
         for test in tests:
             stages.begin(tr("translating {} by {}", test.name, system.name), len(test.srcs))

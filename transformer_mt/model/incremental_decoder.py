@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.model.attention import softmax
+from transformer_mt.model.int8 import Int8Linear
 from transformer_mt.model.modern import SwiGLU
 from transformer_mt.model.transformer import DecoderLayer, FeedForward, Transformer
 
@@ -44,7 +45,8 @@ class IncrementalDecoder:
         """Args: model: in eval mode."""
         self.model = model
         self.layers = [_Layer(cast(DecoderLayer, layer)) for layer in model.decoder_layers]
-        self.output = _Linear(model.output)
+        output = model.output
+        self.output = output.in_fp32 if isinstance(output, Int8Linear) else _Linear(output)
 
     def start(self, src: Tensor) -> "Decoding":
         """Read the source, (B, S) int64, padded; sentences of like lengths should be neighbours."""
@@ -182,10 +184,10 @@ class _Layer:
         self._norms = [residual.layer_norm.forward for residual in residuals]
         self._pre = layer.ffn_residual.pre
         self._rotary = layer.self_attn.rotary
-        self._qkv = _Linear(layer.self_attn.qkv_proj)
-        self._self_out = _Linear(layer.self_attn.out_proj)
-        self._q = _Linear(layer.encoder_attn.q_proj)
-        self._cross_out = _Linear(layer.encoder_attn.out_proj)
+        self._qkv = _linear(layer.self_attn.qkv_proj)
+        self._self_out = _linear(layer.self_attn.out_proj)
+        self._q = _linear(layer.encoder_attn.q_proj)
+        self._cross_out = _linear(layer.encoder_attn.out_proj)
         self._ffn = _feed_forward(layer.ffn)
 
     def __call__(
@@ -260,6 +262,10 @@ class _Linear:
         return torch.ops.mkldnn._linear_pointwise(x, self._reordered, self._bias, "none", [], "")
 
 
+def _linear(module: nn.Linear) -> Function:
+    return module.forward if isinstance(module, Int8Linear) else _Linear(module)
+
+
 def _can_reorder(weight: Tensor) -> bool:
     """Whether that is faster, and oneDNN has products of this precision on this processor."""
     if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
@@ -273,8 +279,8 @@ def _can_reorder(weight: Tensor) -> bool:
 
 def _feed_forward(module: nn.Module) -> Function:
     if isinstance(module, SwiGLU):
-        gate, up, down = map(_Linear, (module.gate_proj, module.up_proj, module.down_proj))
+        gate, up, down = map(_linear, (module.gate_proj, module.up_proj, module.down_proj))
         return lambda x: down(F.silu(gate(x)) * up(x))
     assert isinstance(module, FeedForward)
-    first, second = _Linear(module.fc1), _Linear(module.fc2)
+    first, second = _linear(module.fc1), _linear(module.fc2)
     return lambda x: second(first(x).relu_())

@@ -19,10 +19,11 @@ from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.architectures import new_model
+from transformer_mt.model.int8 import has_int8, use_int8
 from transformer_mt.rendering.progress import Stages
 from transformer_mt.search.engine import Engine, Request
 from transformer_mt.search.options import SearchOptions
-from transformer_mt.system.device import choose_device, choose_precision, keep_memory
+from transformer_mt.system.device import choose_device, keep_memory, search_precision
 from transformer_mt.system.machine import peak_memory_mib
 from transformer_mt.system.processes.child_python import TMT, child_environment, python_command
 from transformer_mt.translation.translator import Translator
@@ -76,21 +77,29 @@ class DecodeReport:
 
 
 def bench_model(
-    model_dir: Path, src_path: Path, *, n_sentences: int, rounds: int, stages: Stages
+    model_dir: Path,
+    src_path: Path,
+    *,
+    precision: str,
+    n_sentences: int,
+    rounds: int,
+    stages: Stages,
 ) -> DecodeReport:
     """Measure a trained model on its kind of text.
 
     Raises:
         DataError: no text.
     """
-    translator = Translator.load(model_dir)
+    translator = Translator.load(model_dir, precision=precision)
     texts = [text for text in split_lines(src_path) if text.strip()][:n_sentences]
     if not texts:
         raise DataError(tr("{}: there is nothing to translate", src_path))
     requests = [Request(ids) for ids in translator.src_tokenizer.encode(texts) if ids]
     options = SearchOptions.resolve(translator.cfg.decode)
     stages.begin(tr("starting tmt translate once"))
-    command = python_command(TMT, "translate", "-m", str(model_dir), texts[0])
+    command = python_command(
+        TMT, "translate", "-m", str(model_dir), "--precision", precision, texts[0]
+    )
     started = time.monotonic()
     subprocess.run(command, env=child_environment(), check=True, capture_output=True)
     cold_start_s = time.monotonic() - started
@@ -106,7 +115,10 @@ def bench_size(
     torch.manual_seed(1)
     device = choose_device()
     model = new_model(cfg, RANDOM_VOCABULARY, RANDOM_VOCABULARY, pad_id=PAD_ID).eval()
-    engine = Engine([model.to(device, choose_precision(precision, device))], [PAD_ID])
+    dtype, is_int8 = search_precision(precision, device)
+    if is_int8:
+        use_int8(model)
+    engine = Engine([model.to(device, dtype)], [PAD_ID])
     ids = torch.randint(4, RANDOM_VOCABULARY, (n_sentences, RANDOM_LENGTH)).tolist()
     options = SearchOptions(min_length=RANDOM_LENGTH, max_length=RANDOM_LENGTH)
     requests = [Request(row) for row in ids]
@@ -125,12 +137,12 @@ def _report(
         for batch in BATCHES:
             rates.append(_rate(engine, ordered, replace(options, beam=beam), batch, rounds))
             stages.advance()
-    weight = engine.models[0].output.weight
+    model, weight = engine.models[0], engine.models[0].output.weight
     return DecodeReport(
         model=name,
-        parameters=sum(p.numel() for p in engine.models[0].parameters()),
+        parameters=sum(p.numel() for p in model.parameters()),
         device=weight.device.type,
-        precision=str(weight.dtype).removeprefix("torch."),
+        precision="int8" if has_int8(model) else str(weight.dtype).removeprefix("torch."),
         threads=torch.get_num_threads(),
         rates=rates,
         peak_memory_mib=peak_memory_mib(),

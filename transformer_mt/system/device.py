@@ -79,6 +79,23 @@ def choose_precision(setting: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if native else torch.float32
 
 
+def search_precision(setting: str, device: torch.device) -> tuple[torch.dtype, bool]:
+    """Resolve the precision of a search: that of the parameters, and whether products are int8.
+
+    Raises:
+        ConfigError: see `choose_precision`; or int8 where it is not exact or not faster.
+    """
+    if setting != "int8":
+        return choose_precision(setting, device), False
+    # Without VNNI, sums of two products of bytes do not fit into their 16 bits.
+    if device.type != "cpu" or not cpu_flags() & {"avx512_vnni", "avx_vnni"}:
+        name = device.type.upper()
+        raise ConfigError(
+            tr("precision int8: needs a CPU with VNNI, this {} has none; use auto", name)
+        )
+    return choose_precision("auto", device), True
+
+
 def precision_name(dtype: torch.dtype) -> str:
     """The value of `train.precision` that means a dtype."""
     return next(name for name, named in _PRECISIONS.items() if named == dtype)

@@ -29,7 +29,7 @@ class TranslationModel(AbstractContextManager["TranslationModel"]):
     """
 
     def __init__(self, *model_dirs: Path, precision: str = "auto") -> None:
-        """Args: model_dirs: see `Translator.load`. precision: auto, fp32, bf16 or fp16."""
+        """Args: model_dirs: see `Translator.load`. precision: auto, fp32, bf16, fp16 or int8."""
         self._translator: Translator | None = Translator.load(*model_dirs, precision=precision)
         self.config = self._translator.cfg
         self._lock = threading.Lock()

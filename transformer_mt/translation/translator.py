@@ -19,6 +19,7 @@ from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.encoder_decoder import AttentionWeights, EncoderDecoder
+from transformer_mt.model.int8 import use_int8
 from transformer_mt.model_dir import LoadedModel, load_model_dir
 from transformer_mt.search.engine import (
     BATCH_TOKENS,
@@ -29,7 +30,7 @@ from transformer_mt.search.engine import (
     padded,
 )
 from transformer_mt.search.options import SearchChanges, SearchOptions
-from transformer_mt.system.device import choose_device, choose_precision
+from transformer_mt.system.device import choose_device, search_precision
 from transformer_mt.text.known_units import KnownUnits
 from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.attention_maps import AttentionMaps
@@ -95,6 +96,7 @@ class Translator:
 
         Raises:
             ModelDirError: see `load_model_dir`.
+            ConfigError: see `search_precision`.
             TmtError: models of an ensemble with different languages or vocabularies.
         """
         first, *rest = [load_model_dir(path) for path in (model_dir, *others)]
@@ -108,7 +110,10 @@ class Translator:
                 )
                 raise TmtError(text)
         device = choose_device()
-        dtype = choose_precision(precision, device)
+        dtype, is_int8 = search_precision(precision, device)
+        if is_int8:
+            for loaded in (first, *rest):
+                use_int8(loaded.model)
         model, *more = [loaded.model.to(device, dtype) for loaded in (first, *rest)]
         return cls(
             model,
