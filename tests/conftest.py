@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 from transformer_mt.config.experiment import Config, build_config
@@ -20,6 +21,11 @@ from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
 
 if TYPE_CHECKING:
     from transformer_mt.translation.translator import Translator
+
+# Before the files of tests: by itself an example that takes more than 0.2 s fails, and where cores
+# are busy with something else any example may.
+hypothesis.settings.register_profile("no-deadline", deadline=None)
+hypothesis.settings.load_profile("no-deadline")
 
 _WORDS = {
     "猫": "cat", "狗": "dog", "鸟": "bird", "孩子": "child", "老师": "teacher", "朋友": "friend",

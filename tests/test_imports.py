@@ -183,6 +183,15 @@ def test_the_command_line_starts_light() -> None:
     assert found.stdout == "[]\n"
 
 
+def test_what_reads_no_weights_waits_for_no_torch() -> None:
+    """`tmt data prepare`, `tmt runs` and `tmt info`: torch alone would take two seconds."""
+    light = "model_dir pipeline.prepare pipeline.run_list evaluation.test_sets encoding.mixing"
+    names = ", ".join(f"{NAME}.{module}" for module in light.split())
+    code = f"import sys, {names}; print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
+
+
 @pytest.mark.parametrize("package", ["datasets", "jinja2", "matplotlib", "sacrebleu"])
 def test_heavy_packages_are_imported_inside_functions_only(package: str) -> None:
     for module, path in MODULES.items():

@@ -5,11 +5,8 @@ the walk-through with one's own two files is carried out.
 """
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +16,7 @@ import pytest
 import torch
 import typer
 import write_manual
+from command import tmt_here
 from places import ROOT
 
 from transformer_mt.cli.main import app
@@ -324,20 +322,8 @@ def test_four_commands_go_from_two_files_to_a_score(tmp_path: Path) -> None:
     overrides = [word for setting in SMALL for word in ("--set", setting)]
     said = {}
     for _, *words in split_commands(script):
-        command = [sys.executable, "-m", "transformer_mt", *words]
-        if words[0] == "train":
-            command += ["--processes", "1", *overrides]
-        result = subprocess.run(
-            command,
-            cwd=tmp_path,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=240,
-        )
-        assert result.returncode == 0, f"{words}: {result.stdout}{result.stderr}"
-        said[words[0]] = result
+        small = ["--processes", "1", *overrides] if words[0] == "train" else []
+        said[words[0]] = tmt_here(*words, *small, cwd=tmp_path)
     assert list(said) == ["data", "train", "translate", "eval"]
     assert "1,200 read" in said["data"].stdout and "problem" not in said["data"].stdout
     assert "Chinese → English, sentence pairs: 1,200" in said["train"].stderr

@@ -3,32 +3,33 @@
 `config.yaml`, `model.safetensors`, one or two SentencePiece models, `metadata.json`. No pickle. It
 can be copied anywhere. The metadata holds a digest of every other file, so that a truncated or
 altered one is noticed.
+
+torch is loaded by what touches weights: it takes two seconds, and much reads only what lies beside.
 """
 
 import math
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from transformer_mt import __version__
 from transformer_mt.config.experiment import Config, load_config
 from transformer_mt.encoding.tokenizer import PAD_ID, Tokenizer
 from transformer_mt.errors import ModelDirError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model.architectures import new_model
-from transformer_mt.model.encoder_decoder import EncoderDecoder, resolve_tying
 from transformer_mt.system.output import writing, writing_folder
 from transformer_mt.system.state import Damaged, damages, read_manifest, sealed, write_manifest
 from transformer_mt.text.known_units import KnownUnits
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from transformer_mt.model.encoder_decoder import EncoderDecoder
 
 FORMAT = 1
 _WEIGHTS = "model.safetensors"
@@ -47,14 +48,17 @@ Shapes = Mapping[str, tuple[int, ...]]
 @dataclass(frozen=True)
 class LoadedModel:
     config: Config
-    model: EncoderDecoder  # fp32, on the CPU, in eval mode
+    model: "EncoderDecoder"  # fp32, on the CPU, in eval mode
     tokenizers: tuple[Tokenizer, Tokenizer]  # source, target
     metadata: dict[str, Any]
     known: KnownUnits | None = None  # words of the source side that training has seen
 
 
-def build_model(cfg: Config, tokenizers: tuple[Tokenizer, Tokenizer]) -> EncoderDecoder:
+def build_model(cfg: Config, tokenizers: tuple[Tokenizer, Tokenizer]) -> "EncoderDecoder":
     """A freshly initialised model that fits these tokenizers."""
+    from transformer_mt.model.architectures import new_model
+    from transformer_mt.model.encoder_decoder import resolve_tying
+
     model_cfg = resolve_tying(cfg.model, joint=cfg.tokenizer.joint)
     vocab_sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
     return new_model(model_cfg, *vocab_sizes, pad_id=PAD_ID)
@@ -73,7 +77,7 @@ def load_tokenizers(directory: Path, *, joint: bool) -> tuple[Tokenizer, Tokeniz
     return src, (src if joint else Tokenizer.load(tgt_path))
 
 
-def weights_of(model: EncoderDecoder) -> dict[str, Tensor]:
+def weights_of(model: "EncoderDecoder") -> "dict[str, Tensor]":
     """One entry per distinct parameter, as `save_model_dir` takes them."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
@@ -81,7 +85,7 @@ def weights_of(model: EncoderDecoder) -> dict[str, Tensor]:
 def save_model_dir(
     path: Path,
     cfg: Config,
-    weights: dict[str, Tensor],
+    weights: "dict[str, Tensor]",
     tokenizer_dir: Path,
     metadata: dict[str, Any],
     *,
@@ -97,6 +101,9 @@ def save_model_dir(
         known: words of the source side that training has seen.
         ours: see `writing_folder`.
     """
+    import torch
+    from safetensors.torch import save_file
+
     with writing_folder(path, METADATA, ours=ours) as directory:
         (directory / "config.yaml").write_text(cfg.to_yaml(), encoding="utf-8")
         save_file({name: w.contiguous() for name, w in weights.items()}, directory / _WEIGHTS)
@@ -115,12 +122,16 @@ def load_model_dir(path: Path) -> LoadedModel:
     Raises:
         ModelDirError: it is missing, incomplete, truncated or altered; the message names the file.
     """
+    from safetensors.torch import load_file
+
+    from transformer_mt.model.architectures import UndrawnNumbers
+
     metadata = read_metadata(path)
     cfg = load_config(path / "config.yaml")
     tokenizers = load_tokenizers(path, joint=cfg.tokenizer.joint)
     try:
         _check_sizes(cfg, path / _WEIGHTS)
-        with _UndrawnNumbers():
+        with UndrawnNumbers():
             model = build_model(cfg, tokenizers)
         load_weights(model, load_file(path / _WEIGHTS))
     except (SafetensorError, ValueError, OSError) as error:
@@ -156,27 +167,6 @@ def _check_sizes(cfg: Config, path: Path) -> None:
     if cfg.model.matrix_parameters > 2 * n_numbers:  # the exact comparison comes with the model
         expected = cfg.model.matrix_parameters
         raise ValueError(f"the layers have {expected:,} parameters, the file {n_numbers:,} numbers")
-
-
-# The random initialisers of the models; `xavier_uniform_` arrives as `Tensor.uniform_`.
-_DRAWS = (nn.init.kaiming_uniform_, nn.init.uniform_, nn.init.normal_, Tensor.uniform_)
-
-
-class _UndrawnNumbers(TorchFunctionMode):
-    """Leave weights uninitialised: a file replaces them, and for large models the random numbers
-    would take most of the time of loading."""
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        given = kwargs or {}
-        if func in _DRAWS:
-            return given["tensor"] if "tensor" in given else args[0]
-        return func(*args, **given)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -215,12 +205,14 @@ def weights_digest(path: Path) -> str:
     return str(metadata["files"][_WEIGHTS])
 
 
-def load_weights(model: EncoderDecoder, weights: dict[str, Tensor]) -> None:
+def load_weights(model: "EncoderDecoder", weights: "dict[str, Tensor]") -> None:
     """Copy named weights into a model; both must name exactly the same parameters.
 
     Raises:
         ValueError: names or shapes differ.
     """
+    import torch
+
     parameters = dict(model.named_parameters())
     _compare_shapes(
         {name: tuple(weight.shape) for name, weight in weights.items()},

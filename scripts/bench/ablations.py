@@ -31,7 +31,7 @@ from transformer_mt.config.experiment import load_config
 from transformer_mt.errors import ConfigError
 from transformer_mt.evaluation.test_sets import describe_model
 from transformer_mt.model_dir import read_metadata
-from transformer_mt.pipeline.log import read_metrics
+from transformer_mt.pipeline.records import read_metrics
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.rendering.figures import figure_style, new_figure, save_figure
 

@@ -48,7 +48,7 @@ UNABLE = 3
 _PID = re.compile(r"\.\d+(?=\.(?:tmp|old)\b)|(?<=\.tmp)\w{6}$")  # what differs between runs
 PLACES = 8  # shown of those where the same went wrong
 # What the commands load when they need it: here once, for all trials.
-_LOADED = ("torch._dynamo", "ctranslate2", "matplotlib.font_manager", "matplotlib.figure",
+_LOADED = ("ctranslate2", "matplotlib.font_manager", "matplotlib.figure",
            "matplotlib.backends.backend_agg", "PIL.PngImagePlugin", "sacrebleu",
            "transformer_mt.cli.main", "transformer_mt.pipeline.train",
            "transformer_mt.export.proof", "transformer_mt.export.ctranslate2_engine")  # fmt: skip
@@ -193,7 +193,7 @@ def run(arguments: argparse.Namespace, place: Path) -> int:
         import_module(module)
     everywhere = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(everywhere)})  # as the workers
-    states = make_states(place, run_plainly)
+    states = make_states(place, run_plainly, arguments.commands)
     trials: list[Trial] = []
     for case in CASES:
         if case.name in arguments.commands:

@@ -6,7 +6,7 @@ python scripts/figures/training_curve.py runs/multi30k-en-de [--every 4]
 import argparse
 from pathlib import Path
 
-from transformer_mt.pipeline.log import read_metrics
+from transformer_mt.pipeline.records import read_metrics
 from transformer_mt.pipeline.run_dir import Run
 
 

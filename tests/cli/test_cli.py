@@ -52,7 +52,7 @@ def tmt(
     result = subprocess.run(
         [sys.executable, "-m", "transformer_mt", *map(str, arguments)],
         cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, encoding="utf-8",
-        timeout=300,
+        timeout=600,
     )  # fmt: skip
     assert result.returncode == code, result.stdout + result.stderr
     return result
@@ -276,7 +276,10 @@ def test_damaged_model_directory_is_refused(trained: Path, tmp_path: Path, damag
 def test_sigterm_saves_and_the_same_command_ends_as_if_nothing_happened(
     trained: Path, tmp_path: Path
 ) -> None:
-    """Stopped by signal and killed, then resumed: bit-identical to the run left alone."""
+    """Stopped by signal, then resumed: bit-identical to the run left alone.
+
+    Killed at a random moment, and resumed: tests/scripts/test_kill_faults.py.
+    """
     shutil.copytree(trained / "runs/smoke/data", tmp_path / "runs/smoke/data")
     for path in trained.glob("*.*"):
         shutil.copy(path, tmp_path)
@@ -286,15 +289,10 @@ def test_sigterm_saves_and_the_same_command_ends_as_if_nothing_happened(
     _wait_for(lambda: (tmp_path / "runs/smoke/metrics.jsonl").is_file(), process)
     _wait_for(lambda: '"train"' in (tmp_path / "runs/smoke/metrics.jsonl").read_text(), process)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 130, said
     assert "everything is saved; the same command goes on" in said
     assert len(list(checkpoints.glob("0*"))) == 1
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
-    _wait_for(lambda: (checkpoints / "00000030").is_dir(), process)
-    time.sleep(0.5)
-    process.kill()
-    process.wait()
     assert not (tmp_path / "runs/smoke/model").exists()
     killed_while_saving = tmp_path / "runs/smoke/.tmt-0123456789abcdef.tmp"
     killed_while_saving.mkdir()
@@ -305,7 +303,7 @@ def test_sigterm_saves_and_the_same_command_ends_as_if_nothing_happened(
 
 
 def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not condition():
         assert process.poll() is None, "the process ended too early"
         assert time.monotonic() < deadline
@@ -336,7 +334,8 @@ def test_bad_input_gets_one_clear_message(
 
 def test_without_a_network_one_message_says_how_to_give_own_files(tmp_path: Path) -> None:
     environment = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub")}
-    result = tmt("train", ROOT / "configs/base.yaml", cwd=tmp_path, env=environment, code=2)
+    command = ["data", "prepare", ROOT / "configs/base.yaml"]  # as `train` begins, without torch
+    result = tmt(*command, cwd=tmp_path, env=environment, code=2)
     assert "Helsinki-NLP/opus-100" in result.stderr
     assert "--set 'data.train=[my/text]'" in result.stderr
     assert "Traceback" not in result.stderr

@@ -26,11 +26,7 @@ train: {max_updates: 12, max_tokens: 500, tokens_per_update: 500, validate_every
         warmup_updates: 4}
 """
 SENTENCE = "这只动物没有穿过街道，因为它太累了。"
-COMMANDS = (
-    "plan lines.yaml",
-    "train lines.yaml --processes 1",
-    f"explain -m runs/lines {SENTENCE}",
-)
+TRAIN_AND_EXPLAIN = ["train lines.yaml --processes 1", f"explain -m runs/lines {SENTENCE}"]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +53,7 @@ def screens(words: list[str], columns: int, cwd: Path) -> Iterator[list[str]]:
         [*tmux, "-f", "/dev/null", "new-session", "-d", *size, line], cwd=cwd, check=True
     )
     try:
-        deadline, ended = time.monotonic() + 120, False
+        deadline, ended = time.monotonic() + 300, False
         while not ended:
             assert time.monotonic() < deadline
             time.sleep(0.2)
@@ -69,10 +65,16 @@ def screens(words: list[str], columns: int, cwd: Path) -> Iterator[list[str]]:
         subprocess.run([*tmux, "kill-server"], check=True)
 
 
-@pytest.mark.parametrize("columns", [80, 120])
-def test_no_line_runs_over_the_edge(columns: int, place: Path) -> None:
+@pytest.mark.parametrize(
+    ("columns", "commands"),
+    [
+        (80, ["plan lines.yaml", *TRAIN_AND_EXPLAIN]),
+        (120, TRAIN_AND_EXPLAIN),  # `plan` has no other layout for a wide terminal
+    ],
+)
+def test_no_line_runs_over_the_edge(columns: int, commands: list[str], place: Path) -> None:
     shutil.rmtree(place / "runs", ignore_errors=True)
-    for command in COMMANDS:
+    for command in commands:
         words = [sys.executable, "-m", "transformer_mt", *shlex.split(command)]
         shown: list[str] = []
         for shown in screens(words, columns, place):

@@ -328,7 +328,7 @@ def test_a_second_process_waits_and_reuses(tmp_path: Path) -> None:
         subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
         for _ in range(2)
     ]
-    said = [process.communicate(timeout=100) for process in both]
+    said = [process.communicate(timeout=300) for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert said[0][0] == said[1][0] != b""
     errors = sorted(stderr.decode() for _, stderr in said)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from transformer_mt.evaluation import systems
-from transformer_mt.evaluation.metrics import Score, format_table
-from transformer_mt.evaluation.systems import WatchedEngine, fit_comparison, fit_scores
+from transformer_mt.evaluation.metrics import Score, fit_comparison, fit_scores, format_table
+from transformer_mt.evaluation.systems import WatchedEngine
 from transformer_mt.rendering.progress import Stages
 from transformer_mt.search import engine as engine_module
 from transformer_mt.search.beam_search import Hypothesis

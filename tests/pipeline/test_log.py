@@ -17,8 +17,8 @@ from transformer_mt.pipeline.log import (
     format_minutes,
     format_record,
     format_samples,
-    read_metrics,
 )
+from transformer_mt.pipeline.records import read_metrics
 
 TRAIN = {"loss": 5.1234, "ppl": 167.9, "lr": 2.5e-4, "grad_norm": 1.5}
 

@@ -107,7 +107,7 @@ def wandb_curves(paths: list[Path]) -> Iterator[tuple[str, list[tuple[int, float
 
     curves: dict[str, list[tuple[int, float]]] = {}
     for path in paths:
-        deadline, kinds = time.monotonic() + 60, [""]
+        deadline, kinds = time.monotonic() + 300, [""]
         while kinds[-1] != "exit":  # another process writes the file, and may be behind
             assert time.monotonic() < deadline, kinds
             time.sleep(0.05)

@@ -87,9 +87,9 @@ class Thread(Ranks):
 
     def gather(self, value: T) -> list[T]:
         self.told[self.rank] = value
-        self.barrier.wait(timeout=10)
+        self.barrier.wait(timeout=120)
         values = list(self.told)
-        self.barrier.wait(timeout=10)
+        self.barrier.wait(timeout=120)
         return values
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:

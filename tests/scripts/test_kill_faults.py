@@ -78,7 +78,7 @@ def test_a_killed_training_ends_in_the_same_bits() -> None:
         [sys.executable, FAULTS / "kill.py", "--kills", "1", "--kinds", "command"],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "1 kills" in ended.stdout

@@ -231,7 +231,7 @@ def watched(browser: Any, toy_config: Config, tmp_path_factory: Any) -> Iterator
     listening.wait_for_selector("[data-say=live]")
     yield found[1], folder
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=15)[1] == "" and process.returncode == 0
+    assert process.communicate(timeout=120)[1] == "" and process.returncode == 0
 
 
 @pytest.fixture

@@ -157,6 +157,6 @@ def test_a_model_that_cannot_be_loaded(tmp_path: Path, capfd: pytest.CaptureFixt
 
     (tmp_path / "metadata.json").write_text("{")
     command = [sys.executable, "-m", "transformer_mt", "serve", "-m", str(tmp_path), "--port", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2 and "metadata.json" in done.stderr
     assert "Traceback" not in done.stderr

@@ -11,14 +11,21 @@ from transformer_mt.cli.main import main
 
 
 def tmt_here(
-    *arguments: str | Path, stdin: str = "", cwd: Path | None = None, code: int | None = 0
+    *arguments: str | Path,
+    stdin: str = "",
+    cwd: Path | None = None,
+    code: int | None = 0,
+    encoding: str = "utf-8",
 ) -> subprocess.CompletedProcess[str]:
-    """Run `tmt`; `code` is the exit status to insist on.
+    """Run `tmt`.
 
     Processes that it starts write to the standard error of the tests.
+    Args:
+        code: the exit status to insist on.
+        encoding: of its standard streams, as PYTHONIOENCODING would choose it.
     """
-    streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(3)]
-    streams[0].buffer.write(stdin.encode())
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="") for _ in range(3)]
+    streams[0].buffer.write(stdin.encode(encoding))
     streams[0].seek(0)
     words = ["tmt", *map(str, arguments)]
     names = dict(zip(("stdin", "stdout", "stderr"), streams, strict=True))
@@ -34,7 +41,8 @@ def tmt_here(
     for stream in streams[1:]:
         stream.flush()
     said, told = (
-        stream.buffer.getvalue().decode(errors="surrogateescape") for stream in streams[1:]
+        stream.buffer.getvalue().decode(stream.encoding, errors="surrogateescape")
+        for stream in streams[1:]
     )
     result = subprocess.CompletedProcess(words, status, said, told)
     if code is not None:

@@ -27,7 +27,7 @@ class Server:
         self._reader = threading.Thread(target=self._read, args=(ready,), daemon=True)
         self._reader.start()
         ready.wait()
-        self.client = httpx.Client(base_url=self.url, timeout=60)
+        self.client = httpx.Client(base_url=self.url, timeout=300)
 
     def _read(self, ready: threading.Event) -> None:
         assert self.process.stderr is not None
@@ -59,4 +59,4 @@ def serving(*options: str | Path) -> Iterator[Server]:
         yield Server(process)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=60)
+        process.wait(timeout=300)

@@ -96,6 +96,14 @@ def test_equals_torchs_adam_on_an_ordinary_model(clip_norm: float, tied: bool) -
     assert_equal(ours.weights(), dict(ours.module.named_parameters()))
 
 
+def test_no_optimizer_of_torch_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one that a process makes loads torch._dynamo."""
+    monkeypatch.delattr(torch.optim.Optimizer, "__init__")
+    with pytest.raises(TypeError):
+        torch.optim.Adam(make_module().parameters())
+    Learned(make_module()).update(X)
+
+
 @pytest.mark.parametrize("at_a_time", [7, 1 << 18])  # a part need not be a multiple of it
 def test_micro_batches_add_up_to_their_update(
     at_a_time: int, monkeypatch: pytest.MonkeyPatch

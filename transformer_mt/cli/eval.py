@@ -166,7 +166,7 @@ def _test_sets(
 
 def _print(found: "Evaluation", *, as_json: bool) -> None:
     """The scores; on standard error how many translations of each model have faults."""
-    from transformer_mt.evaluation.systems import fit_comparison, fit_scores
+    from transformer_mt.evaluation.metrics import fit_comparison, fit_scores
 
     if as_json:
         show(json.dumps(found.to_json()))

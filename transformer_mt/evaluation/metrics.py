@@ -13,11 +13,13 @@ from typing import Any
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.cells import align_columns
+from transformer_mt.system.terminal import columns_of, folded
 from transformer_mt.text.languages import is_chinese, is_unspaced, language_name
 
 METRICS = ("bleu", "chrf", "chrf++", "ter", "spbleu")
 DEFAULT_METRICS = ("bleu", "chrf")
 SIGNIFICANT = 0.05  # a p-value below it is worth a mark
+_SHORTEST_NAME = 6  # columns of a system's name where there is little room
 _INTERVAL = tr("95 % interval")
 _SPBLEU_TOKENIZER = "flores200"  # one vocabulary for 200 languages
 # Languages whose words sacreBLEU cuts with an extra package: code → (tokenizer, module, extra).
@@ -285,3 +287,49 @@ def _check_aligned(hyps: Sequence[str], refs: Sequence[str]) -> None:
         )
     if not hyps:
         raise DataError(tr("there is nothing to score: no translations and no references"))
+
+
+def fit_scores(scores: Mapping[str, Mapping[str, Score]], width: int | None) -> str:
+    """`format_table` for a terminal: signatures stand below the table where it would be too wide.
+
+    Args:
+        width: columns; None: no limit.
+    """
+    text = format_table(scores)
+    if width is None or max(map(columns_of, text.split("\n"))) <= width:
+        return text
+    found = dict.fromkeys(score.signature for row in scores.values() for score in row.values())
+    marks = {signature: f"[{i}]" for i, signature in enumerate(found, 1)}
+    marked = {
+        test: {
+            name: replace(score, signature=marks[score.signature]) for name, score in row.items()
+        }
+        for test, row in scores.items()
+    }
+    notes = [f"{mark} {signature}" for signature, mark in marks.items()]
+    return folded("\n".join([format_table(marked), "", *notes]), width)
+
+
+def fit_comparison(scores: Mapping[str, SystemScores], width: int | None) -> str:
+    """`format_comparison` for a terminal: names of systems lose their beginnings where needed.
+
+    Args:
+        width: columns; None: no limit.
+    """
+    text = format_comparison(scores)
+    if width is None:
+        return text
+    table = text.partition("\n\n")[0]
+    names = {name for systems in scores.values() for name in systems}
+    excess = max(map(columns_of, table.split("\n"))) - width
+    if excess > 0:
+        room = max(_SHORTEST_NAME, max(map(len, names)) - excess)
+        short = {name: name if len(name) <= room else f"…{name[1 - room :]}" for name in names}
+        if len({*short.values()}) == len(names):
+            text = format_comparison(
+                {
+                    test: {short[name]: own for name, own in systems.items()}
+                    for test, systems in scores.items()
+                }
+            )
+    return folded(text, width)

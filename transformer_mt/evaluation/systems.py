@@ -5,7 +5,7 @@ This file does not know how scores are computed or shown.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,6 @@ from transformer_mt.evaluation.metrics import (
     Score,
     Scorer,
     SystemScores,
-    format_comparison,
-    format_table,
 )
 from transformer_mt.evaluation.robustness import careless_variants, frequent_words, score_words
 from transformer_mt.evaluation.system_names import System, name_systems
@@ -32,13 +30,12 @@ from transformer_mt.rendering.progress import Stages
 from transformer_mt.search.beam_search import Hypothesis
 from transformer_mt.search.engine import BATCH_TOKENS, Request, SearchEngine, batches_by_length
 from transformer_mt.search.options import SearchOptions
-from transformer_mt.system.terminal import columns_of, folded, say
+from transformer_mt.system.terminal import say
 from transformer_mt.translation.direction import both_directions, direction_of
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
 
 N_SAMPLES = 1000  # of every bootstrap
-_SHORTEST_NAME = 6  # columns of a system's name where there is little room
 Outputs = dict[str, dict[str, list[str]]]  # test set → system → translations
 
 
@@ -92,52 +89,6 @@ class WatchedEngine:
             found.update(zip(batch, hypotheses, strict=True))
             self._stages.advance(len(batch))
         return [found[i] for i in range(len(requests))]
-
-
-def fit_scores(scores: Mapping[str, Mapping[str, Score]], width: int | None) -> str:
-    """`format_table` for a terminal: signatures stand below the table where it would be too wide.
-
-    Args:
-        width: columns; None: no limit.
-    """
-    text = format_table(scores)
-    if width is None or max(map(columns_of, text.split("\n"))) <= width:
-        return text
-    found = dict.fromkeys(score.signature for row in scores.values() for score in row.values())
-    marks = {signature: f"[{i}]" for i, signature in enumerate(found, 1)}
-    marked = {
-        test: {
-            name: replace(score, signature=marks[score.signature]) for name, score in row.items()
-        }
-        for test, row in scores.items()
-    }
-    notes = [f"{mark} {signature}" for signature, mark in marks.items()]
-    return folded("\n".join([format_table(marked), "", *notes]), width)
-
-
-def fit_comparison(scores: Mapping[str, SystemScores], width: int | None) -> str:
-    """`format_comparison` for a terminal: names of systems lose their beginnings where needed.
-
-    Args:
-        width: columns; None: no limit.
-    """
-    text = format_comparison(scores)
-    if width is None:
-        return text
-    table = text.partition("\n\n")[0]
-    names = {name for systems in scores.values() for name in systems}
-    excess = max(map(columns_of, table.split("\n"))) - width
-    if excess > 0:
-        room = max(_SHORTEST_NAME, max(map(len, names)) - excess)
-        short = {name: name if len(name) <= room else f"…{name[1 - room :]}" for name in names}
-        if len({*short.values()}) == len(names):
-            text = format_comparison(
-                {
-                    test: {short[name]: own for name, own in systems.items()}
-                    for test, systems in scores.items()
-                }
-            )
-    return folded(text, width)
 
 
 def evaluate_models(

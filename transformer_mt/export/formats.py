@@ -2,11 +2,13 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from transformer_mt.errors import TmtError
-from transformer_mt.export.proof import ExportedModel, ExportTask
 from transformer_mt.messages.catalogue import tr
+
+if TYPE_CHECKING:
+    from transformer_mt.export.proof import ExportedModel, ExportTask
 
 FORMATS = ("ctranslate2", "marian", "onnx", "argos", "bergamot", "html")
 
@@ -20,13 +22,13 @@ class Format(Protocol):
 
     QUANTIZATIONS: tuple[str, ...]
 
-    def refusals(self, task: ExportTask) -> list[str]:
+    def refusals(self, task: "ExportTask") -> list[str]:
         """Every reason why the format cannot carry this model, and the nearest that it can."""
 
-    def write(self, task: ExportTask, folder: Path) -> None:
+    def write(self, task: "ExportTask", folder: Path) -> None:
         """Write the export into an empty folder."""
 
-    def load(self, task: ExportTask, folder: Path) -> ExportedModel:
+    def load(self, task: "ExportTask", folder: Path) -> "ExportedModel":
         """Open in the real engine what `write` has written."""
 
     def next_step(self, path: Path, model_dir: Path) -> str:
@@ -38,7 +40,7 @@ def load_format(name: str) -> Format:
     return cast(Format, import_module(f"transformer_mt.export.{name}"))
 
 
-def refusals_of(format_: Format, task: ExportTask) -> list[str]:
+def refusals_of(format_: Format, task: "ExportTask") -> list[str]:
     """Every reason why a format cannot carry this model, and the nearest that it can."""
     if task.translator.cfg.model.architecture == "rnn":
         return [tr("no format has this recurrent model (architecture: rnn)")]

@@ -1,8 +1,10 @@
 """The models by the name that `model.architecture` has for them."""
 
-from typing import Protocol, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, cast
 
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.encoder_decoder import EncoderDecoder
@@ -37,6 +39,27 @@ def new_model(
     """A freshly initialised model; see `EncoderDecoder` for the arguments and errors."""
     kind = RecurrentModel if cfg.architecture == "rnn" else Transformer
     return kind(cfg, src_vocab, tgt_vocab, pad_id=pad_id)
+
+
+# The random initialisers of the models; `xavier_uniform_` arrives as `Tensor.uniform_`.
+_DRAWS = (nn.init.kaiming_uniform_, nn.init.uniform_, nn.init.normal_, Tensor.uniform_)
+
+
+class UndrawnNumbers(TorchFunctionMode):
+    """Leave weights uninitialised: a file replaces them, and for large models the random numbers
+    would take most of the time of loading."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = kwargs or {}
+        if func in _DRAWS:
+            return given["tensor"] if "tensor" in given else args[0]
+        return func(*args, **given)
 
 
 def step_decoder(model: EncoderDecoder) -> StepDecoder:

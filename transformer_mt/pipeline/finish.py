@@ -16,8 +16,8 @@ from transformer_mt.errors import CheckpointError, ModelDirError, TmtError
 from transformer_mt.evaluation.test_sets import read_dev_sets, read_test_sets
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import load_weights, read_metadata, save_model_dir
-from transformer_mt.pipeline.log import read_metrics
 from transformer_mt.pipeline.prepare import Prepared
+from transformer_mt.pipeline.records import read_metrics
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.validate import confidence_curve, score_test
 from transformer_mt.pipeline.verdict import judge_training

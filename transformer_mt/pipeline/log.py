@@ -16,11 +16,11 @@ from rich.table import Table
 from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.errors import TmtError, describe
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.pipeline.records import read_metrics
 from transformer_mt.pipeline.time_left import TimeLeft, TrainingClock
 from transformer_mt.pipeline.tracking import Tracker
 from transformer_mt.rendering.cells import clip
 from transformer_mt.system.output import write_text
-from transformer_mt.system.state import read_records
 from transformer_mt.system.terminal import folded, is_quiet, visible
 from transformer_mt.training.trainer import SilentLog
 
@@ -159,25 +159,6 @@ class TrainingLog(SilentLog):
 def _finite(value: Any) -> Any:
     """JSON has null for NaN and infinity."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Records of a run so far; lines that are damaged, or cut short by a crash, are left out."""
-    return [record for record in read_records(path) if is_metric(record)]
-
-
-def is_metric(record: Mapping[str, Any]) -> bool:
-    """Whether an object is a record of a training."""
-    return (
-        isinstance(record.get("event"), str)
-        and isinstance(record.get("update"), int)
-        and isinstance(record.get("samples", []), list)
-        and all(
-            isinstance(v, int | float | None)
-            for k, v in record.items()
-            if k not in ("event", "samples")
-        )
-    )
 
 
 _FORMATS = {

@@ -19,12 +19,11 @@ from transformer_mt.config.experiment import Config, load_config
 from transformer_mt.config.yaml_text import flattened
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import DataError, TmtError
-from transformer_mt.evaluation.metrics import Scorer, SystemScores
+from transformer_mt.evaluation.metrics import Scorer, SystemScores, fit_comparison
 from transformer_mt.evaluation.system_names import name_systems
-from transformer_mt.evaluation.systems import fit_comparison
 from transformer_mt.evaluation.test_sets import EvaluationSet, read_test_sets
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.pipeline.log import read_metrics
+from transformer_mt.pipeline.records import read_metrics
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.rendering.cells import align_columns, clip
 from transformer_mt.rendering.progress import Stages

@@ -2,11 +2,15 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformer_mt.messages.catalogue import LANGUAGE, tr
 from transformer_mt.system.output import write_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 SHARED_PAGE = Path(__file__).parent / "page"  # parts of pages that translate: parts.js, parts.css
 PAGE_LANGUAGE = {"zh": "zh-Hans"}  # as HTML has it, which chooses the glyphs of characters
@@ -22,11 +26,17 @@ def write_html(template_path: Path, path: Path, **values: Any) -> None:
     Templates call `tr`. Filters: `number(spec)` formats, `script_json` makes JSON for a script
     element.
     """
+    template = _environment(template_path.parent).get_template(template_path.name)
+    write_text(path, template.render(values))
+
+
+@cache  # with the templates that it has compiled
+def _environment(folder: Path) -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
     environment = Environment(
-        loader=FileSystemLoader([template_path.parent, Path(__file__).parent]),
+        loader=FileSystemLoader([folder, Path(__file__).parent]),
         autoescape=True,
         finalize=_replace_forbidden,
         undefined=StrictUndefined,
@@ -36,7 +46,7 @@ def write_html(template_path: Path, path: Path, **values: Any) -> None:
     environment.globals |= {"tr": tr, "page_language": PAGE_LANGUAGE.get(LANGUAGE, LANGUAGE)}
     environment.filters["number"] = lambda value, spec=",": format(value, spec)
     environment.filters["script_json"] = lambda value: Markup(script_json(value))
-    write_text(path, environment.get_template(template_path.name).render(values))
+    return environment
 
 
 def _replace_forbidden(value: Any) -> Any:

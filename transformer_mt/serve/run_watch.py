@@ -16,7 +16,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from transformer_mt.errors import OUTSIDE
-from transformer_mt.pipeline.log import is_metric
+from transformer_mt.pipeline.records import is_metric
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.run_list import changed_at, runs_in, state_of
 from transformer_mt.system.state import GrowingRecords

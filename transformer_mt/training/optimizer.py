@@ -9,6 +9,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
 
 from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.model.encoder_decoder import hidden_matrices
@@ -99,17 +100,9 @@ class MasterOptimizer:
             )
             n_adam = n_others
         self._adam_weights = self._flat.exact[:n_adam]
-        self._adam = torch.optim.Adam(
-            [self._adam_weights],
-            lr=0.0,
-            betas=(cfg.adam_betas[0], cfg.adam_betas[1]),
-            eps=cfg.adam_eps,
-            fused=True,
-        )
-        # Adam's own beginning, but there to be saved before the first update.
+        self._adam_moments = [self._moments[name][:n_adam] for name in _MOMENTS]
+        self._betas, self._eps = cfg.adam_betas, cfg.adam_eps
         self._step = torch.zeros((), device=self._flat.exact.device)
-        moments = {name: moment[:n_adam] for name, moment in self._moments.items()}
-        self._adam.state[self._adam_weights] = {**moments, "step": self._step}
 
     def step(self, lr: float, n_tokens: int) -> float:
         """Divide the gradient by `n_tokens`, clip it and update the weights.
@@ -135,9 +128,24 @@ class MasterOptimizer:
             self._matrices.mul_(1 - lr * self._weight_decay)
         if self._muon:
             self._muon.step(lr)
-        self._adam_weights.grad = gradient[: len(self._adam_weights)]
-        self._adam.param_groups[0]["lr"] = lr
-        self._adam.step()
+        # As a function: the class torch.optim.Adam would load torch._dynamo, which takes 1.6 s.
+        exp_avg, exp_avg_sq = self._adam_moments
+        adam(
+            [self._adam_weights],
+            [gradient[: len(self._adam_weights)]],
+            [exp_avg],
+            [exp_avg_sq],
+            [],
+            [self._step],
+            fused=True,
+            amsgrad=False,
+            beta1=self._betas[0],
+            beta2=self._betas[1],
+            lr=lr,
+            weight_decay=0.0,
+            eps=self._eps,
+            maximize=False,
+        )
         self._flat.round()
 
     def weights(self) -> dict[str, Tensor]:

@@ -125,7 +125,7 @@ def test_a_terminal_gets_a_progress_bar(server: Server, tmp_path: Path) -> None:
         while block := os.read(ours, 1 << 16):
             shown += block
     os.close(ours)
-    said = process.communicate(timeout=30)[0]
+    said = process.communicate(timeout=120)[0]
     assert b"corpus.zip" in shown and b"300.0/300.0 kB" in shown
     assert "getting" not in said
     assert "cut 200,000 bytes before the end; trying again in 1 s" in said
@@ -137,7 +137,7 @@ def test_goes_through_a_proxy(
     monkeypatch.setenv("http_proxy", server.base)
     monkeypatch.delenv("no_proxy", raising=False)
     server.serve("http://far.away.example/a.zip", BODY)
-    said = start_fetch("http://far.away.example/a.zip", tmp_path).communicate(timeout=30)[0]
+    said = start_fetch("http://far.away.example/a.zip", tmp_path).communicate(timeout=120)[0]
     assert said.split()[-1] == digest(BODY)
 
 

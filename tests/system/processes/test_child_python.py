@@ -64,7 +64,6 @@ def test_the_command_takes_nothing_from_the_current_folder(evil: Path, start: li
 PROGRAM = """
 import sys
 from pathlib import Path
-from transformer_mt.profiling.timed_updates import in_new_processes
 from transformer_mt.system.processes.parallel import run_apart, run_shards, spawn_context
 
 def nothing(value, path=None):
@@ -83,6 +82,7 @@ if __name__ == "__main__":
     process.start()
     process.join()
     assert process.exitcode == 0
+    from transformer_mt.profiling.timed_updates import in_new_processes  # loads torch
     paths, size = in_new_processes(places, 2)
     assert size == 2 and not any(here in path for path in paths), paths
 """

@@ -64,7 +64,7 @@ def test_three_processes_of_which_one_goes(tmp_path: Path) -> None:
             )
             for rank in range(3)
         ]
-        assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
+        assert [process.wait(timeout=300) for process in processes] == [0, 0, 0]
     found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
     for rank, told in enumerate(found):
         assert (told["size"], told["is_main"]) == (3, rank == 0)

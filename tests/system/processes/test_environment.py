@@ -104,7 +104,7 @@ def test_the_command_says_one_line(
     words = [str(config) if word == "CONFIG" else word for word in words]
     found = subprocess.run(
         ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "transformer_mt", *words],
-        env=os.environ | variables, cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        env=os.environ | variables, cwd=tmp_path, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert "Traceback" not in found.stderr
     if "WORLD_SIZE" in variables:
