@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from encoded import encode_pairs
 
 from transformer_mt.config.experiment import Config
-from transformer_mt.encoding.encoded_corpus import EncodedCorpus, encode_corpus, open_corpus
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, open_corpus
 from transformer_mt.encoding.mixing import (
     describe_epoch,
     epoch_rows,
@@ -88,7 +89,7 @@ def mixed(
     """150 pairs of one source, 50 of another that counts thrice."""
     sources = (np.arange(200) >= 150).astype(np.uint16)
     tagging = Tagging(sources=((), ()))
-    encode_corpus(
+    encode_pairs(
         toy_pairs, tokenizers, tmp_path / "c", max_length=None, tagging=tagging, sources=sources
     )
     tree: dict[str, Any] = toy_config.model_dump()

@@ -31,7 +31,8 @@ from transformer_mt.encoding.subword_sampling import SubwordSampler
 from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import remove, remove_other_prints, writing_folder
-from transformer_mt.system.processes.parallel import run_shards, spawn_context, start_worker
+from transformer_mt.system.processes.executors import Workers, spawn_context, start_worker
+from transformer_mt.system.processes.parallel import run_shards
 from transformer_mt.system.state import Damaged, damages, fingerprint, read_manifest, write_manifest
 from transformer_mt.system.terminal import Say
 
@@ -66,7 +67,7 @@ def epoch_corpora(
     sampling: SubwordSampling,
     directory: Path,
     *,
-    workers: int,
+    workers: Workers,
     say: Say,
     draws: bool = True,
     meet: Callable[[], object] = lambda: None,
@@ -121,7 +122,9 @@ def epoch_corpora(
             ahead.join()
 
 
-def sample_corpus(sampling: SubwordSampling, epoch: int, out_dir: Path, *, workers: int) -> None:
+def sample_corpus(
+    sampling: SubwordSampling, epoch: int, out_dir: Path, *, workers: Workers
+) -> None:
     """Write the corpus of an epoch; shards that were finished before are used."""
     n_rows = len(open_corpus(sampling.corpus_dir))
     shards_dir = out_dir.with_name(f"{out_dir.name}.shards")
