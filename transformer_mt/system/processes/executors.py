@@ -94,7 +94,7 @@ def _connected(address: str) -> Any:
 
     try:
         place = address.replace("dask+tls://", "tls://").replace("dask://", "tcp://")
-        client = Client(place, set_as_default=False)
+        client = Client(place, timeout=_WAIT_S, set_as_default=False)
         client.wait_for_workers(1, timeout=_WAIT_S)
     except OSError as error:  # a timeout is one
         raise DataError(tr("{}: no Dask scheduler with a worker: {}", address, error)) from error
