@@ -27,12 +27,13 @@ from jinja2 import Environment
 from typer.main import get_command
 
 import transformer_mt
-from transformer_mt.cli.main import app, help_texts
+from transformer_mt.cli.language import PARSING_ERRORS, help_texts
+from transformer_mt.cli.main import app
 from transformer_mt.messages.catalogue import CATALOGUES, DOMAIN
 
 PACKAGE = Path(transformer_mt.__file__).parent
 SHOWN = 20  # problems that are told
-# Words of Typer that go through gettext; it writes "Usage:" and its errors of parsing in English.
+# Words for which Typer asks gettext.
 FROM_LIBRARIES = (
     "Options", "Arguments", "Commands", "Error", "Aborted.", "Missing command.", "[default: {}]",
     "[required]", "(dynamic)", "No such command {name!r}.",
@@ -64,7 +65,7 @@ def messages() -> Iterator[Found]:
             yield Found(str(text), [], place)
     for holder, name in help_texts(get_command(app)):
         yield Found(getattr(holder, name), [], "--help")
-    yield from (Found(text, [], "Typer") for text in FROM_LIBRARIES)
+    yield from (Found(text, [], "Typer") for text in (*FROM_LIBRARIES, *PARSING_ERRORS))
 
 
 def _is_tr(node: ast.AST) -> bool:

@@ -7,11 +7,19 @@ without curves and reports.
 import json
 import math
 import tarfile
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 import transformer_mt as tmt
+from transformer_mt.config.experiment import load_config
+from transformer_mt.encoding import mixing
+from transformer_mt.encoding.encoded_corpus import open_corpus
+from transformer_mt.encoding.mixing import Place, epoch_block
+from transformer_mt.training.batches import plan_updates, planned_blocks
+from transformer_mt.training.checkpoint import CheckpointStore
 
 ARCHIVE = Path(__file__).parent / "fixtures" / "run-0.1.tar.xz"
 
@@ -48,3 +56,29 @@ def test_the_finished_run_is_left_alone(run_dir: Path) -> None:
     scores = tmt.train("old.yaml", processes=1).scores
     assert (run_dir / "model" / "metadata.json").read_bytes() == before
     assert {*scores} == {"test"}
+
+
+def test_a_checkpoint_that_knows_no_blocks_stands_where_it_stood(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest of its epoch is that of a plan of the whole corpus; blocks begin with the next."""
+    found = CheckpointStore(run_dir / "checkpoints", {}).load_newest(print)
+    assert found is not None
+    written = json.loads((run_dir / "checkpoints/00000003/progress.json").read_text())["progress"]
+    progress = found.progress
+    assert (progress.epoch, progress.block) == (written["epoch"], 0)
+    assert progress.next_in_block == written["next_in_epoch"] > 0
+    cfg, corpus = load_config(Path("old.yaml")), open_corpus(run_dir / "data/encoded/train")
+    monkeypatch.setattr(mixing, "BLOCK_ENTRIES", 8)
+    monkeypatch.setattr(mixing, "CHUNK_ROWS", 2)
+    place = Place(progress.epoch, progress.block, progress.block_entries)
+    block_of = partial(epoch_block, corpus, [1.0], seed=cfg.seed)
+    blocks = planned_blocks(cfg, lambda place: block_of(place=place), place)
+    (_, plan), (after, _) = islice(blocks, 2)
+    lengths, train = (corpus.src.lengths, corpus.tgt.lengths), cfg.train
+    whole = plan_updates(
+        *lengths, max_tokens=train.batch_tokens, tokens_per_update=train.tokens_per_update,
+        seed=cfg.seed, epoch=progress.epoch,
+    )  # fmt: skip
+    assert plan.rows.tolist() == whole.rows.tolist()
+    assert after.place == Place(progress.epoch + 1, 0, 8) and after.n_blocks > 1

@@ -26,13 +26,14 @@ from transformer_mt.errors import ModelDirError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.architectures import new_model
 from transformer_mt.model.encoder_decoder import EncoderDecoder, resolve_tying
-from transformer_mt.system.output import writing_folder
-from transformer_mt.system.state import Damaged, damages, read_manifest, write_manifest
+from transformer_mt.system.output import writing, writing_folder
+from transformer_mt.system.state import Damaged, damages, read_manifest, sealed, write_manifest
 from transformer_mt.text.known_units import KnownUnits
 
 FORMAT = 1
 _WEIGHTS = "model.safetensors"
 METADATA = "metadata.json"  # the manifest
+DISTILLED = "distilled"  # key of the metadata: the teacher beside this model
 _KNOWN = "source_units.npz"  # of the training text; older model directories have none
 # Every file that a model directory may list.
 FILES = {
@@ -199,6 +200,13 @@ def read_metadata(path: Path) -> dict[str, Any]:
     if problems := damages(path, metadata):
         raise ModelDirError("\n".join(problems) + tr("; copy the whole model directory"))
     return metadata
+
+
+def add_metadata(path: Path, values: Mapping[str, Any]) -> None:
+    """Keep more plain values with a finished model; its other files stay as they are."""
+    content = sealed({**read_metadata(path), **values})
+    with writing(path / METADATA) as temporary:
+        temporary.write_bytes(content)
 
 
 def weights_digest(path: Path) -> str:

@@ -6,7 +6,8 @@
 
 A variant is a name and what it sets, beside what `--set` gives to all of them. Each is a
 `tmt train` of its own in OUT/NAME, with its output in OUT/NAME/train.log; with `--seeds 3` there
-are three of each, and the table has means ± standard errors. The first variant's data is prepared
+are three of each, and the table has means ± standard errors; `--figure FILE.png` draws the loss on
+dev by minutes. The first variant's data is prepared
 once and copied to the others, which redo only what their settings change. The table is Markdown, on
 standard output. The same command again goes on where it was stopped.
 """
@@ -32,6 +33,7 @@ from transformer_mt.evaluation.test_sets import describe_model
 from transformer_mt.model_dir import read_metadata
 from transformer_mt.pipeline.log import read_metrics
 from transformer_mt.pipeline.run_dir import Run
+from transformer_mt.rendering.figures import figure_style, new_figure, save_figure
 
 NO_LIMIT = 10**9  # updates, where the clock decides
 
@@ -120,8 +122,9 @@ def table(variants: list[Variant]) -> Iterator[str]:
     """Lines of Markdown, one for each name; names without a finished model say so."""
     finished = [v for v in variants if (v.run.model_dir / "metadata.json").is_file()]
     tests = sorted({name for v in finished for name in read_metadata(v.run.model_dir)["scores"]})
-    columns = ["variant", "parameters", "updates", "minutes", "tgt tokens/s", "best dev loss",
-               "best dev BLEU", *(f"{name} BLEU / chrF" for name in tests)]  # fmt: skip
+    columns = ["variant", "parameters", "updates", "minutes", "tgt tokens/s"]
+    columns += ["best dev loss", "best dev BLEU", "best dev chrF"]
+    columns += [f"{name} BLEU / chrF" for name in tests]
     yield f"| {' | '.join(columns)} |"
     yield "|---" * len(columns) + "|"
     for name in dict.fromkeys(variant.name for variant in variants):
@@ -147,6 +150,7 @@ def row(runs: list[Run], tests: list[str]) -> list[str]:
         mean(over_seeds(statistics.median, "train", "tgt_tokens_per_s"), ",.0f"),
         mean(over_seeds(min, "validation", "loss"), ".3f"),
         mean(over_seeds(max, "validation", "bleu"), ".2f"),
+        mean(over_seeds(max, "validation", "chrf"), ".2f"),
         *(scores([m["scores"].get(name) for m in metadata]) for name in tests),
     ]
 
@@ -174,6 +178,24 @@ def scores(by_run: list[dict[str, Any] | None]) -> str:
     return " / ".join(mean([by[m]["score"] for by in found], ".2f") for m in ("bleu", "chrf"))
 
 
+def draw(variants: list[Variant], path: Path) -> None:
+    """Loss on dev by minutes of training: a line for each seed, a colour for each name."""
+    with figure_style():
+        figure = new_figure(6.4, 3.6)
+        axes = figure.add_subplot()
+        colours: dict[str, str] = {}
+        for variant in variants:
+            found = read_metrics(variant.run.metrics_path)
+            dev = [r for r in found if r["event"] == "validation" and r["loss"] is not None]
+            label = None if variant.name in colours else variant.name
+            colour = colours.setdefault(variant.name, f"C{len(colours) % 10}")
+            minutes = [r["minutes"] for r in dev]
+            axes.plot(minutes, [r["loss"] for r in dev], "o-", ms=3, color=colour, label=label)
+        axes.set(xlabel="minutes of training", ylabel="loss on dev, nats per token")
+        axes.legend(frameon=False)
+        save_figure(figure, path)
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("config", type=Path)
@@ -183,6 +205,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--set", action="append", default=[], help="a.b=c, for all variants")
     parser.add_argument("--variant", action="append", required=True, help="NAME: a.b=c d.e=f")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--figure", type=Path, help="PNG of the losses on dev")
     parser.add_argument("--seeds", type=int, default=1, help="trainings of each variant")
     parser.add_argument("--jobs", type=int, default=1, help="variants at a time, one thread each")
     return parser.parse_args()
@@ -212,6 +235,8 @@ def main() -> None:
             said = "done" if status == 0 else f"exit status {status}"
             print(f"{variant.name}: {said}, {variant.run.directory}/train.log", file=sys.stderr)
     print("\n".join(table(variants)))
+    if arguments.figure:
+        draw(variants, arguments.figure)
     sys.exit(failed)
 
 

@@ -28,7 +28,7 @@ from scaling_model import (
 )
 
 from transformer_mt.profiling.flops import training_flops
-from transformer_mt.training.batches import EpochPlan, plan_epoch
+from transformer_mt.training.batches import UpdatePlan, plan_updates
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 SMALL, LARGE = 25_000, 400_000  # target tokens of an update: Vaswani et al. 2017; Ott et al. 2018
@@ -48,7 +48,7 @@ class Study:
     def __init__(self, lengths: Lengths) -> None:
         self.lengths = lengths
         self.costs = {name: Cost(*size) for name, size in SIZES.items()}
-        self._plans: dict[tuple[int, int], EpochPlan] = {}
+        self._plans: dict[tuple[int, int], UpdatePlan] = {}
         self._computed: dict[tuple[object, ...], list[Computation]] = {}
 
     def update(
@@ -60,10 +60,10 @@ class Study:
             self._computed[key] = compute(cost, self.lengths, plan, n, a)
         return combine(cost, self._computed[key], n, a)
 
-    def _plan(self, max_tokens: int, tokens: int) -> EpochPlan:
+    def _plan(self, max_tokens: int, tokens: int) -> UpdatePlan:
         key = max_tokens, tokens
         if key not in self._plans:
-            self._plans[key] = plan_epoch(
+            self._plans[key] = plan_updates(
                 *self.lengths, max_tokens=max_tokens, tokens_per_update=tokens, seed=1, epoch=0
             )
         return self._plans[key]

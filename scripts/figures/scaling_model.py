@@ -24,7 +24,7 @@ from transformer_mt.encoding.encoded_corpus import Indices
 from transformer_mt.model.encoder_decoder import resolve_tying
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.profiling.flops import training_flops
-from transformer_mt.training.batches import EpochPlan, deal
+from transformer_mt.training.batches import UpdatePlan, deal
 from transformer_mt.training.flat_parameters import BUCKET_BYTES
 from transformer_mt.training.loss import CHUNK_BYTES, GPU_CHUNK_BYTES, OutputLoss
 
@@ -236,7 +236,7 @@ class Computation(NamedTuple):
 
 
 def compute(
-    cost: Cost, lengths: Lengths, plan: EpochPlan, n: int, a: Assumptions
+    cost: Cost, lengths: Lengths, plan: UpdatePlan, n: int, a: Assumptions
 ) -> list[Computation]:
     """The first updates of a plan on n GPUs; depends on `a.of_computing` only."""
     return [

@@ -345,3 +345,33 @@ def test_runs_and_models_that_name_shard_optimizer_open(
     cfg = _load(tmp_path, _LEAST + f"train: {{shard_optimizer: {value}, lr: 0.5}}")
     assert cfg.train.lr == 0.5 and "shard_optimizer" not in cfg.to_yaml()
     assert ("Remove the key; if memory is short, lower train.max_tokens" in caplog.text) == told
+
+
+@pytest.mark.parametrize(
+    ("overrides", "schedule", "told"),
+    [
+        ([], (500, 80, 440), False),
+        (["train.max_updates=50"], (50, 8, 44), True),
+        (["train.max_updates=4"], (4, 1, 4), True),
+        (["train.max_updates=450"], (450, 80, 440), False),
+        (["train.max_updates=5000"], (5000, 80, 440), False),
+        (["train.max_updates=50", "train.cooldown_updates=10"], (50, 80, 10), False),
+    ],
+)
+def test_a_shorter_training_has_a_shorter_schedule(
+    overrides: list[str],
+    schedule: tuple[int, int, int],
+    told: bool,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    text = f"{_LEAST}train: {{max_updates: 500, warmup_updates: 80, cooldown_updates: 440}}"
+    train = _load(tmp_path, text, overrides).train
+    assert (train.max_updates, train.warmup_updates, train.cooldown_updates) == schedule
+    assert ("shrink" in caplog.text) == told
+
+
+def test_a_schedule_that_does_not_fit_by_itself_is_still_a_mistake(tmp_path: Path) -> None:
+    text = f"{_LEAST}train: {{max_updates: 5, cooldown_updates: 9}}"
+    for overrides in ([], ["train.max_updates=4"], ["train.max_updates=-4"]):
+        assert _problems(tmp_path, text, overrides)

@@ -75,6 +75,20 @@ def test_one_vocabulary(joint: Translator, toy_pairs: Pairs, tmp_path: Path) -> 
     check(joint, toy_pairs[:40], tmp_path / "model")
 
 
+@pytest.mark.parametrize("quantization", onnx.QUANTIZATIONS)
+def test_a_graph_holds_a_shared_embedding_once(
+    joint: Translator, toy_pairs: Pairs, tmp_path: Path, quantization: str
+) -> None:
+    import onnx as package
+
+    srcs, refs = zip(*toy_pairs[:5], strict=True)
+    exported(ExportTask(joint, quantization, srcs, refs), tmp_path / "model")
+    size = joint.model.output.weight.numel()
+    for path in (tmp_path / "model" / "onnx").iterdir():
+        found = package.load(path).graph.initializer
+        assert [one.dims[0] * one.dims[1] for one in found if len(one.dims) == 2].count(size) == 1
+
+
 def test_the_proof_sees_another_weight(
     translator_of: Callable[[str], Translator], toy_pairs: Pairs, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from write_messages import places
 
 import transformer_mt
+from transformer_mt.cli.language import translated_error
 from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.messages.catalogue import tr
 
@@ -157,3 +158,29 @@ def test_a_session_in_chinese_has_no_english_sentence(tmp_path: Path) -> None:
         assert re.search("[\u4e00-\u9fff]", shown), command
         left = [line for line in shown.split("\n") if re.search(WORDS, NOT_ENGLISH.sub("", line))]
         assert not left, command
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        ("", "用法：tmt [选项] 命令 [参数]..."),
+        ("trian", "没有命令 'trian'。是不是想输入 'train'？"),
+        ("data cleam", "没有命令 'cleam'。是不是想输入 'clean'？"),
+        ("train", "缺少参数 'CONFIG|FILES'。"),
+        ("train a --minute 5", "没有选项 --minute（是不是想输入 --minutes？）"),
+        ("--foo", "没有选项 --foo"),
+        ("train a --minutes", "选项 '--minutes' 需要一个值。"),
+        ("runs --json=3", "选项 '--json' 不带值。"),
+        ("translate --beam x", "'--beam' 的值无效：应为整数"),
+        ("translate --beam 0", "'--beam' 的值无效：应不小于 1"),
+        ("explain a b c", "多余的参数：b c"),
+    ],
+)
+def test_a_mistake_of_the_command_line_is_told_in_chinese(words: str, told: str) -> None:
+    shown = output_of(*words.split(), TMT_LANG="zh")
+    assert told in shown and "用法：tmt" in shown
+    assert not re.search(WORDS, NOT_ENGLISH.sub("", shown)), shown
+
+
+def test_an_unknown_error_of_typer_stays_as_it_is() -> None:
+    assert translated_error("Something else: x") == "Something else: x"

@@ -96,6 +96,16 @@ def test_there_are_no_biases_and_norms_begin_at_1() -> None:
     assert all(parameter.eq(1).all() for parameter in norms)
 
 
+def test_every_layer_begins_as_the_identity() -> None:
+    """An untrained model sees only the token itself: logits of a position are its embedding's."""
+    torch.manual_seed(0)
+    model = Transformer(make_model(**MODERN).cfg, VOCAB, VOCAB).eval()
+    src, tgt_in = random_ids(9, 4), random_ids(7, 7)
+    assert model.encode(src)[0].equal(model.encoder_norm(model.encoder_embedding(src)))
+    assert model(src, tgt_in).equal(model.decoder_norm(model.decoder_embedding(tgt_in)))
+    assert make_model(**MODERN)(src, tgt_in).ne(model(src, tgt_in)).any(), "of other tests"
+
+
 def test_nothing_is_added_to_the_scaled_embeddings() -> None:
     embedding = make_model(**MODERN).encoder_embedding
     ids = random_ids(9)
@@ -125,7 +135,7 @@ def test_copying_is_learned() -> None:
     settings = {**sizes, **MODERN, "dropout": 0.0, "tie_embeddings": "all"}
     model = Transformer(ModelConfig.model_validate(settings), 20, 20)
     adam = torch.optim.Adam(model.parameters(), lr=5e-3)
-    for _ in range(300):
+    for _ in range(500):
         ids = torch.randint(4, 20, (32, 6))
         src = F.pad(ids, (0, 1), value=EOS)
         logits = model.project(model(src, F.pad(ids, (1, 0), value=BOS)))

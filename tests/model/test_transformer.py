@@ -50,6 +50,8 @@ def make_model(*, seed: int = 1, src_vocab: int = VOCAB, **changes: Any) -> Tran
         for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter.add_(0.3 * torch.randn_like(parameter))
+            elif not parameter.any():  # see `Transformer._initialise`
+                nn.init.xavier_uniform_(parameter)
     return model.eval()
 
 

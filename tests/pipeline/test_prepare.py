@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.corpus.report.report import CorpusReport
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.encoding import encoded_corpus
+from transformer_mt.errors import TokenizerError
 from transformer_mt.pipeline import prepare as stages
 from transformer_mt.pipeline.prepare import fingerprints, prepare, read_report
 from transformer_mt.pipeline.run_dir import Run
@@ -80,6 +82,42 @@ def test_only_what_changed_is_made_again(folder: Path) -> None:
     assert prepared(config(folder, clean={"too_long": 60}), run) == everything
     write_pairs(folder, "two", 1000, 1499)
     assert prepared(config(folder, clean={"too_long": 60}), run) == everything
+
+
+def test_given_tokenizers_are_taken_wherever_they_lie(folder: Path, tokenizer_dir: Path) -> None:
+    run, cfg = Run(folder / "run"), config(folder, train=["two"], clean={"mismatch": False})
+    given = with_tokenizers(cfg, path=str(tokenizer_dir))
+    assert prepared(given, run) == ["data", "tokenizer", "encode"]
+    names = ("tokenizer.src.model", "tokenizer.tgt.model")
+    for name in names:
+        assert (run.tokenizer_dir / name).read_bytes() == (tokenizer_dir / name).read_bytes()
+    shutil.copytree(tokenizer_dir, folder / "moved")
+    assert prepared(with_tokenizers(cfg, path="moved"), run) == []
+    (folder / "moved" / names[0]).write_bytes((tokenizer_dir / names[1]).read_bytes())
+    assert prepared(with_tokenizers(cfg, path="moved"), run) == ["tokenizer", "encode"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"path": "gone"}, r"gone/tokenizer\.src\.model: no such tokenizer"),
+        (
+            {"vocab_size": [320, 300]},
+            r"tgt\.model: has 320 pieces, but .*vocab_size is 300",
+        ),
+        ({}, r"tokenizer\.src\.model: lacks <bt>, which"),
+    ],
+)
+def test_given_tokenizers_that_do_not_fit_are_refused(
+    folder: Path, tokenizer_dir: Path, settings: dict[str, Any], told: str
+) -> None:
+    tagged = config(folder, train=[{"path": "two", "tag": "bt"}])
+    with pytest.raises(TokenizerError, match=told):
+        prepared(with_tokenizers(tagged, **{"path": str(tokenizer_dir), **settings}), Run(folder))
+
+
+def with_tokenizers(cfg: Config, **settings: Any) -> Config:
+    return build_config(cfg.model_dump() | {"tokenizer": {"vocab_size": 320} | settings}, "t.yaml")
 
 
 def digests(run: Run) -> dict[str, str]:

@@ -81,9 +81,31 @@ def test_the_gain_of_a_short_cooldown_is_not_taken_for_progress() -> None:
 
     records = curve(loss, lambda x: 30.0)
     assert judge_training(config(cooldown_updates=300), records, "max_updates").kind == "settled"
-    for cooldown in (0, 600, "auto"):  # none, and most of the training
-        cfg = config(cooldown_updates=cooldown)
-        assert judge_training(cfg, records, "max_updates").kind == "still improving"
+    for stopped_by in ("max_updates", "max_minutes", "patience"):  # without any
+        assert judge_training(config(), records, stopped_by).kind == "still improving"
+
+
+@pytest.mark.parametrize(
+    ("cooldown", "stopped_by", "kind"),
+    [
+        (600, "max_updates", "complete"),
+        (600, "max_minutes", "still improving"),  # lr had not fallen to 0
+        ("auto", "max_updates", "complete"),
+        ("auto", "max_minutes", "complete"),
+        ("auto", "patience", "still improving"),
+    ],
+)
+def test_a_gain_of_a_long_cooldown_does_not_promise_another(
+    cooldown: int | str, stopped_by: str, kind: str
+) -> None:
+    cfg = config(cooldown_updates=cooldown, max_minutes=5, patience=7)
+    found = judge_training(cfg, curve(lambda x: 3 - x, lambda x: 30 * x), stopped_by)
+    assert found.kind == kind
+    assert ("--run-dir OTHER" in found.advice) == (kind == "complete")
+    risen = judge_training(cfg, curve(lambda x: 2 + (x - 0.4) ** 2, lambda x: 9.0), stopped_by)
+    assert risen.kind == "overfitting"
+    level = judge_training(cfg, curve(lambda x: 2.0, lambda x: 9.0), stopped_by)
+    assert level.kind == "settled"
 
 
 def test_a_warm_up_that_did_not_end_is_named() -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_batches import side_of
 from torch import Tensor
 
 from transformer_mt.config.experiment import Config
-from transformer_mt.encoding.encoded_corpus import open_corpus
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, open_corpus
 from transformer_mt.errors import DataError, TrainingError
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling import plan as module
@@ -21,11 +22,13 @@ from transformer_mt.profiling.plan import dry_run
 from transformer_mt.profiling.timed_updates import (
     PARTS,
     TimedTraining,
+    first_block,
     in_new_processes,
+    padding_share,
     worst_batches,
 )
 from transformer_mt.system.processes.distributed import ALONE, Ranks
-from transformer_mt.training.batches import experiment_plan, plan_epoch
+from transformer_mt.training.batches import UpdatePlan, experiment_plan, plan_updates
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,7 @@ def cfg(experiment: Callable[..., Config]) -> Config:
 
 def timed_on(cfg: Config, run_dir: Path, ranks: Ranks = ALONE) -> TimedTraining:
     run = Run(run_dir)
-    return TimedTraining(cfg, run, open_corpus(run.encoded_dir / "train"), ranks)
+    return TimedTraining(cfg, run, first_block(cfg, run), ranks)
 
 
 def copies(timed: TimedTraining) -> dict[str, Tensor]:
@@ -51,8 +54,8 @@ def test_an_update_counts_its_real_tokens_and_changes_no_weight(cfg: Config, rea
     cost = timed.update(batches)
     seconds = timed.now() - start
     rows = np.concatenate(batches)
-    assert cost["src_tokens"] == timed.src_lengths[rows].sum()
-    assert cost["tgt_tokens"] == timed.tgt_lengths[rows].sum()
+    assert cost["src_tokens"] == timed.corpus.src.lengths_of(rows).sum()
+    assert cost["tgt_tokens"] == timed.corpus.tgt.lengths_of(rows).sum()
     parts = [cost[part] for part in PARTS]
     assert min(parts) > 0 and sum(parts) <= seconds
     assert all(weight.equal(before[name]) for name, weight in copies(timed).items())
@@ -61,8 +64,9 @@ def test_an_update_counts_its_real_tokens_and_changes_no_weight(cfg: Config, rea
 def test_the_worst_batches_are_the_longest_the_largest_and_the_most_to_write() -> None:
     src = np.array([90, 10, 10, 10, 10, 3, 3, 3, 3, 3, 3])
     tgt = np.array([2, 10, 10, 10, 10, 9, 9, 9, 9, 9, 9])
-    plan = plan_epoch(src, tgt, max_tokens=60, tokens_per_update=60, seed=1, epoch=0)
-    chosen = [set(plan.batch(index)) for index in worst_batches(plan, src, tgt)]
+    plan = plan_updates(src, tgt, max_tokens=60, tokens_per_update=60, seed=1, epoch=0)
+    corpus = EncodedCorpus(side_of(src), side_of(tgt))
+    chosen = [set(plan.batch(index)) for index in worst_batches(plan, corpus)]
     assert {0} in chosen, "one sentence, but the longest"
     assert {5, 6, 7, 8, 9, 10} in chosen, "54 tokens to write"
     sizes = [len(b) * (src[b].max() + tgt[b].max()) for b in plan.batches()]
@@ -71,11 +75,16 @@ def test_the_worst_batches_are_the_longest_the_largest_and_the_most_to_write() -
     )
 
 
+def test_padding_share_counts_cells() -> None:
+    plan = UpdatePlan(np.array([2, 0, 1]), np.array([0, 2, 3]), np.array([0, 2]))
+    # Batches of lengths (1, 3) and (4): 2 of 10 cells are padding.
+    assert padding_share(plan, side_of(np.array([3, 4, 1]))) == pytest.approx(0.2)
+
+
 def test_a_trial_plans_what_training_will_do(cfg: Config, real: Run) -> None:
-    corpus_dir = real.encoded_dir / "train"
-    found, twice = (dry_run(cfg, real.directory, corpus_dir, n, 0.2, ALONE) for n in (1, 2))
-    corpus = open_corpus(corpus_dir)
-    plan = experiment_plan(cfg, corpus, 0)
+    found, twice = (dry_run(cfg, real.directory, None, n, 0.2, ALONE) for n in (1, 2))
+    block = first_block(cfg, real)
+    corpus, plan = block.corpus, experiment_plan(cfg, block)
     assert (found.pairs, found.updates) == (len(corpus), len(plan))
     assert found.tgt_tokens == corpus.tgt.lengths.sum()
     assert found.dev_pairs == 20
@@ -102,7 +111,7 @@ def test_the_optimizer_counts_once_per_update_however_little_was_done(
     learner, plan = timed.learner, timed.plan
     monkeypatch.setattr(learner, "add_gradients", takes(1, learner.add_gradients))
     monkeypatch.setattr(learner.optimizer, "step", takes(10, learner.optimizer.step))
-    n_batches, n_tokens = len(plan.batch_starts) - 1, int(timed.tgt_lengths.sum())
+    n_batches, n_tokens = len(plan.batch_starts) - 1, int(timed.corpus.tgt.lengths.sum())
     assert n_batches > len(plan)
     speed = module._measure_speed(timed, n_tokens / len(plan), 100.0, 1000, ALONE)
     assert speed == pytest.approx(n_tokens / (n_batches + 10 * len(plan)), rel=0.15)

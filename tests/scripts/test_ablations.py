@@ -58,7 +58,7 @@ def test_variants_are_trained_alike_and_told_in_one_table(
         config, "--updates", "6", "--out", tmp_path, "--jobs", "2", "--set", "model.dropout=0.2",
         "--variant", "base",
         "--variant", "modern 2+1: model.architecture=modern model.encoder_layers=2",
-        "--variant", "broken",
+        "--variant", "broken", "--figure", tmp_path / "losses.png",
     )  # fmt: skip
     said = capsys.readouterr()
     table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in said.out.split("\n")]
@@ -86,6 +86,7 @@ def test_variants_are_trained_alike_and_told_in_one_table(
         assert (cfg.model.dropout, cfg.model.modern) == (0.2, name != "base")
         log = (run_dir / "train.log").read_text(encoding="utf-8")
         assert log.count("up to date") == 3 and "making" not in log, "the data is shared"
+    assert (tmp_path / "losses.png").read_bytes().startswith(b"\x89PNG")
     assert status == 1 and "broken: exit status" in said.err
     assert broken == ["broken", "not finished", *["–"] * (len(head) - 2)]
 

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus
-from transformer_mt.encoding.epochs import CorpusOf
+from transformer_mt.encoding.epochs import BlockOf
+from transformer_mt.encoding.mixing import EpochBlock, Place, epoch_block, source_weights
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.pipeline.log import TrainingLog
@@ -62,6 +63,16 @@ def make_config(
     )  # fmt: skip
 
 
+def first_block(cfg: Config, corpus: EncodedCorpus, epoch: int) -> EpochBlock:
+    return blocks_of(cfg, lambda _: corpus)(Place.start_of(epoch))
+
+
+def blocks_of(cfg: Config, corpus_of: Callable[[int], EncodedCorpus]) -> BlockOf:
+    """Args: corpus_of: epoch → its corpus, with the same rows in each."""
+    weights = source_weights(cfg.data)
+    return lambda place: epoch_block(corpus_of(place.epoch), weights, seed=cfg.seed, place=place)
+
+
 class WatchedLog(TrainingLog):
     """Does something once an update is done."""
 
@@ -84,7 +95,7 @@ class Session:
         *,
         seed: int = 1,
         scores: Callable[[int], dict[str, float]] | None = None,
-        corpus_of: CorpusOf | None = None,
+        corpus_of: Callable[[int], EncodedCorpus] = lambda epoch: CORPUS,
     ) -> None:
         torch.manual_seed(seed)
         model_cfg = cfg.model.model_copy(update={"tie_embeddings": "all"})
@@ -97,7 +108,7 @@ class Session:
         self.trainer = Trainer(
             cfg,
             self.model,
-            corpus_of or (lambda epoch: CORPUS),
+            blocks_of(cfg, corpus_of),
             CheckpointStore(directory / "checkpoints", {}),
             validate=self._validate,
         )

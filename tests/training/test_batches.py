@@ -7,8 +7,9 @@ import pytest
 
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide, Indices
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from transformer_mt.profiling.timed_updates import padding_share
 from transformer_mt.training import batches as batching
-from transformer_mt.training.batches import EpochPlan, collate, deal, padding_share, plan_epoch
+from transformer_mt.training.batches import UpdatePlan, collate, deal, plan_updates
 
 
 def caption_lengths(n: int, seed: int = 0) -> tuple[Indices, Indices]:
@@ -19,14 +20,19 @@ def caption_lengths(n: int, seed: int = 0) -> tuple[Indices, Indices]:
     return src, tgt
 
 
-def make_plan(src: Indices, tgt: Indices, **changes: Any) -> EpochPlan:
+def make_plan(src: Indices, tgt: Indices, **changes: Any) -> UpdatePlan:
     settings = {"max_tokens": 1000, "tokens_per_update": 3000, "seed": 1, "epoch": 0, **changes}
-    return plan_epoch(src, tgt, **settings)
+    return plan_updates(src, tgt, **settings)
 
 
 def encoded_side(rows: list[list[int]], dtype: type = np.uint16) -> EncodedSide:
     flat = [token for row in rows for token in (*row, EOS_ID)]
     return EncodedSide(np.array(flat, dtype=dtype), np.cumsum([0, *(len(row) + 1 for row in rows)]))
+
+
+def side_of(lengths: Indices) -> EncodedSide:
+    """Sentences of these lengths, without ids."""
+    return EncodedSide(np.empty(0, np.uint16), np.append(0, np.cumsum(lengths)))
 
 
 @pytest.mark.parametrize("n", [1, 2, 17, 3000])
@@ -89,19 +95,6 @@ def test_a_plan_is_a_function_of_seed_and_epoch() -> None:
     assert order(5, 1) != order(1, 5), "seed and epoch are not added up"
 
 
-def test_a_plan_of_some_rows_holds_them_as_often_as_they_are_named() -> None:
-    src, tgt = caption_lengths(2000)
-    rows = np.random.default_rng(3).integers(0, 2000, 3000)
-    plan = make_plan(src, tgt, rows=rows)
-    assert sorted(i for batch in plan.batches() for i in batch.tolist()) == sorted(rows.tolist())
-    for batch in plan.batches():
-        assert len(batch) * max(src[batch].max(), tgt[batch].max()) <= 1000
-    every = make_plan(src, tgt, rows=np.arange(2000))
-    for name, array in every.__dict__.items():
-        assert np.array_equal(array, getattr(make_plan(src, tgt), name)), name
-    assert len(make_plan(src, tgt, rows=rows[:0])) == 0
-
-
 def test_epochs_compose_batches_anew_and_in_another_order() -> None:
     src, tgt = caption_lengths(5000)
     first, second = (make_plan(src, tgt, epoch=epoch) for epoch in (0, 1))
@@ -116,15 +109,8 @@ def test_epochs_compose_batches_anew_and_in_another_order() -> None:
 def test_little_padding_on_lengths_like_captions() -> None:
     src, tgt = caption_lengths(29_000)
     plan = make_plan(src, tgt, max_tokens=4096)
-    assert padding_share(plan, src) < 0.1
-    assert padding_share(plan, tgt) < 0.1
-
-
-def test_padding_share_counts_cells() -> None:
-    lengths = np.array([3, 4, 1], dtype=np.int64)
-    plan = EpochPlan(np.array([2, 0, 1]), np.array([0, 2, 3]), np.array([0, 2]))
-    # Batches of lengths (1, 3) and (4): 2 of 10 cells are padding.
-    assert padding_share(plan, lengths) == pytest.approx(0.2)
+    assert padding_share(plan, side_of(src)) < 0.1
+    assert padding_share(plan, side_of(tgt)) < 0.1
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32])
@@ -188,7 +174,7 @@ def test_rounds_go_forth_and_back() -> None:
     assert whole == [[0, 3, 4, 7], [1, 2, 5, 6]]
 
 
-def slowest(plan: EpochPlan, src: Indices, tgt: Indices, size: int, *, even: bool) -> float:
+def slowest(plan: UpdatePlan, src: Indices, tgt: Indices, size: int, *, even: bool) -> float:
     """What the process with most to do has to do, divided by the mean, over all updates."""
     most = mean = 0.0
     for u in range(len(plan)):

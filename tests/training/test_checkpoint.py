@@ -86,7 +86,7 @@ def write(content: bytes) -> Damage:
 
 def test_what_is_saved_comes_back_bit_equal(tmp_path: Path, store: CheckpointStore) -> None:
     progress = Progress(
-        update=7, epoch=2, next_in_epoch=3, seconds=1.0 / 3, skipped=4, best_update=5,
+        update=7, epoch=2, next_in_block=3, seconds=1.0 / 3, skipped=4, best_update=5,
         best_metric=-1.1, validations_without_gain=1, validated=True,
     )  # fmt: skip
     save(store, 7, validated=False)

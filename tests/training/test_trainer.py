@@ -19,6 +19,7 @@ from training_session import (
     assert_equal,
     assert_same,
     copy_corpus,
+    first_block,
     make_config,
 )
 
@@ -28,9 +29,13 @@ from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.training import trainer as trainer_module
-from transformer_mt.training.batches import collate, experiment_plan
+from transformer_mt.training.batches import UpdatePlan, collate, experiment_plan
 from transformer_mt.training.optimizer import learning_rate
 from transformer_mt.training.trainer import Outcome, PlannedUpdate
+
+
+def plan_of(cfg: Config, corpus: EncodedCorpus, epoch: int) -> UpdatePlan:
+    return experiment_plan(cfg, first_block(cfg, corpus, epoch))
 
 
 @pytest.fixture(scope="module")
@@ -98,14 +103,14 @@ def test_twenty_updates_equal_ten_and_ten_more(tmp_path: Path, precision: str) -
     whole.run()
     first = Session(tmp_path / "parts", make_config(max_updates=10, precision=precision))
     done = first.run().progress
-    assert 0 < done.next_in_epoch < len(experiment_plan(first.trainer.cfg, CORPUS, done.epoch))
+    assert 0 < done.next_in_block < len(plan_of(first.trainer.cfg, CORPUS, done.epoch))
     second = Session(tmp_path / "parts", make_config(precision=precision), seed=99)
     assert second.trainer.progress == done
     second.run()
     assert_same(second, whole)
 
 
-MIXED = replace(CORPUS, sources=(np.arange(400) % 4 == 0).astype(np.uint16))
+MIXED = replace(CORPUS, sources=(np.arange(400) >= 300).astype(np.uint16))
 
 
 def test_a_stop_request_loses_nothing(tmp_path: Path) -> None:
@@ -120,7 +125,7 @@ def test_a_stop_request_loses_nothing(tmp_path: Path) -> None:
         asked.append(epoch)
         return replace(copy_corpus(400, seed=epoch), sources=MIXED.sources)
 
-    n_first = len(experiment_plan(cfg, corpus_of(0), 0))
+    n_first = len(plan_of(cfg, corpus_of(0), 0))
     asked.clear()
     whole = Session(tmp_path / "whole", cfg, corpus_of=corpus_of)
     n_epochs = whole.run().progress.epoch + 1
@@ -141,7 +146,7 @@ def test_an_epoch_holds_the_rows_that_weights_say() -> None:
     cfg = make_config(weights=(0.5, 3))
     counts = np.zeros(400, dtype=int)
     for epoch in (0, 1):
-        for batch in experiment_plan(cfg, MIXED, epoch).batches():
+        for batch in plan_of(cfg, MIXED, epoch).batches():
             np.add.at(counts, batch, 1)
     assert MIXED.sources is not None
     assert set(counts[MIXED.sources == 0]) == {1}, "one half, then the other"
@@ -207,7 +212,7 @@ def test_one_gradient_that_is_not_finite_is_left_out_counted_and_told(
     assert not any(session.weights()[name].equal(weight) for name, weight in before.items())
     assert (outcome.progress.update, outcome.progress.skipped) == (10, 1)
     told = [line for line in session.output.getvalue().splitlines() if "not finite" in line]
-    pairs = np.concatenate(experiment_plan(session.trainer.cfg, CORPUS, 0).update(6))
+    pairs = np.concatenate(plan_of(session.trainer.cfg, CORPUS, 0).update(6))
     named = ", ".join(map(str, pairs[:5]))
     assert told == [
         f"update 7: the gradient is not finite; left out ({len(pairs)} pairs of the encoded "
@@ -241,7 +246,8 @@ def test_micro_batches_do_not_decide_the_update(tmp_path: Path) -> None:
     for micro_batches in ([list(range(40))], [[i] for i in range(40)]):
         session = Session(tmp_path / str(len(found)), make_config(dropout=0.0))
         batches = [np.array(batch) for batch in micro_batches]
-        found.append(session.trainer._update(1, PlannedUpdate(0, 0, 1, CORPUS, batches), 1e-3))
+        planned = PlannedUpdate(first_block(session.trainer.cfg, CORPUS, 0), 0, 1, batches)
+        found.append(session.trainer._update(1, planned, 1e-3))
     assert found[0] == pytest.approx(found[1], rel=1e-4)
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -116,6 +117,22 @@ def test_a_killed_process_goes_on_where_it_stopped(
     translate_corpus(model_dir, mono, tmp_path / "whole", say=print)
     assert lines_of(tmp_path / "bt.zh")[-3:] == lines_of(tmp_path / "whole.zh")[-3:]
     assert not (tmp_path / "bt.shards").exists()
+
+
+def test_the_time_left_is_that_of_the_lines_to_come(
+    model_dir: Path, mono: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a minute for each chunk of five lines, of 22."""
+    monkeypatch.setattr(backtranslate, "CHUNK_LINES", 5)
+    clock = iter(range(0, 1000, 30))
+    own_time = SimpleNamespace(monotonic=lambda: next(clock))
+    monkeypatch.setattr(backtranslate, "time", own_time)
+    told: list[str] = []
+    translate_corpus(model_dir, mono, tmp_path / "bt", say=told.append)
+    lefts = [
+        f"{n} of 22 lines, 0 a second, {(22 - n) / 10:.1f} minutes left" for n in (5, 10, 15, 20)
+    ]
+    assert told == [f"{mono}: {left}" for left in lefts]
 
 
 def test_the_same_again_does_nothing_and_other_settings_do_it_anew(

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from transformer_mt.cli.language import Group
 from transformer_mt.cli.options import AsJson, Device, find_model_path, one_of, show
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 
-bench_app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
+bench_app = typer.Typer(help="Measure this machine.", cls=Group, no_args_is_help=True)
 _option: Any = typer.Option
 Precision = Annotated[str, _option(help="auto, fp32, bf16 or fp16")]
 _PROCESSES = "that share the work; default: as many as tmt train starts"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from transformer_mt.cli.language import Group
 from transformer_mt.cli.options import (
     AsJson,
     ConfigName,
@@ -43,9 +44,9 @@ _LANGUAGE = "source language; default: told from names and text"
 _TEST = "a test set (prefix or file) that must not be in it; repeatable"
 
 data_app = typer.Typer(
-    help="Look at and clean corpora; write the bundled one.", no_args_is_help=True
+    help="Look at and clean corpora; write the bundled one.", cls=Group, no_args_is_help=True
 )
-tokenizer_app = typer.Typer(help="SentencePiece, on its own.", no_args_is_help=True)
+tokenizer_app = typer.Typer(help="SentencePiece, on its own.", cls=Group, no_args_is_help=True)
 
 
 @data_app.command("check")

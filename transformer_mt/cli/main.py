@@ -7,8 +7,7 @@ commands, so that `tmt --help` answers at once.
 import json
 import os
 import sys
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.main import get_command
@@ -17,9 +16,11 @@ from transformer_mt import __version__
 from transformer_mt.cli.bench import bench_app
 from transformer_mt.cli.dashboard import dashboard
 from transformer_mt.cli.data import data_app, tokenizer_app
+from transformer_mt.cli.distill import distill
 from transformer_mt.cli.eval import evaluate
 from transformer_mt.cli.export import export
 from transformer_mt.cli.hub import pull, push
+from transformer_mt.cli.language import Command, Group, in_users_language
 from transformer_mt.cli.model import average, explain, info, score
 from transformer_mt.cli.options import Always, AsJson, say, show
 from transformer_mt.cli.runs import compare, runs
@@ -27,7 +28,7 @@ from transformer_mt.cli.serve import mcp, serve, serve_workers
 from transformer_mt.cli.train import config, init, plan, train
 from transformer_mt.cli.translate import translate
 from transformer_mt.errors import OUTSIDE, LostProcess, describe
-from transformer_mt.messages.catalogue import LANGUAGE, tr, translation_of
+from transformer_mt.messages.catalogue import LANGUAGE, tr
 from transformer_mt.system.processes.environment import DEFAULTS
 from transformer_mt.system.processes.launch import LOST, end_with_launcher
 from transformer_mt.system.terminal import prepare_streams, set_quiet
@@ -41,6 +42,7 @@ EXAMPLES = {
     "plan": "my.yaml",
     "config": "base",
     "average": "runs/tiny averaged --last 5",
+    "distill": "-m runs/big --mono news.zh --run-dir runs/student",
     "translate": "-m runs/tiny -i input.zh -o output.en",
     "explain": '-m runs/tiny "这只动物没有穿过街道，因为它太累了。" -o tired',
     "export": "-m runs/tiny --quantization int8 -o tiny.ct2",
@@ -73,6 +75,7 @@ EXAMPLES = {
 
 app = typer.Typer(
     name="tmt",
+    cls=Group,
     help="Train, use, score and explain translation models, from two text files on.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -80,7 +83,7 @@ app = typer.Typer(
 )
 for name, command, group in (
     ("train", train, TRAIN), ("init", init, TRAIN), ("plan", plan, TRAIN),
-    ("config", config, TRAIN), ("average", average, TRAIN),
+    ("config", config, TRAIN), ("average", average, TRAIN), ("distill", distill, TRAIN),
     ("translate", translate, USE), ("explain", explain, USE), ("export", export, USE),
     ("serve", serve, USE), ("mcp", mcp, USE), ("push", push, USE), ("pull", pull, USE),
     ("eval", evaluate, JUDGE), ("score", score, JUDGE), ("info", info, JUDGE),
@@ -112,41 +115,6 @@ def main() -> None:
         _drop_output()
         say(Always(f"tmt: {describe(error)}"))
         sys.exit(LOST if isinstance(error, LostProcess) else 2)
-
-
-def in_users_language(command: Any) -> Any:
-    """A command whose help is translated."""
-    _fold_help()
-    for holder, name in help_texts(command):
-        setattr(holder, name, translation_of(getattr(holder, name)))
-    return command
-
-
-def help_texts(command: Any, parent: Any = None) -> Iterator[tuple[Any, str]]:
-    """Where help stands: attributes of a command, its parameters, and the commands below it."""
-    context = typer.Context(command, parent=parent, **command.context_settings)
-    for holder in (command, *command.params, command.get_help_option(context)):
-        for name in ("help", "rich_help_panel"):
-            if isinstance(getattr(holder, name, None), str):
-                yield holder, name
-    for child in getattr(command, "commands", {}).values():
-        yield from help_texts(child, context)
-
-
-def _fold_help() -> None:
-    """Let a long text without spaces go on below: tables of help would cut it."""
-    import rich.columns
-    import rich.table
-    import typer.rich_utils
-
-    class Table(rich.table.Table):
-        def add_row(self, *cells: Any, **options: Any) -> None:
-            super().add_row(*cells, **options)
-            for column in self.columns:
-                column.overflow = "fold"
-
-    for module in (rich.columns, typer.rich_utils):
-        module.Table = Table  # type: ignore[attr-defined]
 
 
 def _drop_output() -> None:
@@ -183,5 +151,6 @@ for prefix, commands in (
     ("", app), ("data ", data_app), ("tokenizer ", tokenizer_app), ("bench ", bench_app)
 ):  # fmt: skip
     for entry in commands.registered_commands:
+        entry.cls = Command
         if (whole_name := f"{prefix}{entry.name}") in EXAMPLES:
             entry.epilog = tr("Example: {}", f"tmt {whole_name} {EXAMPLES[whole_name]}")

@@ -105,8 +105,9 @@ def one_of(option: str, value: str, allowed: tuple[Name, ...]) -> Name:
         if value == name:
             return name
     *others, last = allowed
+    before_last = tr(" or ") if others else ""
     raise TmtError(
-        tr("{} {}: expected {}{}{}", option, value, ", ".join(others), " or " * bool(others), last)
+        tr("{} {}: expected {}{}{}", option, value, ", ".join(others), before_last, last)
     )
 
 

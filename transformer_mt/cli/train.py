@@ -2,6 +2,7 @@
 
 import gc
 import json
+import logging
 import shlex
 import sys
 from dataclasses import asdict
@@ -29,7 +30,7 @@ from transformer_mt.cli.options import (
 )
 from transformer_mt.errors import STOPPED, ConfigError, TrainingStopped
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.system.processes.environment import is_rank, own_place
+from transformer_mt.system.processes.environment import is_rank, own_meeting_dir, own_place
 from transformer_mt.system.processes.launch import count_processes, launch
 
 _CONFIG_OR_FILES = "a YAML file, a bundled configuration by name, two text files, or one table"
@@ -78,6 +79,8 @@ def train(
                 reverse=reverse, offline=offline, fresh=fresh,
             )
         ]  # fmt: skip
+    if own_meeting_dir() is not None:  # whoever has started it has told the notes
+        logging.getLogger("transformer_mt.config").setLevel(logging.ERROR)
     cfg = read_config(config[0], settings, reverse=reverse, offline=offline)
     if n_processes > 1:
         words = [f"--set={setting}" for setting in settings]
@@ -90,8 +93,7 @@ def train(
     from transformer_mt.pipeline.run_dir import Run
     from transformer_mt.pipeline.start import is_first_rank, train_here
 
-    gc.freeze()  # imported modules are never garbage; each look through them takes 0.2 s
-    gc.set_threshold(700, 10, 10)  # Python's own, which frees memory soon
+    free_memory_soon()
     run = Run(run_dir or Path("runs") / cfg.name)
     try:
         trained = train_here(cfg, run, fresh=fresh, say=say)
@@ -106,6 +108,12 @@ def train(
         say(Always(line))
     if as_json:
         show(json.dumps(trained.to_json(), indent=2))
+
+
+def free_memory_soon() -> None:
+    """Python's own thresholds, which `__main__` has raised for the imports."""
+    gc.freeze()  # imported modules are never garbage; each look through them takes 0.2 s
+    gc.set_threshold(700, 10, 10)
 
 
 def _configuration_of(

@@ -32,6 +32,8 @@ from transformer_mt.messages.catalogue import tr
 
 _log = logging.getLogger(__name__)
 
+_SCHEDULE = ("train.warmup_updates", "train.cooldown_updates")  # what max_updates may shrink
+
 
 class TrainConfig(Section):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -255,10 +257,45 @@ def _read_experiment(
     if not isinstance(tree, dict):
         return [tr("{}: expected keys and values, found {}", where, kind_of(tree))], False
     try:
-        keys = [apply_setting(tree, override) for override in overrides]
-        return build_config(tree, where, settings=keys)
+        return changed_config(tree, where, overrides)
     except ConfigError as error:
         return str(error).split("\n"), True
+
+
+def changed_config(tree: dict[str, Any], where: str, overrides: Iterable[str]) -> Config:
+    """`build_config` of a tree after the changes of `--set`, which are made in it."""
+    written = tree.get("train")
+    written = dict(written) if isinstance(written, dict) else {}
+    keys = [apply_setting(tree, override) for override in overrides]
+    if "train.max_updates" in keys and not {*_SCHEDULE} & {*keys}:
+        _shorten_schedule(written, tree["train"])
+    return build_config(tree, where, settings=keys)
+
+
+def _shorten_schedule(written: dict[str, Any], train: dict[str, Any]) -> None:
+    """Shrink warm-up and cool-down with `--set train.max_updates`, if the cool-down would not fit.
+
+    Args:
+        written: `train` as the file has it; `train` is changed.
+    """
+    total, cooldown, now = (
+        tree.get(key, 0)
+        for tree, key in (
+            (written, "max_updates"), (written, "cooldown_updates"), (train, "max_updates")
+        )
+    )  # fmt: skip
+    if not all(type(number) is int for number in (total, cooldown, now)):
+        return  # 0: the default; anything else: a mistake, which is told
+    if 0 < now < cooldown <= total:
+        default = TrainConfig.model_fields["warmup_updates"].default
+        if type(warmup := train.get("warmup_updates", default)) is int:
+            warmup = round(now * warmup / total)
+        cooldown = round(now * cooldown / total)
+        train |= {"warmup_updates": warmup, "cooldown_updates": cooldown}
+        _log.warning(
+            tr("with train.max_updates={} warm-up and cool-down shrink alike, to {} and {} updates",
+               now, warmup, cooldown)
+        )  # fmt: skip
 
 
 def build_config(tree: dict[str, Any], where: str, *, settings: Sequence[str] = ()) -> Config:

@@ -21,6 +21,8 @@ class TokenizerConfig(Section):
     # Sub-word sampling, other segmentations in each epoch: the share of BPE merges left out, or the
     # smoothing of a unigram model's distribution over segmentations. 0: always the best one.
     sampling: Share = 0.0
+    # A folder with finished tokenizers, such as a model directory: they are taken, none is trained.
+    path: str | None = None
 
     @model_validator(mode="after")
     def _one_size_for_one_vocabulary(self) -> Self:

@@ -200,14 +200,6 @@ def training_that_ends(
         why = tr("of about {:,.0f} updates", n_updates)
         advice["train.warmup_updates"] = Advice("train.warmup_updates", warmup, why)
     rows: list[tuple[str, Any, str]] = [
-        ("train.max_updates", round(n_updates), tr("for a corpus of this size"))
-        if budget is None
-        else (
-            "train.max_updates",
-            max(100_000, round(100 * n_updates)),
-            tr("more than there is time for"),
-        ),
-        *([] if budget is None else [("train.max_minutes", budget.minutes, tr("as asked for"))]),
         ("train.cooldown_updates", "auto", tr("lr falls to 0 in the last two thirds")),
         ("train.max_tokens", 2048 if device == "cpu" else "auto", tr("of one micro-batch")),
         ("train.validate_every", max(1, round(n_updates / 8)), tr("about eight times")),

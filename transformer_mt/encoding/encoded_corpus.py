@@ -20,7 +20,7 @@ from transformer_mt.encoding.tags import Ids, Tagging
 from transformer_mt.encoding.tokenizer import EOS_ID, Tokenizer
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.system.arrays import Array, save_blocks
+from transformer_mt.system.arrays import Array, read_ahead, save_blocks
 from transformer_mt.system.output import remove, write_json, writing_folder
 from transformer_mt.system.processes.executors import Workers
 from transformer_mt.system.processes.parallel import run_shards
@@ -46,6 +46,12 @@ class EncodedSide:
         """(n,) tokens per sentence, tags and EOS included."""
         return np.diff(self.offsets)
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sentence; memory does not grow with the corpus."""
+        starts = range(0, len(self.offsets) - 1, SHARD)
+        return max(int(np.diff(self.offsets[i : i + SHARD + 1]).max()) for i in starts)
+
     def lengths_of(self, rows: Indices) -> Indices:
         """Tokens of some sentences, without a look at the others."""
         return self.offsets[rows + 1] - self.offsets[rows]
@@ -58,10 +64,22 @@ class EncodedSide:
 class EncodedCorpus:
     src: EncodedSide
     tgt: EncodedSide
-    sources: Sources | None = None  # (n,); None: not training
+    sources: Sources | None = None  # (n,) ascending; None: not training
+    directory: Path | None = None  # None: in memory
 
     def __len__(self) -> int:
         return len(self.src.offsets) - 1
+
+    def read_ahead(self, rows: Indices) -> None:
+        """Ask the system to have these rows, ascending, in its cache when they are needed."""
+        if self.directory is None or not len(rows):
+            return
+        gaps = np.flatnonzero(np.diff(rows) > 1) + 1
+        firsts, ends = rows[np.append(0, gaps)], rows[np.append(gaps - 1, -1)] + 1
+        for name, side in zip(SIDES, (self.src, self.tgt), strict=True):
+            bounds = side.offsets[firsts], side.offsets[ends]
+            read_ahead(self.directory / f"{name}.offsets.npy", 8 * firsts, 8 * ends)
+            read_ahead(self.directory / f"{name}.ids", *(side.ids.itemsize * at for at in bounds))
 
 
 @dataclass(frozen=True)
@@ -92,7 +110,7 @@ def encode_corpus(
     Args:
         texts: lines of the sources and of their targets.
         max_length: pairs with more tokens on either side (tags and EOS not counted) are dropped.
-        sources_path: of (n,) which source of `data.train` each pair is from.
+        sources_path: of (n,) which source of `data.train` each pair is from, one after another.
         shards_dir: where finished shards stay if this is killed, for the next call with the same
             arguments. It is removed at the end.
     Raises:
@@ -129,6 +147,7 @@ def _encode_shard(
     sources: Sources | None = None
     if sources_path is not None:
         sources = np.load(sources_path, mmap_mode="r")[part.first : part.first + part.size]
+        assert (sources[:-1] <= sources[1:]).all()
     tags: list[Ids] = [()] * len(pairs)
     if sources is not None:
         tags = [tagging.sources[source] for source in sources.tolist()]
@@ -248,7 +267,7 @@ def open_corpus(directory: Path) -> EncodedCorpus:
     try:
         src, tgt = (_open_side(directory, side) for side in SIDES)
         sources = np.asarray(np.load(path, mmap_mode="r")) if path.exists() else None
-        return EncodedCorpus(src, tgt, sources)
+        return EncodedCorpus(src, tgt, sources, directory)
     except (OSError, ValueError, EOFError) as error:
         raise DataError(tr("{}: encoded corpus is incomplete: {}", directory, error)) from error
 

@@ -1,8 +1,8 @@
-"""The training corpus of each epoch: always the same, or cut into sub-words anew.
+"""The blocks of each epoch: rows of the encoded corpus, or their text cut into sub-words anew.
 
-The corpus of an epoch has the same rows in every epoch and is a pure function of (seed, epoch,
-row): a run that was stopped goes on with the same bytes. While an epoch is trained on, a process
-beside makes the next one. This file knows nothing of batches or models.
+The sub-words of a sentence are a pure function of (seed, epoch, row): a run that was stopped goes
+on with the same bytes. While a block is trained on, a process beside draws the next one; the disk
+holds these two. This file knows nothing of batches or models.
 """
 
 import os
@@ -20,13 +20,14 @@ from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.encoded_corpus import (
     CHUNK,
     SHARD,
-    EncodedCorpus,
+    Indices,
     Rows,
     join_shards,
     open_corpus,
     pack_rows,
     write_shard,
 )
+from transformer_mt.encoding.mixing import EpochBlock, Place, epoch_block, source_weights
 from transformer_mt.encoding.subword_sampling import SubwordSampler
 from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.messages.catalogue import tr
@@ -36,103 +37,131 @@ from transformer_mt.system.processes.parallel import run_shards
 from transformer_mt.system.state import Damaged, damages, fingerprint, read_manifest, write_manifest
 from transformer_mt.system.terminal import Say
 
-CorpusOf = Callable[[int], EncodedCorpus]
+BlockOf = Callable[[Place], EpochBlock]
 
 _MANIFEST = "epoch.json"
+_SEEDED_ROWS = 100_000  # of the corpus, from one generator; another number would draw other pieces
 
 
 @dataclass(frozen=True)
-class SubwordSampling:
-    """How the sub-words of a corpus are drawn; see `SubwordSampler`."""
+class EpochData:
+    """What epochs are made of, and how the sub-words are drawn; see `SubwordSampler`."""
 
-    corpus_dir: Path  # the encoded corpus with the best sub-words
+    corpus_dir: Path  # the encoded corpus, with the best sub-words
+    weights: list[float]  # of its sources
     tokenizers: tuple[Tokenizer, Tokenizer]
     kind: Literal["bpe", "unigram"]
-    strength: float  # 0: not at all
+    strength: float  # 0: sub-words are not drawn
     seed: int
     max_length: int  # a sentence that would get longer keeps its best sub-words
 
     @classmethod
     def of(
         cls, cfg: Config, corpus_dir: Path, tokenizers: tuple[Tokenizer, Tokenizer]
-    ) -> "SubwordSampling":
+    ) -> "EpochData":
         tokenizer, data = cfg.tokenizer, cfg.data
-        strength = tokenizer.sampling
-        return cls(corpus_dir, tokenizers, tokenizer.type, strength, cfg.seed, data.max_length)
+        weights, drawing = source_weights(data), (tokenizer.type, tokenizer.sampling)
+        return cls(corpus_dir, weights, tokenizers, *drawing, cfg.seed, data.max_length)
+
+    def plain_block(self, place: Place) -> EpochBlock:
+        """A block with the best sub-words.
+
+        The corpus is opened anew, or pages that earlier blocks have read would count as memory of
+        this process.
+        """
+        return epoch_block(open_corpus(self.corpus_dir), self.weights, seed=self.seed, place=place)
 
 
 @contextmanager
-def epoch_corpora(
-    plain: EncodedCorpus,
-    sampling: SubwordSampling,
+def epoch_blocks(
+    data: EpochData,
     directory: Path,
     *,
     workers: Workers,
     say: Say,
     draws: bool = True,
     meet: Callable[[], object] = lambda: None,
-) -> Iterator[CorpusOf]:
-    """A function that gives the corpus of an epoch, for as long as the context lasts.
+) -> Iterator[BlockOf]:
+    """A function that gives a block of an epoch, for as long as the context lasts.
 
     Args:
-        plain: the corpus in `sampling.corpus_dir`, which is every epoch's with a strength of 0.
-        directory: where corpora of epochs go. The older ones are removed.
-        workers: processes for an epoch that training must wait for.
+        directory: where drawn blocks go. The older ones are removed.
+        workers: processes for a block that training must wait for.
         draws: of several processes on one disk, only one is to draw; the others read.
-        meet: called when this process has drawn an epoch, or wants to read it, and again when it
+        meet: called when this process has drawn a block, or wants to read it, and again when it
             has opened it; returns when all have called it.
     """
-    if not sampling.strength:
-        yield lambda epoch: plain
+    if not data.strength:
+        yield data.plain_block
         return
-    own_dir = directory / fingerprint(sampling.strength, sampling.seed)
+    own_dir = directory / fingerprint(data.strength, data.seed, data.weights)
     ahead: BaseProcess | None = None
 
-    def draw(epoch: int) -> None:
-        """See that the corpus of an epoch is there; begin the one after it."""
+    def dir_of(place: Place) -> Path:
+        return own_dir / "-".join(f"{number:06d}" for number in place)
+
+    def draw(block: EpochBlock) -> None:
+        """See that a block is drawn; begin the one after it."""
         nonlocal ahead
         remove_other_prints(directory, [own_dir.name])  # of other settings
         if ahead is not None:
             ahead.join()
-        place, following = (own_dir / f"{number:06d}" for number in (epoch, epoch + 1))
-        if not _is_whole(place):
-            say(tr("  epoch {}: drawing sub-words", epoch))
-            sample_corpus(sampling, epoch, place, workers=workers)
-        for other in own_dir.glob("[0-9]" * 6 + "*"):
-            if not other.name.startswith((place.name, following.name)):
+        out_dir, next_dir = dir_of(block.place), dir_of(block.following)
+        if not _is_whole(out_dir):
+            say(_drawing(block))
+            draw_rows(data, block.place.epoch, block.rows, out_dir, workers=workers)
+        for other in own_dir.glob("[0-9]*"):
+            if not other.name.startswith((out_dir.name, next_dir.name)):
                 remove(other)
-        if not _is_whole(following):
-            context = spawn_context()  # a fork would copy the state of torch
-            ahead = context.Process(target=_sample_beside, args=(sampling, epoch + 1, following))
+        if not _is_whole(next_dir):
+            following = data.plain_block(block.following)
+            task = (data, following.place.epoch, following.rows, next_dir)
+            # A fork would copy the state of torch.
+            ahead = spawn_context().Process(target=_draw_beside, args=task)
             ahead.start()
 
-    def corpus_of(epoch: int) -> EncodedCorpus:
+    def block_of(place: Place) -> EpochBlock:
+        block = data.plain_block(place)
         if draws:
-            draw(epoch)
+            draw(block)
         meet()
-        corpus = replace(open_corpus(own_dir / f"{epoch:06d}"), sources=plain.sources)
-        meet()  # or preparing the next epoch could remove what another process still opens
-        return corpus
+        drawn = drawn_block(block, dir_of(place))
+        meet()  # or drawing the next block could remove what another process still opens
+        return drawn
 
     try:
-        yield corpus_of
+        yield block_of
     finally:
         if ahead is not None:
             ahead.terminate()  # its finished shards stay for the next start
             ahead.join()
 
 
-def sample_corpus(
-    sampling: SubwordSampling, epoch: int, out_dir: Path, *, workers: Workers
+def _drawing(block: EpochBlock) -> str:
+    epoch, number, _ = block.place
+    if block.n_blocks == 1:
+        return tr("  epoch {}: drawing sub-words", epoch)
+    return tr("  epoch {}, block {} of {}: drawing sub-words", epoch, number + 1, block.n_blocks)
+
+
+def drawn_block(block: EpochBlock, directory: Path) -> EpochBlock:
+    """The same entries of a block, from where `draw_rows` has written them."""
+    drawn_rows, rows = np.unique(block.rows, return_inverse=True)
+    return replace(block, rows=rows, corpus=open_corpus(directory), drawn_rows=drawn_rows)
+
+
+def draw_rows(
+    data: EpochData, epoch: int, rows: Indices, out_dir: Path, *, workers: Workers
 ) -> None:
-    """Write the corpus of an epoch; shards that were finished before are used."""
-    n_rows = len(open_corpus(sampling.corpus_dir))
+    """Write each of these rows once, ascending; shards that were finished before are used."""
+    rows = np.unique(rows)
+    data_here = replace(data, corpus_dir=data.corpus_dir.absolute())  # for workers elsewhere
     shards_dir = out_dir.with_name(f"{out_dir.name}.shards")
     jobs = (
-        (shards_dir / f"{start:010d}.npz", (start, min(start + SHARD, n_rows)))
-        for start in range(0, n_rows, SHARD)
+        (shards_dir / f"{start:010d}.npz", rows[start : start + SHARD])
+        for start in range(0, len(rows), SHARD)
     )
-    paths = list(run_shards(jobs, partial(_sample_shard, sampling, epoch), workers=workers))
+    paths = list(run_shards(jobs, partial(_draw_shard, data_here, epoch), workers=workers))
     with writing_folder(out_dir, _MANIFEST, ours=True) as directory:
         join_shards(paths, directory)
         write_manifest(directory, _MANIFEST, {"epoch": epoch})
@@ -140,7 +169,7 @@ def sample_corpus(
 
 
 def _is_whole(place: Path) -> bool:
-    """Whether the corpus of an epoch is there, as it was written."""
+    """Whether a drawn block is there, as it was written."""
     try:
         manifest = read_manifest(place, _MANIFEST)
     except Damaged:
@@ -148,30 +177,35 @@ def _is_whole(place: Path) -> bool:
     return manifest is not None and not damages(place, manifest)
 
 
-def _sample_beside(sampling: SubwordSampling, epoch: int, place: Path) -> None:
+def _draw_beside(data: EpochData, epoch: int, rows: Indices, out_dir: Path) -> None:
     start_worker()
     os.nice(10)  # training comes first
-    sample_corpus(sampling, epoch, place, workers=1)
+    draw_rows(data, epoch, rows, out_dir, workers=1)
 
 
-def _sample_shard(
-    sampling: SubwordSampling, epoch: int, bounds: tuple[int, int], path: Path
-) -> None:
-    first, end = bounds
-    corpus = open_corpus(sampling.corpus_dir)
-    samplers = [SubwordSampler(t, sampling.kind, sampling.strength) for t in sampling.tokenizers]
-    # One seed for each sentence, from a generator of its own for each shard.
-    random = np.random.default_rng([sampling.seed, epoch, first])
-    seeds = random.integers(2**63, size=(end - first, 2)).tolist()
+def _draw_shard(data: EpochData, epoch: int, rows: Indices, path: Path) -> None:
+    corpus = open_corpus(data.corpus_dir)
+    samplers = [SubwordSampler(t, data.kind, data.strength) for t in data.tokenizers]
+    seeds = _seeds(data.seed, epoch, rows)
 
-    def redraw(row: int, i: int) -> list[int]:
-        ids = (corpus.src, corpus.tgt)[i].sentence(row)
-        drawn = samplers[i].sample(ids, seeds[row - first][i])
-        return ids if len(drawn) > max(len(ids), sampling.max_length) else drawn
+    def redraw(place: int, i: int) -> list[int]:
+        ids = (corpus.src, corpus.tgt)[i].sentence(rows[place])
+        drawn = samplers[i].sample(ids, seeds[place][i])
+        return ids if len(drawn) > max(len(ids), data.max_length) else drawn
 
-    def rows() -> Iterator[Rows]:
-        for start in range(first, end, CHUNK):
-            chunk = range(start, min(start + CHUNK, end))
-            yield [redraw(row, 0) for row in chunk], [redraw(row, 1) for row in chunk]
+    def drawn() -> Iterator[Rows]:
+        for start in range(0, len(rows), CHUNK):
+            chunk = range(start, min(start + CHUNK, len(rows)))
+            yield [redraw(place, 0) for place in chunk], [redraw(place, 1) for place in chunk]
 
-    write_shard(path, pack_rows(rows(), sampling.tokenizers))
+    write_shard(path, pack_rows(drawn(), data.tokenizers))
+
+
+def _seeds(seed: int, epoch: int, rows: Indices) -> list[list[int]]:
+    """One for each side of each of these rows, ascending; the same whichever others are there."""
+    seeds = []
+    for first in np.unique(rows - rows % _SEEDED_ROWS).tolist():
+        own = rows[slice(*np.searchsorted(rows, [first, first + _SEEDED_ROWS]))] - first
+        random = np.random.default_rng([seed, epoch, first])
+        seeds += random.integers(2**63, size=(own[-1] + 1, 2))[own].tolist()
+    return seeds

@@ -17,7 +17,7 @@ from transformer_mt.corpus.sources.cache import Cache, default_cache
 from transformer_mt.corpus.sources.sacrebleu_sets import obtain_test_set
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model_dir import load_tokenizers, read_metadata
+from transformer_mt.model_dir import DISTILLED, load_tokenizers, read_metadata
 from transformer_mt.system.terminal import Say
 from transformer_mt.text.languages import language_name
 from transformer_mt.translation.direction import both_directions, direction_of, direction_of_file
@@ -151,6 +151,7 @@ def describe_model(model_dir: Path) -> dict[str, Any]:
             key: metadata.get(key, {})
             for key in ("trained", "data", "decode", "scores", "versions")
         },
+        **({DISTILLED: metadata[DISTILLED]} if DISTILLED in metadata else {}),
     }
 
 

@@ -19,7 +19,7 @@ from transformer_mt.evaluation.test_sets import describe_model
 from transformer_mt.export.proof import ExportOrigin, Proof
 from transformer_mt.export.training_data import training_data
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model_dir import tokenizer_paths
+from transformer_mt.model_dir import DISTILLED, tokenizer_paths
 from transformer_mt.system.terminal import visible
 
 CARD = "README.md"
@@ -76,6 +76,7 @@ def _card(model_dir: Path, library: str | None, licence: str | None, **values: A
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     cfg, about = load_config(model_dir / "config.yaml"), describe_model(model_dir)
+    distilled = about.get(DISTILLED)
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
@@ -85,7 +86,8 @@ def _card(model_dir: Path, library: str | None, licence: str | None, **values: A
     body = environment.get_template("card.md.j2").render(
         about=_plain(about), cfg=cfg, licence=_plain(licence),
         tokenizers=[path.name for path in tokenizer_paths(Path(), joint=cfg.tokenizer.joint)],
-        sources=training_data(model_dir, cfg), **values,
+        sources=distilled["sources"] if distilled else training_data(model_dir, cfg),
+        distilled=distilled, **values,
     )  # fmt: skip
     scores = {} if "export" in values else about["scores"]  # an export has its proof
     languages = [code.partition("-")[0] for code in (cfg.languages.src, cfg.languages.tgt)]

@@ -70,7 +70,7 @@ def decoder_graph(model: Transformer) -> Any:
 
     After EOS the logits say EOS: a row of a batch that has ended says nothing more.
     """
-    graph, cfg = _Graph(model), model.cfg
+    graph, cfg = _Graph(model, model.output.weight), model.cfg
     head_width, n_layers = cfg.d_model // cfg.heads, cfg.decoder_layers
     ids = graph.integers("input_ids", [_BATCH, _TARGET])
     src_mask = graph.source_mask("encoder_attention_mask")
@@ -114,14 +114,16 @@ def _cache_names(n_layers: int) -> list[str]:
 class _Graph:
     """A graph so far. Methods take names of tensors, add nodes, and return the results' names."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer, output: Tensor | None = None) -> None:
+        """Args: output: weights of an output layer, which an embedding may share."""
         self._onnx = require("onnx", "ONNX")
-        self._cfg = model.cfg
+        self._cfg, self._output = model.cfg, output
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
         self._shared: dict[int, str] = {}
+        self._matrices: dict[int, str] = {}
 
     def __call__(self, operator: str, *inputs: str, **attributes: Any) -> str:
         return self._several(operator, 1, *inputs, **attributes)[0]
@@ -143,6 +145,13 @@ class _Graph:
         if key not in self._shared:
             self._shared[key] = self.constant(_array(parameter), np.float32)
         return self._shared[key]
+
+    def matrix(self, parameter: Tensor) -> str:
+        """A matrix as a product takes it, so that quantisation finds it once, too: transposed."""
+        key = id(parameter)
+        if key not in self._matrices:
+            self._matrices[key] = self.constant(_array(parameter).T, np.float32)
+        return self._matrices[key]
 
     def integers(self, name: str, shape: Shape) -> str:
         return self._input(name, self._onnx.TensorProto.INT64, shape)
@@ -199,7 +208,7 @@ class _Graph:
     def embedded(self, embedding: Embedding, ids: str, positions: str) -> str:
         """(B, T) and (T,) → (B, T, D); see `Embedding.forward`."""
         width = embedding.tokens.embedding_dim
-        rows = self("Gather", self.weight(embedding.tokens.weight), ids)
+        rows = self._rows(embedding.tokens.weight, ids)
         x = self("Mul", rows, self.constant(width**0.5, np.float32))
         if not embedding.add_positions:
             self._turns = self.angles(positions, width // self._cfg.heads)  # of all layers
@@ -210,8 +219,15 @@ class _Graph:
         table = self("Reshape", self("Concat", *pairs, axis=2), self.constant([-1, width]))
         return self("Add", x, table)
 
+    def _rows(self, weight: Tensor, ids: str) -> str:
+        """(V, D) at (B, T) → (B, T, D)."""
+        if weight is not self._output:
+            return self("Gather", self.weight(weight), ids)
+        columns = self("Gather", self.matrix(weight), ids, axis=1)  # (D, B, T)
+        return self("Transpose", columns, perm=[1, 2, 0])
+
     def linear(self, module: nn.Linear, x: str) -> str:
-        y = self("MatMul", x, self.constant(_array(module.weight).T, np.float32))
+        y = self("MatMul", x, self.matrix(module.weight))
         return y if module.bias is None else self("Add", y, self.weight(module.bias))
 
     def heads(self, x: str, n: int) -> str:
@@ -285,10 +301,7 @@ class _Graph:
 
     def logits(self, output: nn.Linear, x: str, ids: str) -> str:
         """(B, T, D) → (B, T, V); after EOS, EOS."""
-        rows = self("Reshape", x, self.constant([-1, output.in_features]))
-        rows = self("Gemm", rows, self.weight(output.weight), transB=1)
-        shape = self("Concat", self("Shape", ids), self.constant([-1]), axis=0)
-        logits = self("Reshape", rows, shape)
+        logits = self.linear(output, x)
         ended = self("Unsqueeze", self("Equal", ids, self.constant(EOS_ID)), self.constant([2]))
         only_eos = np.where(np.arange(output.out_features) == EOS_ID, 0, _FAR)
         return self("Where", ended, self.constant(only_eos, np.float32), logits)

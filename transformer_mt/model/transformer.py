@@ -116,8 +116,12 @@ class Transformer(EncoderDecoder):
 
     def _initialise(self, name: str, parameter: Tensor) -> None:
         """Q, K and V take the range of one matrix (D, 3·D) with three outputs, 1/√2 of their own:
-        with the full range a post-norm model can stall before it attends to the source at all."""
-        if name.endswith(("q_proj.weight", "kv_proj.weight", "qkv_proj.weight")):
+        with the full range a post-norm model can stall before it attends to the source at all.
+        With `modern` the last matrix of each sub-layer is 0: all layers begin as the identity.
+        Source of the latter: Goyal et al. 2017, section 5.1; what it brings: docs/lab/muon.md."""
+        if self.cfg.modern and name.endswith(("out_proj.weight", "down_proj.weight")):
+            nn.init.zeros_(parameter)
+        elif name.endswith(("q_proj.weight", "kv_proj.weight", "qkv_proj.weight")):
             for part in parameter.detach().split(self.cfg.d_model):
                 nn.init.xavier_uniform_(part, gain=2**-0.5)
         else:

@@ -5,6 +5,7 @@ command again does only what is missing: changing the learning rate redoes no to
 the corpus redoes everything after it.
 """
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from pathlib import Path
 from transformer_mt import __version__
 from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.clean import prepare_corpus, read_clean
-from transformer_mt.corpus.readers.pairs import split_lines
+from transformer_mt.corpus.readers.lines import expand, split_lines
 from transformer_mt.corpus.report.page import write_page
 from transformer_mt.corpus.report.report import CorpusReport
 from transformer_mt.corpus.sources.obtain import LocalData
@@ -23,6 +24,7 @@ from transformer_mt.encoding.coverage import vocabulary_report
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, encode_corpus, open_corpus
 from transformer_mt.encoding.tags import tag_pieces, tagging
 from transformer_mt.encoding.tokenizer import Tokenizer, TokenizerTask, train_on_files
+from transformer_mt.errors import TokenizerError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
 from transformer_mt.pipeline.run_dir import Run
@@ -36,6 +38,7 @@ from transformer_mt.system.state import (
     damages,
     fingerprint,
     read_manifest,
+    sha256,
     write_manifest,
 )
 from transformer_mt.system.terminal import Always, Say
@@ -72,7 +75,7 @@ def prepare(
         if clean_stage(local, prints, run.clean_dir, run.work_dir, say, check=check):
             for line in read_report(run.clean_dir).summary():
                 say((Always if line.startswith(tr("problem")) else str)(f"  {line}"))
-        learn = partial(_train_tokenizers, cfg, run, say)
+        learn = partial(_make_tokenizers, cfg, run, say)
         _stage(run.tokenizer_dir, prints.tokenizer, say, "tokenizer", learn, check=check)
         tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
         encode = partial(_encode, cfg, run, tokenizers, prints.encoded, say)
@@ -131,7 +134,9 @@ def fingerprints(local: LocalData) -> Fingerprints:
         source.pop("tag", None)
     tags = [source.tag for source in cfg.data.train]
     clean = fingerprint(__version__, cfg.languages.model_dump(), cfg.seed, settings, digests)
-    tokenizer = fingerprint(clean, cfg.tokenizer.model_dump(exclude={"sampling"}), tags)
+    learned = cfg.tokenizer.model_dump(exclude={"sampling", "path"})
+    given = [sha256(path) for path in _given_tokenizers(cfg)]
+    tokenizer = fingerprint(clean, learned, tags, *given)
     return Fingerprints(clean, tokenizer, fingerprint(tokenizer, cfg.data.max_length))
 
 
@@ -162,41 +167,82 @@ def _stage(
     return True
 
 
-def _train_tokenizers(cfg: Config, run: Run, say: Say, out_dir: Path) -> None:
+def _given_tokenizers(cfg: Config) -> list[Path]:
+    """The files of `tokenizer.path`, if it is set.
+
+    Raises:
+        TokenizerError: one of them is missing, or is not what the configuration says.
+    """
+    if cfg.tokenizer.path is None:
+        return []
+    directory = expand(cfg.data.root) / expand(cfg.tokenizer.path)
+    paths = tokenizer_paths(directory, joint=cfg.tokenizer.joint)
+    tokenizers = load_tokenizers(directory, joint=cfg.tokenizer.joint)
+    for path, tokenizer, size in zip(paths, tokenizers, cfg.tokenizer.vocab_sizes, strict=True):
+        if tokenizer.vocab_size != size:
+            raise TokenizerError(
+                tr(
+                    "{}: has {} pieces, but tokenizer.vocab_size is {}",
+                    path,
+                    tokenizer.vocab_size,
+                    size,
+                )
+            )
+    if missing := sorted({*tag_pieces(cfg)} - tokenizers[0].tags.keys()):
+        raise TokenizerError(
+            tr(
+                "{}: lacks {}, which this experiment marks sources with",
+                paths[0],
+                ", ".join(missing),
+            )
+        )
+    return list(dict.fromkeys(paths))
+
+
+def _make_tokenizers(cfg: Config, run: Run, say: Say, out_dir: Path) -> None:
+    given, joint = _given_tokenizers(cfg), cfg.tokenizer.joint
+    for path in given:
+        shutil.copyfile(path, out_dir / path.name)
+    if not given:
+        _train_tokenizers(cfg, run, out_dir)
+    tokenizers, dev = load_tokenizers(out_dir, joint=joint), read_clean(run.clean_dir, "dev")
+    codes = (cfg.languages.src, cfg.languages.tgt)
+    sides = [(tokenizers[0], [*dev[0], *dev[1]], " + ".join(codes))]
+    for tokenizer, texts, name in sides if joint else zip(tokenizers, dev, codes, strict=True):
+        say(
+            tr(
+                "  {}: {} pieces; on dev {:.3f} % unknown, {:.3f} % bytes",
+                name,
+                tokenizer.vocab_size,
+                100 * tokenizer.unknown_rate(texts),
+                100 * tokenizer.byte_rate(texts),
+            )
+        )
+    _report_vocabularies(cfg, run, tokenizers)
+    say(tr("  report: {}", run.report_path))
+
+
+def _train_tokenizers(cfg: Config, run: Run, out_dir: Path) -> None:
     paths = tokenizer_paths(out_dir, joint=cfg.tokenizer.joint)
     codes = [cfg.languages.src, cfg.languages.tgt]
     texts = [run.clean_dir / f"train.{side}" for side in ("src", "tgt")]
-    dev = read_clean(run.clean_dir, "dev")
     tags = tag_pieces(cfg)
     if cfg.tokenizer.joint:
-        jobs = [(0, texts, [*dev[0], *dev[1]], codes, tags)]
+        jobs = [(0, texts, codes, tags)]
     else:
-        jobs = [(i, [texts[i]], dev[i], [codes[i]], [] if i else tags) for i in (0, 1)]
+        jobs = [(i, [texts[i]], [codes[i]], [] if i else tags) for i in (0, 1)]
     tasks = [
         TokenizerTask(
             [path.absolute() for path in files], paths[side].absolute(), cfg.tokenizer, languages,
             cfg.seed, side, own_tags,
         )
-        for side, files, _, languages, own_tags in jobs
+        for side, files, languages, own_tags in jobs
     ]  # fmt: skip
     if sum(path.stat().st_size for path in texts) > _MUCH_TEXT:
         run_apart(train_on_files, tasks, workers=count_workers(cfg.data.workers))
     else:
         for task in tasks:
             train_on_files(task)
-    for side, _, dev_texts, languages, _ in jobs:
-        tokenizer = Tokenizer.load(paths[side])
-        say(
-            tr(
-                "  {}: {} pieces; on dev {:.3f} % unknown, {:.3f} % bytes",
-                " + ".join(languages),
-                tokenizer.vocab_size,
-                100 * tokenizer.unknown_rate(dev_texts),
-                100 * tokenizer.byte_rate(dev_texts),
-            )
-        )
-    _report_vocabularies(cfg, run, load_tokenizers(out_dir, joint=cfg.tokenizer.joint))
-    say(tr("  report: {}", run.report_path))
 
 
 def _report_vocabularies(cfg: Config, run: Run, tokenizers: Tokenizers) -> None:

@@ -13,7 +13,7 @@ import torch
 from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus
-from transformer_mt.encoding.epochs import SubwordSampling, epoch_corpora
+from transformer_mt.encoding.epochs import EpochData, epoch_blocks
 from transformer_mt.errors import TrainingError, TrainingStopped
 from transformer_mt.evaluation.metrics import Scorer
 from transformer_mt.messages.catalogue import tr
@@ -43,6 +43,8 @@ from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.memory import agree_on_max_tokens
 from transformer_mt.training.trainer import Outcome, SilentLog, Trainer
 from transformer_mt.translation.direction import both_directions
+
+_GUESSED_TOKENS, _PIECE = 1 << 26, 1 << 20  # 128 MiB of ids are read in a moment
 
 
 def _say_nothing(_message: str) -> None:
@@ -94,7 +96,7 @@ def _prepare(cfg: Config, run: Run, ranks: Ranks, say: Say) -> tuple[Prepared, C
     prints = fingerprints(local)
     identity = {  # of the checkpoints: one model, one corpus and one seed
         "model": cfg.model.model_dump(),
-        "tokenizer": cfg.tokenizer.model_dump(exclude={"sampling"}),
+        "tokenizer": cfg.tokenizer.model_dump(exclude={"sampling", "path"}),
         "corpus": prints.encoded,
         "seed": cfg.seed,
     }
@@ -163,18 +165,17 @@ def _train(
     ranks: Ranks,
     say: Say,
 ) -> tuple[Trainer, Outcome]:
-    corpora = epoch_corpora(
-        prepared.train,
-        SubwordSampling.of(cfg, run.encoded_dir / "train", prepared.tokenizers),
+    blocks = epoch_blocks(
+        EpochData.of(cfg, run.encoded_dir / "train", prepared.tokenizers),
         run.encoded_dir / "epochs",
         workers=count_workers(cfg.data.workers),
         say=say,
         draws=ranks.local_rank == 0,
         meet=lambda: ranks.gather(None),
     )
-    with corpora as corpus_of:
+    with blocks as block_of:
         validate = dev_validation(cfg, run, prepared, model, ranks)
-        trainer = Trainer(cfg, model, corpus_of, store, validate=validate, ranks=ranks)
+        trainer = Trainer(cfg, model, block_of, store, validate=validate, ranks=ranks)
         trainer.resume(say)
         _announce(cfg, prepared, trainer, say)
         with stop_on_signals() as stop:
@@ -225,10 +226,14 @@ def _announce(cfg: Config, prepared: Prepared, trainer: Trainer, say: Say) -> No
 
 
 def baseline_losses(corpus: EncodedCorpus, vocab_size: int) -> tuple[float, float]:
-    """Nats per target token of a uniform guess and of the unigram distribution of `corpus`."""
+    """Nats per target token of a uniform guess and of the unigram distribution of `corpus`.
+
+    Of a corpus of more than `_GUESSED_TOKENS`, as many are counted, in pieces spread over it.
+    """
     counts = torch.zeros(vocab_size, dtype=torch.float64)
-    for start in range(0, len(corpus.tgt.ids), 1 << 24):
-        ids = torch.from_numpy(corpus.tgt.ids[start : start + (1 << 24)].astype("int64"))
+    step = max(1, len(corpus.tgt.ids) // _GUESSED_TOKENS) * _PIECE
+    for start in range(0, len(corpus.tgt.ids), step):
+        ids = torch.from_numpy(corpus.tgt.ids[start : start + _PIECE].astype("int64"))
         counts += torch.bincount(ids, minlength=vocab_size)
     probs = counts[counts > 0] / counts.sum()
     uniform = torch.tensor(float(vocab_size)).log().item()

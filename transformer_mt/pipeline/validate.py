@@ -20,7 +20,7 @@ from transformer_mt.pipeline.prepare import Prepared
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.system.output import write_text
 from transformer_mt.system.processes.distributed import ALONE, Ranks
-from transformer_mt.training.batches import collate, deal, plan_epoch
+from transformer_mt.training.batches import collate, deal, plan_updates
 from transformer_mt.translation.confidence import ConfidenceCurve
 from transformer_mt.translation.translator import Translator
 
@@ -79,7 +79,7 @@ def dev_loss(model: EncoderDecoder, dev: EncodedCorpus, ranks: Ranks = ALONE) ->
     """Cross-entropy without smoothing, in nats per target token."""
     model.eval()
     lengths, n = (dev.src.lengths, dev.tgt.lengths), DEV_TOKENS
-    plan = plan_epoch(*lengths, max_tokens=n, tokens_per_update=n, seed=0, epoch=0)
+    plan = plan_updates(*lengths, max_tokens=n, tokens_per_update=n, seed=0, epoch=0)
     nll, n_tokens = 0.0, 0
     for dealt in deal(list(plan.batches()), ranks.rank, ranks.size, even=True):
         batch = collate(dev, dealt.rows).to(model.output.weight.device)

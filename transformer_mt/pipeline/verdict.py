@@ -19,6 +19,7 @@ _KINDS = {
     "still improving": tr("still improving"),
     "overfitting": tr("overfitting"),
     "settled": tr("settled"),
+    "complete": tr("complete"),
     "unknown": tr("unknown"),
 }
 
@@ -26,7 +27,9 @@ _Record = Mapping[str, Any]  # of `metrics.jsonl`
 
 
 class Verdict(NamedTuple):
-    kind: Literal["barely learned", "still improving", "overfitting", "settled", "unknown"]
+    kind: Literal[
+        "barely learned", "still improving", "overfitting", "settled", "complete", "unknown"
+    ]
     reason: str
     advice: str
 
@@ -47,7 +50,8 @@ def judge_training(cfg: Config, records: Sequence[_Record], stopped_by: str) -> 
     """Judge a training by its validations.
 
     A gain in a short cool-down of the learning rate does not count: there is one at the end of
-    every training. Where most of a training is cool-down, the whole curve is judged.
+    every training. Where most of a training is cool-down, the whole curve is judged; once it has
+    ended, a gain tells nothing of a longer training.
 
     Args:
         records: of `metrics.jsonl`.
@@ -91,6 +95,13 @@ def judge_training(cfg: Config, records: Sequence[_Record], stopped_by: str) -> 
     better += [tr("{} rose by {:.1f}", _LABELS[name], gains[name]) for name in rising[:1]]
     if better:
         reason = tr("in the last quarter {}", tr(" and ").join(better))
+        if _is_whole_cooldown(train, stopped_by):
+            reason = tr("{}, while the learning rate fell to 0", reason)
+            advice = tr(
+                "Only a longer training tells whether more would help: --run-dir OTHER --set {}",
+                _longer(train, stopped_by),
+            )
+            return Verdict("complete", reason, advice)
         return Verdict("still improving", reason, _train_longer(train, stopped_by))
     reason = tr("in the last quarter the loss on dev moved by {:.2f} only", abs(fall))
     advice = tr(
@@ -113,13 +124,23 @@ def _barely_learned(
 
 
 def _train_longer(train: TrainConfig, stopped_by: str) -> str:
-    if stopped_by == "max_minutes" and train.max_minutes is not None:
-        setting = tr("train.max_minutes={:g} (now {:g})", 2 * train.max_minutes, train.max_minutes)
-    elif stopped_by == "patience":
-        setting = tr("train.patience={} (now {})", 2 * (train.patience or 1), train.patience)
-    else:
-        setting = tr("train.max_updates={} (now {})", 2 * train.max_updates, train.max_updates)
+    setting = _longer(train, stopped_by)
     return tr("Train longer, --set {}: the same command then goes on", setting)
+
+
+def _longer(train: TrainConfig, stopped_by: str) -> str:
+    if stopped_by == "max_minutes" and train.max_minutes is not None:
+        return tr("train.max_minutes={:g} (now {:g})", 2 * train.max_minutes, train.max_minutes)
+    if stopped_by == "patience":
+        return tr("train.patience={} (now {})", 2 * (train.patience or 1), train.patience)
+    return tr("train.max_updates={} (now {})", 2 * train.max_updates, train.max_updates)
+
+
+def _is_whole_cooldown(train: TrainConfig, stopped_by: str) -> bool:
+    """Whether lr has fallen to 0 over most of the training."""
+    if train.cooldown_updates == "auto":
+        return stopped_by != "patience"
+    return stopped_by == "max_updates" and train.cooldown_updates > train.max_updates / 2
 
 
 def _start_of_cooldown(train: TrainConfig, n_done: int) -> int:

@@ -18,7 +18,6 @@ import torch
 from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.corpus.readers.tables import language_of
 from transformer_mt.corpus.sources.obtain import obtain_sources
-from transformer_mt.encoding.encoded_corpus import open_corpus
 from transformer_mt.errors import ConfigError, DataError, TmtError, TokenizerError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.pipeline.prepare import fingerprints, prepare
@@ -28,6 +27,7 @@ from transformer_mt.profiling.timed_updates import (
     PARTS,
     TimedTraining,
     TrainingSetup,
+    first_block,
     in_new_processes,
 )
 from transformer_mt.rendering.progress import Stages
@@ -177,7 +177,7 @@ def bench_training(
 def measure(size: Size, cfg: Config, run_dir: Path, n_updates: int, ranks: Ranks) -> BenchReport:
     """Carry out updates of the first epoch, and matrix products before and after them."""
     run = Run(run_dir)
-    timed = TimedTraining(cfg, run, open_corpus(run.encoded_dir / "train"), ranks)
+    timed = TimedTraining(cfg, run, first_block(cfg, run), ranks)
     own_peak = peak_gflops(timed.device, timed.learner.dtype)
     timed.update_with_worst()
     own_costs, seconds = [], []

@@ -13,9 +13,11 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
+import numpy as np
+
 from transformer_mt.config.experiment import Config, TrainConfig
 from transformer_mt.encoding.encoded_corpus import open_corpus
-from transformer_mt.encoding.epochs import SubwordSampling, sample_corpus
+from transformer_mt.encoding.epochs import EpochData, draw_rows, drawn_block
 from transformer_mt.evaluation.test_sets import read_dev_sets
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import build_model, load_tokenizers
@@ -28,7 +30,12 @@ from transformer_mt.profiling.corpus_sample import (
     planning_corpus,
 )
 from transformer_mt.profiling.plan_summary import Plan
-from transformer_mt.profiling.timed_updates import TimedTraining, TrainingSetup, in_new_processes
+from transformer_mt.profiling.timed_updates import (
+    TimedTraining,
+    TrainingSetup,
+    first_block,
+    in_new_processes,
+)
 from transformer_mt.profiling.workable_advice import workable_advice
 from transformer_mt.rendering.progress import Stages
 from transformer_mt.search.engine import LENGTH_MARGIN
@@ -92,25 +99,25 @@ def make_plan(
     run = run or Run(Path("runs") / cfg.name)
     with tempfile.TemporaryDirectory() as folder:
         corpus = planning_corpus(cfg, run, sizes, sample, Path(folder), stages)
-        corpus_dir = _first_epoch(corpus, Path(folder) / "epoch")
-        affordable = max(1, MAX_PLANNED_ROWS // len(open_corpus(corpus_dir)))
+        drawn_dir = _draw_first(corpus, Path(folder) / "block")
+        affordable = max(1, MAX_PLANNED_ROWS // len(open_corpus(corpus.run.encoded_dir / "train")))
         copies = min(affordable, round(corpus.scale))
-        work = partial(dry_run, corpus.cfg, corpus.run.directory, corpus_dir, copies, budget_s)
+        work = partial(dry_run, corpus.cfg, corpus.run.directory, drawn_dir, copies, budget_s)
         stages.begin(tr("measuring updates and a validation"), _START_S + budget_s)
         found = in_new_processes(work, processes or count_processes(), stages.advance)
         stages.begin(tr("looking for settings that suit the corpus"))
         return _conclude(cfg, sizes, corpus, found, corpus.scale / copies)
 
 
-def _first_epoch(corpus: PlanningCorpus, out_dir: Path) -> Path:
-    """Where the corpus of the first epoch lies; it is drawn if sub-words are."""
+def _draw_first(corpus: PlanningCorpus, out_dir: Path) -> Path | None:
+    """Where the first block of the first epoch is drawn, if sub-words are."""
     cfg, run = corpus.cfg, corpus.run
-    corpus_dir = run.encoded_dir / "train"
     if not cfg.tokenizer.sampling:
-        return corpus_dir
+        return None
     tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
-    sampling = SubwordSampling.of(cfg, corpus_dir, tokenizers)
-    sample_corpus(sampling, 0, out_dir, workers=count_workers(cfg.data.workers))
+    data = EpochData.of(cfg, run.encoded_dir / "train", tokenizers)
+    rows = first_block(cfg, run).rows
+    draw_rows(data, 0, rows, out_dir, workers=count_workers(cfg.data.workers))
     return out_dir
 
 
@@ -165,35 +172,38 @@ def _describe(corpus: PlanningCorpus) -> str:
 
 
 def dry_run(
-    cfg: Config, run_dir: Path, corpus_dir: Path, copies: int, budget_s: float, ranks: Ranks
+    cfg: Config, run_dir: Path, drawn_dir: Path | None, copies: int, budget_s: float, ranks: Ranks
 ) -> DryRun:
-    """Plan an epoch, then the worst micro-batches, some updates, a checkpoint and a validation.
+    """Plan a block, then the worst micro-batches, some updates, a checkpoint and a validation.
 
     Args:
         run_dir: with tokenizers, clean dev and encoded text.
-        corpus_dir: the corpus of the first epoch.
+        drawn_dir: the first block, if its sub-words are drawn.
         copies: plan as if it were so many times as large.
         budget_s: of counted updates.
     """
     run = Run(run_dir)
     cfg = _with_max_tokens(cfg, run, ranks)
-    sources = open_corpus(run.encoded_dir / "train").sources
-    corpus = replace(open_corpus(corpus_dir), sources=sources)
-    timed = TimedTraining(cfg, run, corpus, ranks, copies=copies)
+    block = first_block(cfg, run)
+    block = drawn_block(block, drawn_dir) if drawn_dir else block
+    block = replace(block, rows=np.tile(block.rows, copies))
+    timed = TimedTraining(cfg, run, block, ranks)
     timed.update_with_worst()
-    plan = timed.plan
-    tgt_tokens = int(timed.tgt_lengths[plan.rows].sum())
+    plan, n_blocks = timed.plan, block.n_blocks
+    src_tokens, tgt_tokens = (
+        int(side.lengths_of(plan.rows).sum()) for side in (block.corpus.src, block.corpus.tgt)
+    )
     most = max(MIN_UPDATES, cfg.train.max_updates // 10)
     speed = _measure_speed(timed, tgt_tokens / len(plan), budget_s, most, ranks)
     checkpoint_s = _save(timed, ranks)
     validation_s = _validate(timed, cfg, run, ranks)
     return DryRun(
         setup=timed.setup(),
-        pairs=len(plan.rows),
-        src_tokens=int(timed.src_lengths[plan.rows].sum()),
-        tgt_tokens=tgt_tokens,
-        updates=len(plan),
-        micro_batches=len(plan.batch_starts) - 1,
+        pairs=n_blocks * len(plan.rows),
+        src_tokens=n_blocks * src_tokens,
+        tgt_tokens=n_blocks * tgt_tokens,
+        updates=n_blocks * len(plan),
+        micro_batches=n_blocks * (len(plan.batch_starts) - 1),
         tgt_tokens_per_s=speed,
         dev_pairs=len(open_corpus(run.encoded_dir / "dev")),
         validation_s=validation_s,

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from transformer_mt.config.experiment import Config
-from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide, Indices, open_corpus
+from transformer_mt.encoding.mixing import EpochBlock, Place, epoch_block, source_weights
 from transformer_mt.errors import TmtError, TrainingError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import build_model, load_tokenizers
@@ -27,7 +28,12 @@ from transformer_mt.system.processes.child_python import protected_children
 from transformer_mt.system.processes.distributed import Ranks, joined_ranks
 from transformer_mt.system.processes.environment import meeting_dir, place_variables
 from transformer_mt.system.processes.executors import spawn_context, start_worker
-from transformer_mt.training.batches import EpochPlan, collate, deal, experiment_plan, padding_share
+from transformer_mt.training.batches import (
+    UpdatePlan,
+    collate,
+    deal,
+    experiment_plan,
+)
 from transformer_mt.training.memory import is_out_of_memory
 from transformer_mt.training.micro_batch import Learner
 
@@ -60,16 +66,16 @@ Cost = dict[str, float]
 _COUNTS = ("src_tokens", "tgt_tokens", "flops")
 
 
+def first_block(cfg: Config, run: Run) -> EpochBlock:
+    """The first block that training on the prepared corpus of a run would plan."""
+    corpus, weights = open_corpus(run.encoded_dir / "train"), source_weights(cfg.data)
+    return epoch_block(corpus, weights, seed=cfg.seed, place=Place.start_of(0))
+
+
 class TimedTraining:
-    """A model, its optimizer, its loss and its first epoch as the trainer has them.
+    """A model, its optimizer, its loss and the plan of a block as the trainer has them."""
 
-    Args:
-        copies: plan the epoch as if the corpus were so many times as large.
-    """
-
-    def __init__(
-        self, cfg: Config, run: Run, corpus: EncodedCorpus, ranks: Ranks, *, copies: int = 1
-    ) -> None:
+    def __init__(self, cfg: Config, run: Run, block: EpochBlock, ranks: Ranks) -> None:
         keep_memory()
         self.device = choose_device()
         self.tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
@@ -78,9 +84,9 @@ class TimedTraining:
         seed_all(cfg.seed, tr("initial weights"))
         self.model = build_model(cfg, self.tokenizers).to(self.device).train()
         self.learner = Learner(self.model, cfg.train, ranks)
-        self.plan = experiment_plan(cfg, corpus, epoch=0, copies=copies)
-        self.src_lengths, self.tgt_lengths = corpus.src.lengths, corpus.tgt.lengths
-        self._cfg, self._corpus, self._ranks = cfg, corpus, ranks
+        self.plan = experiment_plan(cfg, block)
+        self.corpus = block.corpus
+        self._cfg, self._ranks = cfg, ranks
 
     def setup(self) -> TrainingSetup:
         """What has been measured with; memory so far."""
@@ -93,14 +99,14 @@ class TimedTraining:
             precision=str(self.learner.dtype).removeprefix("torch."),
             processes=self._ranks.size,
             max_tokens=self._cfg.train.batch_tokens,
-            src_padding=padding_share(self.plan, self.src_lengths),
-            tgt_padding=padding_share(self.plan, self.tgt_lengths),
+            src_padding=padding_share(self.plan, self.corpus.src),
+            tgt_padding=padding_share(self.plan, self.corpus.tgt),
             peak_memory_mib=sum(self._ranks.gather(memory)),
         )
 
     def update_with_worst(self) -> None:
         """Updates of the micro-batches that may take most memory, one in every process."""
-        for index in worst_batches(self.plan, self.src_lengths, self.tgt_lengths):
+        for index in worst_batches(self.plan, self.corpus):
             self.update([self.plan.batch(index)] * self._ranks.size)
 
     def update(self, batches: list[Indices]) -> Cost:
@@ -120,16 +126,16 @@ class TimedTraining:
         dealt = deal(batches, self._ranks.rank, self._ranks.size, even=self.device.type == "cpu")
         for own in dealt:
             start = self.now()
-            batch = collate(self._corpus, own.rows).to(self.device)
+            batch = collate(self.corpus, own.rows).to(self.device)
             done("data")
             if own is dealt[-1]:
                 self.learner.optimizer.gradient.send_with_next()
             self.learner.add_gradients(batch, done)
-            src, tgt = self.src_lengths[own.rows], self.tgt_lengths[own.rows]
+            src, tgt = (s.lengths_of(own.rows) for s in (self.corpus.src, self.corpus.tgt))
             counts = (src.sum(), tgt.sum(), training_flops(self.model, src, tgt))
             for name, n in zip(_COUNTS, counts, strict=True):
                 cost[name] += int(n)
-        n_tokens = sum(int(self.tgt_lengths[rows].sum()) for rows in batches)
+        n_tokens = sum(int(self.corpus.tgt.lengths_of(rows).sum()) for rows in batches)
         start = self.now()
         self.learner.optimizer.step(0.0, n_tokens)
         done("optimizer")
@@ -142,9 +148,17 @@ class TimedTraining:
         return time.perf_counter()
 
 
-def worst_batches(plan: EpochPlan, src_lengths: Indices, tgt_lengths: Indices) -> list[int]:
+def padding_share(plan: UpdatePlan, side: EncodedSide) -> float:
+    """Share of positions of one side that are padding when the plan is carried out."""
+    ordered = side.lengths_of(plan.rows)
+    longest = np.maximum.reduceat(ordered, plan.batch_starts[:-1])
+    cells = int((longest * np.diff(plan.batch_starts)).sum())
+    return 1 - int(ordered.sum()) / cells
+
+
+def worst_batches(plan: UpdatePlan, corpus: EncodedCorpus) -> list[int]:
     """The micro-batches with the longest sentence, the most positions, the most target tokens."""
-    src, tgt = src_lengths[plan.rows], tgt_lengths[plan.rows]
+    src, tgt = (side.lengths_of(plan.rows) for side in (corpus.src, corpus.tgt))
     starts = plan.batch_starts[:-1]
     longest_src, longest_tgt = np.maximum.reduceat(src, starts), np.maximum.reduceat(tgt, starts)
     longest = np.maximum(longest_src, longest_tgt)

@@ -1,9 +1,10 @@
-"""NumPy arrays → `.npy` files, so that a disk that is full is noticed.
+"""NumPy arrays → `.npy` files, so that a disk that is full is noticed; parts of files, read ahead.
 
 `numpy.save` writes through buffers of the C library and does not ask whether closing them
 succeeded; a file that is mapped while the disk fills up ends the process. Python's files raise.
 """
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -39,3 +40,15 @@ def save_blocks(
             n_bytes += content.nbytes
     if n_bytes != dtype.itemsize * int(np.prod(shape, dtype=np.int64)):
         raise ValueError(f"{n_bytes} bytes for the shape {shape} of {dtype}")
+
+
+def read_ahead(path: Path, starts: Ints, ends: Ints) -> None:
+    """Ask the system to read these bytes of a file into its cache; it may read them later.
+
+    Args:
+        starts, ends: (parts,) bytes. A few bytes more or less make no difference: it reads pages.
+    """
+    if hasattr(os, "posix_fadvise"):  # macOS has none
+        with path.open("rb", buffering=0) as file:
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+                os.posix_fadvise(file.fileno(), start, end - start, os.POSIX_FADV_WILLNEED)

@@ -120,10 +120,15 @@ def write_manifest(folder: Path, name: str, content: Mapping[str, Any]) -> None:
         "files": {path: sha256(file) for path, file in files.items()},
         "file_sizes": {path: file.stat().st_size for path, file in files.items()},
     }
-    manifest = json.loads(json.dumps(manifest))  # as it will be read: keys are text
-    manifest["digest"] = _digest_of(manifest)
-    text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
-    (folder / name).write_text(text, encoding="utf-8", errors="surrogateescape")
+    (folder / name).write_bytes(sealed(manifest))
+
+
+def sealed(manifest: Mapping[str, Any]) -> bytes:
+    """The file of a manifest, which lists its files already: with a digest of its own."""
+    content = json.loads(json.dumps(manifest))  # as it will be read: keys are text
+    content["digest"] = _digest_of(content)
+    text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+    return text.encode(errors="surrogateescape")
 
 
 def read_manifest(folder: Path, name: str) -> dict[str, Any] | None:

@@ -1,17 +1,18 @@
-"""Which sentences make which update, as a pure function of (lengths, rows, seed, epoch).
+"""Which sentences make which update, as a pure function of (lengths, seed, epoch, block).
 
-Comes in: the token counts of every pair, and the rows that the epoch holds. Goes out: an
-`EpochPlan` of updates, each a list of micro-batches, and padded `Batch`es. An update is defined
-here and not by the hardware; this file knows nothing of models or devices.
+Comes in: a block of an epoch, and the token counts of its pairs. Goes out: an `UpdatePlan`, each
+update a list of micro-batches, and padded `Batch`es. An update is defined here and not by the
+hardware; this file knows nothing of models or devices.
 
 An index says in its name what it counts:
     row: a sentence pair of the encoded corpus;
-    entry: one use of a row in the epoch; source weights use a row several times, or not at all;
+    entry: one use of a row in the block; source weights use a row several times, or not at all;
     batch: a micro-batch of the plan, in the order of training.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -21,7 +22,8 @@ from torch import Tensor
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide, Indices
-from transformer_mt.encoding.mixing import epoch_rows, source_weights
+from transformer_mt.encoding.epochs import BlockOf
+from transformer_mt.encoding.mixing import EpochBlock, Place
 from transformer_mt.encoding.tokenizer import BOS_ID, PAD_ID
 
 # Batch sizes are rounded down to 3 significant bits, so that few shapes occur: a CPU's library
@@ -47,8 +49,8 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class EpochPlan:
-    """All updates of one epoch.
+class UpdatePlan:
+    """All updates of a block.
 
     Batch b has the rows `rows[batch_starts[b] : batch_starts[b + 1]]`; update u has the batches
     from `update_starts[u]` up to `update_starts[u + 1]`.
@@ -72,53 +74,67 @@ class EpochPlan:
         return (self.batch(b) for b in range(len(self.batch_starts) - 1))
 
 
-def experiment_plan(
-    cfg: Config, corpus: EncodedCorpus, epoch: int, *, copies: int = 1
-) -> EpochPlan:
-    """The updates of an epoch of an experiment.
+def planned_blocks(
+    cfg: Config, block_of: BlockOf, place: Place
+) -> Iterator[tuple[EpochBlock, UpdatePlan]]:
+    """The blocks from `place` on, epoch after epoch, without end, each with its plan.
 
-    Args:
-        cfg: with a number for `train.max_tokens`.
-        copies: plan as if the corpus were so many times as large.
+    While a block of several is trained on, a thread plans the next one and has it read.
     """
-    rows = epoch_rows(corpus.sources, source_weights(cfg.data), seed=cfg.seed, epoch=epoch)
-    if copies > 1:
-        rows = np.tile(np.arange(len(corpus)) if rows is None else rows, copies)
-    return plan_epoch(
-        corpus.src.lengths,
-        corpus.tgt.lengths,
-        rows=rows,
+
+    def planned(place: Place) -> tuple[EpochBlock, UpdatePlan]:
+        block = block_of(place)
+        if block.n_blocks > 1:
+            block.corpus.read_ahead(block.rows)
+        return block, experiment_plan(cfg, block)
+
+    beside: Future[tuple[EpochBlock, UpdatePlan]] | None = None
+    while True:
+        block, plan = beside.result() if beside else planned(place)
+        place, beside = block.following, None
+        # Processes meet for a block whose sub-words are drawn: not in a thread.
+        if block.n_blocks > 1 and block.drawn_rows is None:
+            thread = ThreadPoolExecutor(1)
+            beside = thread.submit(planned, place)
+            thread.shutdown(wait=False)  # it ends with the plan: validation forks without threads
+        yield block, plan
+
+
+def experiment_plan(cfg: Config, block: EpochBlock) -> UpdatePlan:
+    """The updates of a block of an experiment, whose `train.max_tokens` is a number."""
+    lengths = (side.lengths_of(block.rows) for side in (block.corpus.src, block.corpus.tgt))
+    plan = plan_updates(
+        *lengths,
         max_tokens=cfg.train.batch_tokens,
         tokens_per_update=cfg.train.tokens_per_update,
         seed=cfg.seed,
-        epoch=epoch,
+        epoch=block.place.epoch,
+        block=block.place.block,
     )
+    return replace(plan, rows=block.rows[plan.rows])
 
 
-def plan_epoch(
+def plan_updates(
     src_lengths: Indices,
     tgt_lengths: Indices,
     *,
-    rows: Indices | None = None,
     max_tokens: int,
     tokens_per_update: int,
     seed: int,
     epoch: int,
-) -> EpochPlan:
-    """Cut a corpus into micro-batches of like lengths and deal them into updates.
+    block: int = 0,
+) -> UpdatePlan:
+    """Cut entries into micro-batches of like lengths and deal them into updates.
 
     Args:
-        src_lengths, tgt_lengths: (rows,) tokens per sentence, EOS included.
-        rows: (entries,) the row of each entry, repeats allowed; None: every row once.
+        src_lengths, tgt_lengths: (entries,) tokens per sentence, EOS included.
         max_tokens: bound of sentences × longest side for one micro-batch, padding counted. A single
             sentence that is longer stands alone.
         tokens_per_update: real target tokens of one update, met on average.
     """
-    if rows is not None:
-        if not len(rows):
-            return EpochPlan(rows, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
-        src_lengths, tgt_lengths = src_lengths[rows], tgt_lengths[rows]  # (entries,)
-    random = np.random.default_rng([seed, epoch])
+    if not len(src_lengths):
+        return UpdatePlan(*(np.zeros(n, dtype=np.int64) for n in (0, 1, 1)))
+    random = np.random.default_rng([seed, epoch, block] if block else [seed, epoch])
     sorted_entries = _sort_by_length(src_lengths, tgt_lengths, random)
     src_sorted, tgt_sorted = src_lengths[sorted_entries], tgt_lengths[sorted_entries]
     sorted_starts = _cut(src_sorted, tgt_sorted, max_tokens, tokens_per_update)
@@ -134,7 +150,7 @@ def plan_epoch(
     middles = np.cumsum(tokens) - tokens / 2
     updates = (middles // tokens_per_update).astype(np.int64)
     update_starts = np.append(np.flatnonzero(np.diff(updates, prepend=-1)), len(tokens))
-    return EpochPlan(entries if rows is None else rows[entries], batch_starts, update_starts)
+    return UpdatePlan(entries, batch_starts, update_starts)
 
 
 def _sort_by_length(src: Indices, tgt: Indices, random: np.random.Generator) -> Indices:
@@ -259,11 +275,3 @@ def _pad(side: EncodedSide, rows: Indices) -> Indices:
     padded = np.full(real.shape, PAD_ID, dtype=np.int64)
     padded[real] = side.ids[(starts + columns)[real]]
     return padded
-
-
-def padding_share(plan: EpochPlan, lengths: Indices) -> float:
-    """Share of positions of one side that are padding when the plan is carried out."""
-    ordered = lengths[plan.rows]
-    longest = np.maximum.reduceat(ordered, plan.batch_starts[:-1])
-    cells = int((longest * np.diff(plan.batch_starts)).sum())
-    return 1 - int(ordered.sum()) / cells

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AliasChoices, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from transformer_mt.encoding.mixing import WHOLE_EPOCH
 from transformer_mt.errors import CheckpointError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import writing_folder
@@ -25,6 +26,8 @@ from transformer_mt.system.state import Damaged, damages, read_manifest, write_m
 
 _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors", "progress.json"
 _FILES = (_PROGRESS, _OPTIMIZER, _WEIGHTS)
+# Older files, of epochs in one block, have another name for it.
+_Next = Annotated[int, Field(validation_alias=AliasChoices("next_in_block", "next_in_epoch"))]
 N_RESUMABLE = 2  # a damaged newest checkpoint leaves one to fall back to
 
 
@@ -34,7 +37,9 @@ class Progress:
 
     update: int = 0  # updates done
     epoch: int = 0
-    next_in_epoch: int = 0  # index of the next update in the epoch's plan
+    block: int = 0  # of the epoch
+    block_entries: int = WHOLE_EPOCH  # that the epoch is cut with; older files do not say
+    next_in_block: _Next = 0  # index of the next update in the plan of the block
     seconds: float = 0.0  # of training, over all starts
     skipped: int = 0  # updates left out because their gradient was not finite
     split: int = 0  # micro-batches that did not fit into memory and were done in halves

@@ -75,7 +75,7 @@ def agree_on_max_tokens(
     model: EncoderDecoder, cfg: TrainConfig, corpus: EncodedCorpus, ranks: Ranks
 ) -> int:
     """What `train.max_tokens: auto` stands for: the least that a process has chosen."""
-    longest = max(int(side.lengths.max()) for side in (corpus.src, corpus.tgt))
+    longest = max(side.longest for side in (corpus.src, corpus.tgt))
     chosen = choose_max_tokens(model, cfg, longest=longest, n_processes=ranks.local_size)
     return min(ranks.gather(chosen))
 

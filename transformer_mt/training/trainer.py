@@ -1,6 +1,6 @@
 """The training loop.
 
-Comes in: a model, the encoded corpus of each epoch, and a function that validates. Goes out:
+Comes in: a model, the blocks of each epoch, and a function that validates. Goes out:
 checkpoints and metrics. Several processes go through the loop side by side: the plan of updates is
 the same for all, each does its share of every update, and what ends training is agreed upon. This
 file knows ids and updates; it knows no text, tokenizer or score.
@@ -18,13 +18,14 @@ import torch
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
-from transformer_mt.encoding.epochs import CorpusOf
+from transformer_mt.encoding.epochs import BlockOf
+from transformer_mt.encoding.mixing import EpochBlock, Place
 from transformer_mt.errors import TrainingError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.system.device import StopRequest, release_memory, seed_all
 from transformer_mt.system.processes.distributed import ALONE, Ranks
-from transformer_mt.training.batches import collate, deal, experiment_plan
+from transformer_mt.training.batches import collate, deal, planned_blocks
 from transformer_mt.training.checkpoint import CheckpointStore, Progress
 from transformer_mt.training.memory import halves, is_out_of_memory
 from transformer_mt.training.micro_batch import Learner
@@ -46,18 +47,24 @@ class Outcome:
 
 @dataclass(frozen=True)
 class PlannedUpdate:
-    """One update of the plan of an epoch."""
+    """One update of the plan of a block."""
 
-    epoch: int
+    block: EpochBlock
     index: int  # in the plan
-    n_in_epoch: int
-    corpus: EncodedCorpus
-    batches: list[Indices]  # rows of the corpus
+    n_in_block: int
+    batches: list[Indices]  # rows of the block's corpus
 
     @cached_property
     def n_tokens(self) -> int:
         """Target tokens, on all processes."""
-        return sum(int(self.corpus.tgt.lengths_of(rows).sum()) for rows in self.batches)
+        tgt = self.block.corpus.tgt
+        return sum(int(tgt.lengths_of(rows).sum()) for rows in self.batches)
+
+    @property
+    def epochs(self) -> float:
+        """Epochs that are over at its end; blocks are about equally large."""
+        place, of_block = self.block.place, (self.index + 1) / self.n_in_block
+        return place.epoch + (place.block + of_block) / self.block.n_blocks
 
 
 class SilentLog:
@@ -78,7 +85,7 @@ class Trainer:
 
     Args:
         cfg: without `auto` in `train`.
-        corpus_of: epoch → its corpus, with the same rows in each.
+        block_of: gives the blocks of epochs.
         validate: scores the current weights.
     """
 
@@ -86,7 +93,7 @@ class Trainer:
         self,
         cfg: Config,
         model: EncoderDecoder,
-        corpus_of: CorpusOf,
+        block_of: BlockOf,
         store: CheckpointStore,
         *,
         validate: Validate,
@@ -95,11 +102,11 @@ class Trainer:
         self.cfg = cfg
         self.ranks = ranks
         self.model = model
-        self.corpus_of = corpus_of
+        self.block_of = block_of
         self.store = store
         self.validate = validate
         self.learner = Learner(model, cfg.train, ranks)
-        self.progress = Progress()
+        self.progress = Progress(**Place.start_of(0)._asdict())
         self._n_split = 0  # micro-batches done in halves by this process, since the last `_agree`
         self._peak_lr = cfg.train.peak_lr(cfg.model.d_model)
 
@@ -137,18 +144,18 @@ class Trainer:
             self.progress = replace(
                 self.progress,
                 update=update,
-                epoch=planned.epoch,
-                next_in_epoch=planned.index + 1,
+                **planned.block.place._asdict(),
+                next_in_block=planned.index + 1,
                 seconds=time.monotonic() - started,
                 skipped=self.progress.skipped + (not finite),
                 validated=False,
             )
             if not finite:
-                self._report_skipped(log, planned.batches, skipped_in_a_row)
+                self._report_skipped(log, planned, skipped_in_a_row)
             meter.add(nll, planned.n_tokens)
             log.advance(update)
             if update % train.log_every == 0:
-                status = self._status(lr, norm, planned.n_in_epoch)
+                status = self._status(lr, norm, planned.epochs)
                 log.record("train", update, {**meter.take(), **status})
             if update % train.validate_every == 0 or update == train.max_updates:
                 self._validate(log)
@@ -178,14 +185,14 @@ class Trainer:
         return min(shares_left) / COOLDOWN
 
     def _updates(self) -> Iterator[PlannedUpdate]:
-        """The updates of one epoch after another, from where progress stands, without end."""
-        epoch, first = self.progress.epoch, self.progress.next_in_epoch
-        while True:
-            corpus = self.corpus_of(epoch)
-            plan = experiment_plan(self.cfg, corpus, epoch)
+        """The updates of one block after another, from where progress stands, without end."""
+        progress = self.progress
+        place = Place(progress.epoch, progress.block, progress.block_entries)
+        first = progress.next_in_block
+        for block, plan in planned_blocks(self.cfg, self.block_of, place):
             for index in range(first, len(plan)):
-                yield PlannedUpdate(epoch, index, len(plan), corpus, plan.update(index))
-            epoch, first = epoch + 1, 0
+                yield PlannedUpdate(block, index, len(plan), plan.update(index))
+            first = 0
 
     def _update(self, update: int, planned: PlannedUpdate, lr: float) -> tuple[float, float]:
         """One optimizer step: (nll in nats of this process, gradient norm)."""
@@ -200,7 +207,7 @@ class Trainer:
             seed_all(self.cfg.seed, update, batch, part)
             if batch == dealt[-1].batch:
                 optimizer.gradient.send_with_next()
-            nll += self._add_gradients(planned.corpus, rows)
+            nll += self._add_gradients(planned.block.corpus, rows)
         return nll, optimizer.step(lr, planned.n_tokens)
 
     def _add_gradients(self, corpus: EncodedCorpus, rows: Indices) -> float:
@@ -279,13 +286,12 @@ class Trainer:
             return "patience"
         return None
 
-    def _status(self, lr: float, norm: float, n_in_epoch: int) -> dict[str, float]:
-        epoch = self.progress.epoch + self.progress.next_in_epoch / n_in_epoch
-        minutes = self.progress.seconds / 60
-        return {"lr": lr, "grad_norm": norm, "epoch": epoch, "minutes": minutes}
+    def _status(self, lr: float, norm: float, epochs: float) -> dict[str, float]:
+        return {"lr": lr, "grad_norm": norm, "epoch": epochs, "minutes": self.progress.seconds / 60}
 
-    def _report_skipped(self, log: SilentLog, batches: list[Indices], in_a_row: int) -> None:
-        rows, update = np.concatenate(batches), self.progress.update
+    def _report_skipped(self, log: SilentLog, planned: PlannedUpdate, in_a_row: int) -> None:
+        rows = planned.block.in_encoded_corpus(np.concatenate(planned.batches))
+        update = self.progress.update
         if self.learner.optimizer.loss_scale.factor == 1.0 or in_a_row >= MAX_SKIPPED_IN_A_ROW:
             text = tr(
                 "update {}: the gradient is not finite; left out ({} pairs of the encoded corpus: "

@@ -6,7 +6,8 @@ between back-translation and distillation. Work that was killed goes on.
 """
 
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -19,10 +20,12 @@ from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import remove, write_json, writing
 from transformer_mt.system.processes.parallel import run_shards
 from transformer_mt.system.state import Damaged, fingerprint, read_json, sha256
+from transformer_mt.system.terminal import Say
 from transformer_mt.translation.direction import direction_of_file
 from transformer_mt.translation.translator import Translator
 
 CHUNK_LINES = 1000  # lines translated at a time, and lost when the process is killed
+_TELL_EVERY_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,10 @@ def translate_corpus(
     mono_path: Path,
     prefix: Path,
     *,
+    others: Sequence[Path] = (),
     to: str | None = None,
-    beam: int = 1,
-    say: Callable[[str], None],
+    beam: int | None = 1,
+    say: Say,
 ) -> SyntheticCorpus:
     """Translate every line of a file and write the two sides of a corpus.
 
@@ -60,16 +64,19 @@ def translate_corpus(
     good enough to learn from.
 
     Args:
+        others: models that vote with the first one.
         to: as for `Translator.translate`; a model of both directions needs it.
+        beam: None: the model's own.
     Raises:
         DataError: the text cannot be read or nothing of it can be translated, or the files exist
             and were not written here.
         TmtError: the model needs `to`, or does not write it.
     """
-    translator = Translator.load(model_dir)
+    translator = Translator.load(model_dir, *others)
     direction = direction_of_file(mono_path, translator.cfg.languages, to)
-    model = sha256(model_dir / "metadata.json")  # which holds the digests of all its files
-    made_from = fingerprint(model, sha256(mono_path), direction.pair, beam)
+    # The metadata of a model holds the digests of all its files.
+    models = [sha256(path / "metadata.json") for path in (model_dir, *others)]
+    made_from = fingerprint(*models, sha256(mono_path), direction.pair, beam)
     report_path = prefix.with_name(f"{prefix.name}.json")
     shards_dir = prefix.with_name(f"{prefix.name}.shards") / made_from
     sides = [prefix.with_name(f"{prefix.name}.{code}") for code in (direction.src, direction.tgt)]
@@ -78,7 +85,10 @@ def translate_corpus(
         say(tr("{}: up to date", prefix))
         return done
 
+    progress = _Progress(mono_path, sum(1 for _ in split_lines(mono_path)), say)
+
     def translate(lines: list[str], path: Path) -> None:
+        progress.n_translated += len(lines)
         found = translator.translate(lines, to=direction.tgt, beam=beam)
         rows = [(line, t.text, t.complete) for line, t in zip(lines, found, strict=True)]
         path.write_text(json.dumps(rows), encoding="utf-8")
@@ -89,12 +99,38 @@ def translate_corpus(
     paths = []
     for path in run_shards(jobs, translate, workers=1):
         paths.append(path)
-        if len(paths) % 10 == 0:
-            say(tr("{}: {:,} lines", mono_path, len(paths) * CHUNK_LINES))
+        progress.tell(len(paths) * CHUNK_LINES)
     corpus = SyntheticCorpus(str(prefix), direction.pair, *_join(paths, *sides), made_from)
     write_json(report_path, corpus.to_json())
     remove(shards_dir.parent)
     return corpus
+
+
+class _Progress:
+    """Lines that are done and minutes that are left, told now and then."""
+
+    def __init__(self, path: Path, n_lines: int, say: Say) -> None:
+        self.n_translated = 0  # by this process, which may go on after an earlier one
+        self._path, self._n_lines, self._say = path, n_lines, say
+        self._began = self._told = time.monotonic()
+
+    def tell(self, n_done: int) -> None:
+        now = time.monotonic()
+        if now - self._told < _TELL_EVERY_S or n_done >= self._n_lines:
+            return
+        self._told = now
+        rate = max(1, self.n_translated) / (now - self._began)
+        left = (self._n_lines - n_done) / rate / 60
+        self._say(
+            tr(
+                "{}: {:,} of {:,} lines, {:,.0f} a second, {:.1f} minutes left",
+                self._path,
+                n_done,
+                self._n_lines,
+                rate,
+                left,
+            )
+        )
 
 
 def _finished(report_path: Path, sides: list[Path], shards: Path) -> SyntheticCorpus | None:
