@@ -110,7 +110,7 @@ def cost(n: int, weight: float, folder: Path) -> None:
     corpus, weights, start = open_corpus(folder), [weight, 1.0], Place.start_of(3)
     n_blocks = epoch_block(corpus, weights, seed=1, place=start).n_blocks
     for block in sorted({0, n_blocks - 1}):
-        found = run_apart(measure, (folder, weights, start._replace(block=block)))
+        (found,) = run_apart(measure, [(folder, weights, start._replace(block=block))])
         cells = " | ".join(f"{number:,.1f}" for number in found)
         print(f"| block {block + 1} of {n_blocks} | {cells} |", flush=True)
 

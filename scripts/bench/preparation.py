@@ -4,9 +4,11 @@ Writes a corpus of N pairs (an invented lexicon with Zipf's frequencies; 3 % rep
 that do not belong together), serves it on loopback as an archive in the form of OPUS, and runs
 `tmt data prepare` on it: download, clean, tokenizer, encode. Every process is watched. With
 --kills, the command is also killed (SIGKILL, with all its processes) in every stage, and started
-again until it ends; what comes out must be the same.
+again until it ends; what comes out must be the same. With --executor dask, the corpus is prepared
+by one process, and then by a Dask cluster of --workers processes on loopback, with a worker killed
+every --kill-every seconds; what comes out must be the same.
 
-    python scripts/bench/preparation.py --pairs 20000000 --dir FOLDER [--kills]
+    python scripts/bench/preparation.py --pairs 20000000 --dir FOLDER [--kills | --executor dask]
 """
 
 import argparse
@@ -23,7 +25,7 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +47,9 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--dir", type=Path, required=True)
     parser.add_argument("--kills", action="store_true")
+    parser.add_argument("--executor", choices=["dask"])
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--kill-every", type=float, default=0, help="seconds; 0: never")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     args.dir.mkdir(parents=True, exist_ok=True)
@@ -54,8 +59,19 @@ def main() -> None:
         write_archive(archive, args.pairs)
     with serving(served) as url:
         os.environ["TMT_OPUS_URL"] = url
-        whole = prepare(args.dir / "whole", kill_in=[])
+        alone = ["--set", "data.workers=1"] if args.executor else []
+        whole = prepare(args.dir / "whole", kill_in=[], options=alone)
         print(report(whole, args.pairs))
+        if args.executor:
+            with dask_cluster(args.dir, args.workers, args.kill_every) as (address, peak):
+                options = ["--executor", f"dask://{address}"]
+                shared = prepare(args.dir / "shared", kill_in=[], options=options)
+            print(report(shared, args.pairs))
+            print(compare(whole, shared, args.workers))
+            same = fingerprints(args.dir / "whole") == fingerprints(args.dir / "shared")
+            print(f"largest worker: {peak[0]:,.0f} MiB; killed: {peak[1]:.0f}")
+            print("the same text, vocabularies and token ids" if same else "DIFFERENT")
+            sys.exit(not same)
         if args.kills:
             generator = random.Random(args.seed)
             stages = ["download", "score", "evidence", "clean", "tokenizer", "encode"]
@@ -125,7 +141,11 @@ def serving(folder: Path) -> Iterator[str]:
 
 
 def prepare(
-    folder: Path, *, kill_in: list[str], generator: random.Random | None = None
+    folder: Path,
+    *,
+    kill_in: list[str],
+    generator: random.Random | None = None,
+    options: Sequence[str] = (),
 ) -> dict[str, dict[str, float]]:
     """Run the command until it ends by itself.
 
@@ -136,7 +156,7 @@ def prepare(
     config = folder / "bench.yaml"
     config.write_text(CONFIG.format(cache=folder / "cache"))
     command = [sys.executable, "-m", "transformer_mt", "data", "prepare", str(config)]
-    command += ["--run-dir", str(folder / "run")]
+    command += ["--run-dir", str(folder / "run"), *options]
     stages: dict[str, dict[str, float]] = {}
     to_kill = list(kill_in)
     while True:
@@ -146,9 +166,10 @@ def prepare(
             time.sleep(0.05)
             now = time.monotonic()
             name = stage(folder)
-            row = stages.setdefault(name, {"seconds": 0.0, "MiB": 0.0})
+            row = stages.setdefault(name, {"seconds": 0.0, "MiB": 0.0, "parent": 0.0})
             row["seconds"] += now - last
             row["MiB"] = max(row["MiB"], largest_process(process.pid))
+            row["parent"] = max(row["parent"], peak_of(process.pid))
             last = now
             if name in to_kill and deadline is None:
                 assert generator is not None
@@ -173,10 +194,12 @@ def stage(folder: Path) -> str:
         return "encode"
     if (data / "clean" / "stage.json").exists():
         return "tokenizer"
-    if list(data.glob(".clean.*")):
+    if list(work.glob("text/*")):
         return "clean"
-    if list(work.glob("scored/*/done.json")):
+    if list(work.glob("evidence/*")):
         return "evidence"
+    if list(work.glob("scored/*/done.json")):
+        return "duplicates"
     if (work / "scored").exists():
         return "score"
     return "download"
@@ -185,22 +208,84 @@ def stage(folder: Path) -> str:
 def largest_process(group: int) -> float:
     """Peak resident MiB of the processes of a session that are alive, the largest one."""
     largest = 0.0
-    for status in Path("/proc").glob("[0-9]*/status"):
+    for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
-            if os.getsid(int(status.parent.name)) == group:
-                peaks = re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())
-                largest = max(largest, *(int(peak) / 1024 for peak in peaks), 0)
+            if os.getsid(int(place.name)) == group:
+                largest = max(largest, peak_of(int(place.name)))
     return largest
+
+
+def peak_of(process: int) -> float:
+    """Peak resident MiB of a process; 0 after its end."""
+    with contextlib.suppress(OSError):
+        status = Path(f"/proc/{process}/status").read_text()
+        return max(
+            (int(peak) / 1024 for peak in re.findall(r"VmHWM:\s+(\d+) kB", status)), default=0
+        )
+    return 0.0
+
+
+@contextlib.contextmanager
+def dask_cluster(
+    folder: Path, n_workers: int, kill_every: float
+) -> Iterator[tuple[str, list[float]]]:
+    """The address of a cluster on loopback; largest worker in MiB, and number of those killed."""
+    from distributed import LocalCluster
+
+    peak = [0.0, 0.0]
+    done = threading.Event()
+    with LocalCluster(
+        n_workers=n_workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None,
+        memory_limit="2GiB", local_directory=str(folder / "dask"),
+    ) as cluster:  # fmt: skip
+
+        def watch() -> None:
+            generator = random.Random(1)
+            due = time.monotonic() + kill_every
+            while not done.wait(0.2):
+                processes = [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
+                peak[0] = max(peak[0], *map(peak_of, processes), 0)
+                if kill_every and processes and time.monotonic() > due:
+                    os.kill(generator.choice(processes), signal.SIGKILL)
+                    peak[1] += 1
+                    due = time.monotonic() + kill_every
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        yield cluster.scheduler_address.removeprefix("tcp://"), peak
+        done.set()
+        thread.join()
+
+
+def compare(
+    one: dict[str, dict[str, float]], shared: dict[str, dict[str, float]], n_workers: int
+) -> str:
+    """Throughput per core of several workers, against one process; the duplicates' share."""
+    lines = []
+    total = sum(row["seconds"] for row in one.values())
+    for name, row in one.items():
+        ratio = row["seconds"] / n_workers / max(shared.get(name, row)["seconds"], 1e-9)
+        lines.append(
+            f"{name:<12} {ratio:5.2f} per core; {row['seconds'] / total:6.1%} of one process"
+        )
+    rest = [
+        sum(row["seconds"] for n, row in run.items() if n != "download") for run in (one, shared)
+    ]
+    lines.append(f"{'all':<12} {rest[0] / n_workers / rest[1]:5.2f} per core")
+    return "\n".join(lines)
 
 
 def report(stages: dict[str, dict[str, float]], n_pairs: int) -> str:
     n_cores = len(os.sched_getaffinity(0))
-    lines = [f"{'stage':<12} {'seconds':>8} {'pairs/s':>10} {'per core':>10} {'peak MiB':>9}"]
+    lines = [
+        f"{'stage':<12} {'seconds':>8} {'pairs/s':>10} {'per core':>10} {'peak MiB':>9} "
+        f"{'parent':>9}"
+    ]
     for name, row in stages.items():
         speed = n_pairs / max(row["seconds"], 1e-9)
         lines.append(
             f"{name:<12} {row['seconds']:8.1f} {speed:10,.0f} {speed / n_cores:10,.0f} "
-            f"{row['MiB']:9,.0f}"
+            f"{row['MiB']:9,.0f} {row['parent']:9,.0f}"
         )
     return "\n".join(lines)
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from scaling_model import Lengths
 
-from transformer_mt.corpus.cleaning.decide import KEYS_AT_ONCE
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide
 from transformer_mt.encoding.mixing import (
     BLOCK_ENTRIES,
@@ -79,7 +78,6 @@ def data_rows(n: float, lengths: Lengths, tgt_tokens_per_s: float) -> list[tuple
     ids_bytes = 2 * (src + tgt) + 2 * 8 + 2  # uint16 ids, two offsets, the source
     core_hours = sum(n / speed / 3600 for speed in PAIRS_PER_CORE_S.values())
     serial_hours = sum(n / speed / 3600 for speed in PAIRS_PER_S.values())
-    rounds = -(-n // KEYS_AT_ONCE)
     rows_per_s = tgt_tokens_per_s / tgt
     return [
         ("planning a block, memory of each process", _bytes(n_block * planning.peak_bytes),
@@ -94,8 +92,8 @@ def data_rows(n: float, lengths: Lengths, tgt_tokens_per_s: float) -> list[tuple
         ("preparation, hours of one core", f"{core_hours:.0f} h", "docs/data.md, three stages"),
         (f"… with {CORES} cores", f"{core_hours / CORES + serial_hours:.1f} h",
          f"of which {serial_hours:.1f} h in one process"),
-        ("looking for duplicates: bytes read", _bytes(rounds * n * 24),
-         f"{rounds:.0f} rounds over three hashes of 8 bytes; grows with the square"),
+        ("looking for duplicates: bytes read and written", _bytes(n * 48),
+         "two hashes, read once; a hash and a row, written and read once"),
         ("disk: token ids", _bytes(n * ids_bytes), f"{ids_bytes:.0f} bytes per pair"),
         ("disk: clean text, scores and work", _bytes(n * (TEXT_BYTES + WORK_BYTES)),
          "docs/data.md"),

@@ -2,12 +2,13 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
+from encoded import encode_pairs
 
 from transformer_mt.encoding import encoded_corpus as dataset
 from transformer_mt.encoding.encoded_corpus import encode_corpus, open_corpus
@@ -34,7 +35,7 @@ def byte_tokenizers(src: int = 300, tgt: int = 300) -> tuple[Tokenizer, Tokenize
 
 def write(out_dir: Path, pairs: Any = PAIRS, **changes: Any) -> Any:
     settings = {"tokenizers": byte_tokenizers(), "max_length": None, **changes}
-    return encode_corpus(pairs, settings.pop("tokenizers"), out_dir, **settings)
+    return encode_pairs(pairs, settings.pop("tokenizers"), out_dir, **settings)
 
 
 def read(directory: Path) -> tuple[list[list[int]], list[list[int]]]:
@@ -84,7 +85,7 @@ def test_neither_the_pieces_of_the_stream_nor_processes_make_a_difference(
         monkeypatch.setattr(dataset, "CHUNK", chunk)
         monkeypatch.setattr(dataset, "SHARD", shard)
         out_dir = tmp_path / f"{chunk}-{shard}"
-        write(out_dir, iter(pairs), max_length=5, tagging=tagging, sources=sources, workers=workers)
+        write(out_dir, pairs, max_length=5, tagging=tagging, sources=sources, workers=workers)
         files.append(contents(out_dir))
     assert all(other == files[0] for other in files[1:])
     assert set(files[0]) == {
@@ -170,17 +171,26 @@ def test_with_two_directions_each_pair_makes_two_rows(tmp_path: Path) -> None:
 def test_nothing_left(tmp_path: Path, pairs: list[tuple[str, str]], message: str) -> None:
     with pytest.raises(DataError, match=message):
         write(tmp_path / "train", pairs, max_length=3)
-    assert list(tmp_path.iterdir()) == []
+    assert not (tmp_path / "train").exists()
+
+
+class Stopped(ByteTokenizer):
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        raise KeyboardInterrupt
 
 
 def test_an_interrupted_encoding_leaves_nothing(tmp_path: Path) -> None:
-    def cut_short() -> Iterator[tuple[str, str]]:
-        yield "a", "b"
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        write(tmp_path / "train", cut_short())
-    assert list(tmp_path.iterdir()) == []
+        write(tmp_path / "out" / "train", tokenizers=(Stopped(300), Stopped(300)))
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_files_of_different_lengths_are_refused(tmp_path: Path) -> None:
+    texts = tmp_path / "a", tmp_path / "b"
+    for path, lines in zip(texts, ("x\ny\n", "x\n"), strict=True):
+        path.write_text(lines)
+    with pytest.raises(DataError, match="b have different numbers of lines"):
+        encode_corpus(texts, byte_tokenizers(), tmp_path / "train", max_length=None)
 
 
 @pytest.mark.parametrize(
@@ -210,5 +220,5 @@ def test_a_write_error_is_said_with_its_cause(
 ) -> None:
     limit_file_size(1000)
     with pytest.raises(TmtError, match="npz: cannot be written: File too large"):
-        write(tmp_path / "train", [("a" * 5000, "b")])
-    assert list(tmp_path.iterdir()) == []
+        write(tmp_path / "train", [("a" * 900, "b")])
+    assert not (tmp_path / "train").exists()

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from encoded import encode_pairs
 
 from transformer_mt.config.model import TokenizerConfig
 from transformer_mt.encoding import epochs, mixing
-from transformer_mt.encoding.encoded_corpus import EncodedCorpus, encode_corpus, open_corpus
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, open_corpus
 from transformer_mt.encoding.epochs import BlockOf, EpochData, draw_rows, epoch_blocks
 from transformer_mt.encoding.mixing import BLOCK_ENTRIES, Place
 from transformer_mt.encoding.tags import Tagging
@@ -36,7 +37,7 @@ def data(tmp_path_factory: pytest.TempPathFactory, toy_pairs: Pairs) -> EpochDat
         tags=["<2en>", "<2zh>"],
     )  # fmt: skip
     en, zh = tokenizer.tags.values()
-    encode_corpus(
+    encode_pairs(
         toy_pairs, (tokenizer, tokenizer), directory / "train", max_length=None,
         tagging=Tagging(directions=((en,), (zh,))), sources=np.zeros(200, dtype=np.uint16),
     )  # fmt: skip
@@ -95,7 +96,7 @@ def test_what_sampling_would_make_too_long_or_cannot_spell_stays(
     pairs = [(f"{text} 龘", text) for text in texts]
     longest = max(map(len, tokenizer.encode(texts)))
     both = tokenizer, tokenizer
-    encode_corpus(pairs, both, tmp_path / "train", max_length=None)
+    encode_pairs(pairs, both, tmp_path / "train", max_length=None)
     data = EpochData(tmp_path / "train", [1.0], both, "bpe", 0.5, 1, longest)
     plain, other = ids(open_corpus(tmp_path / "train")), drawn(data, 0, tmp_path / "0")
     assert all(row.count(UNK_ID) == 1 for row in plain[0] + other[0])

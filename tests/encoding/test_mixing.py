@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from encoded import encode_pairs
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding import encoded_corpus, mixing
@@ -14,7 +15,6 @@ from transformer_mt.encoding.encoded_corpus import (
     EncodedCorpus,
     EncodedSide,
     Sources,
-    encode_corpus,
     open_corpus,
 )
 from transformer_mt.encoding.mixing import (
@@ -168,7 +168,7 @@ def mixed(
     """150 pairs of one source, 50 of another that counts thrice."""
     sources = (np.arange(200) >= 150).astype(np.uint16)
     tagging = Tagging(sources=((), ()))
-    encode_corpus(
+    encode_pairs(
         toy_pairs, tokenizers, tmp_path / "c", max_length=None, tagging=tagging, sources=sources
     )
     tree: dict[str, Any] = toy_config.model_dump()

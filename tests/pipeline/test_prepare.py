@@ -1,5 +1,6 @@
 """Stages: each is made once, again only when what it was made from changed, and survives kills."""
 
+import gzip
 import hashlib
 import os
 import random
@@ -7,18 +8,27 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from clusters import dask_workers
 
 from transformer_mt.config.experiment import Config, build_config
+from transformer_mt.corpus import clean
+from transformer_mt.corpus.cleaning import duplicates, score
 from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.corpus.report.report import CorpusReport
 from transformer_mt.corpus.sources.obtain import obtain_sources
+from transformer_mt.encoding import encoded_corpus
 from transformer_mt.errors import TokenizerError
-from transformer_mt.pipeline.prepare import fingerprints, prepare
+from transformer_mt.pipeline import prepare as stages
+from transformer_mt.pipeline.prepare import fingerprints, prepare, read_report
 from transformer_mt.pipeline.run_dir import Run
+from transformer_mt.system.processes import executors
 
 PAIRS = build_demo().train[:3000]
 
@@ -146,3 +156,42 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(folder: Path) -> None:
     assert n_killed > 0
     assert digests(Run(folder / "killed")) == digests(Run(folder / "whole"))
     assert not list((folder / "killed").rglob(".*.tmp"))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with dask_workers(tmp_path_factory.mktemp("dask")) as address:
+        yield address
+
+
+def kill_one(cluster: str, folder: Path) -> None:
+    """Kill a worker once the first shard is there."""
+    victims = list(executors._connected(cluster).run(os.getpid).values())
+    while not list(folder.glob("run/data/work/scored/*/*.arrow")):
+        time.sleep(0.01)
+    os.kill(victims[0], signal.SIGKILL)
+
+
+def test_a_cluster_whose_worker_dies_makes_the_same_bytes(
+    folder: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Text in files that can be cut, and in one that cannot; the workers are in another folder."""
+    lines = [f"{src}\t{tgt}\n" for src, tgt in PAIRS[700:1200] if "\t" not in src + tgt]
+    (folder / "two.tsv.gz").write_bytes(gzip.compress("".join(lines).encode()))
+    for module, name, value in (
+        (score, "SHARD_PAIRS", 200), (score, "_MUCH_TEXT", 0), (encoded_corpus, "SHARD", 200),
+        (duplicates, "KEYS_AT_ONCE", 500), (clean, "_MANY_SHARDS", 2), (stages, "_MUCH_TEXT", 0),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.chdir(folder)
+    data: dict[str, Any] = {"train": ["one", {"tsv": "two.tsv.gz"}]}
+    data["clean"] = {"mismatch": False}  # what it learns takes ten seconds
+    prepared(config(Path(), workers=1, **data), Run(Path("whole")))
+    killer = threading.Thread(target=kill_one, args=(cluster, folder))
+    killer.start()
+    prepared(config(Path(), workers=cluster, **data), Run(Path("run")))
+    killer.join()
+    report = read_report(Run(Path("run")).clean_dir)
+    assert report.parts["train"].dropped["duplicate"] > 200
+    assert digests(Run(Path("run"))) == digests(Run(Path("whole")))
+    assert not list((folder / "run/data/work").rglob("*.keys.npy"))

@@ -11,6 +11,7 @@ from transformer_mt.cli.options import (
     AsJson,
     ConfigName,
     Device,
+    ExecutorAddress,
     ModelPath,
     Offline,
     Overrides,
@@ -21,6 +22,7 @@ from transformer_mt.cli.options import (
     read_config,
     say,
     show,
+    with_executor,
 )
 from transformer_mt.errors import DataError, TmtError
 from transformer_mt.messages.catalogue import tr
@@ -161,8 +163,10 @@ def data_prepare(
     reverse: Reverse = False,
     run_dir: RunDir = None,
     offline: Offline = False,
+    executor: ExecutorAddress = None,
 ) -> None:
     """Do the stages of `train` before training: download, clean, tokenizer, encode."""
+    overrides = with_executor(overrides, executor)
     _prepare(read_config(config, overrides, reverse=reverse, offline=offline), run_dir)
 
 

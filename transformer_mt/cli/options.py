@@ -71,6 +71,11 @@ Processes = Annotated[
     int | None,
     _machine(min=1, help="that share the work; default: one per GPU, or per core of a CPU"),
 ]
+ExecutorAddress = Annotated[
+    str | None,
+    _machine("--executor", metavar="ADDRESS",
+             help="prepare data on a cluster: dask://HOST:PORT, or mpi; the same as data.workers"),
+]  # fmt: skip
 Reverse = Annotated[
     bool, _experiment("--reverse", help="the same experiment in the other direction")
 ]
@@ -110,6 +115,11 @@ def one_of(option: str, value: str, allowed: tuple[Name, ...]) -> Name:
     raise TmtError(
         tr("{} {}: expected {}{}{}", option, value, ", ".join(others), before_last, last)
     )
+
+
+def with_executor(overrides: list[str] | None, executor: str | None) -> list[str]:
+    """Changed settings, and the place where data is prepared as one of them."""
+    return [*(overrides or ()), *([] if executor is None else [f"data.workers={executor}"])]
 
 
 def read_config(

@@ -18,6 +18,7 @@ from transformer_mt.cli.options import (
     AsJson,
     ConfigName,
     Device,
+    ExecutorAddress,
     Offline,
     Overrides,
     Processes,
@@ -27,6 +28,7 @@ from transformer_mt.cli.options import (
     read_config,
     say,
     show,
+    with_executor,
 )
 from transformer_mt.errors import STOPPED, ConfigError, TrainingStopped
 from transformer_mt.messages.catalogue import tr
@@ -58,6 +60,7 @@ def train(
         bool, typer.Option(help="forget checkpoints, metrics and model first")
     ] = False,
     processes: Processes = None,
+    executor: ExecutorAddress = None,
     device: Device = "auto",
     minutes: Minutes = None,
     profile: Annotated[
@@ -70,7 +73,10 @@ def train(
     """Do everything from raw text to a scored model that is not done yet; again: resume."""
     from transformer_mt.corpus.readers.spreadsheets import is_table
 
-    settings = [*(overrides or ()), *([] if minutes is None else [f"train.max_minutes={minutes}"])]
+    settings = [
+        *with_executor(overrides, executor),
+        *([] if minutes is None else [f"train.max_minutes={minutes}"]),
+    ]
     n_processes = 1 if is_rank() else processes or count_processes()
     if len(config) > 1 or is_table(Path(config[0])):
         config = [str(_configuration_of(config, run_dir, minutes, n_processes))]

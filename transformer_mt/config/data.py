@@ -209,6 +209,9 @@ def split_direction(text: str) -> tuple[str, str]:
     return readings[0]
 
 
+Cluster = Annotated[str, Field(pattern=r"^(mpi|dask(\+tls)?://[^\s/]+:\d+)$")]
+
+
 class DataConfig(Section):
     root: str = "data"
     train: Annotated[list[Source], Field(min_length=1)]  # the corpora to train on
@@ -216,8 +219,8 @@ class DataConfig(Section):
     test: dict[str, Source] = {}
     max_length: Positive = 200  # tokens per side; longer pairs are dropped from training, counted
     clean: CleanConfig = CleanConfig()
-    # Processes that prepare data; auto: all cores.
-    workers: Annotated[int, Field(gt=0, le=1024)] | Literal["auto"] = "auto"
+    # Processes that prepare data; auto: all cores; or a cluster: dask://HOST:PORT, or mpi.
+    workers: Annotated[int, Field(gt=0, le=1024)] | Literal["auto"] | Cluster = "auto"
     cache: str | None = None  # of downloads, shared by all experiments; default: ~/.cache/tmt
     offline: bool = False  # use what the cache holds, and never the network
 

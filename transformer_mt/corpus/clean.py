@@ -5,6 +5,7 @@ reports. This file does not know tokens: the limit on their number is applied wh
 encoded.
 """
 
+import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -19,7 +20,7 @@ from transformer_mt.corpus.cleaning.decide import HELD_OUT, TRAIN, Decisions
 from transformer_mt.corpus.cleaning.misalignment import learn_mismatch
 from transformer_mt.corpus.cleaning.rules import comparison_key
 from transformer_mt.corpus.cleaning.score import score_sources
-from transformer_mt.corpus.cleaning.score_store import Hashes, hash_texts
+from transformer_mt.corpus.cleaning.score_store import Hashes, Shard, hash_texts
 from transformer_mt.corpus.readers.pairs import Pair, split_lines
 from transformer_mt.corpus.report.collect import (
     CleaningResult,
@@ -32,12 +33,15 @@ from transformer_mt.corpus.report.report import CorpusReport
 from transformer_mt.corpus.sources.obtain import LocalData
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.system.arrays import save_array
-from transformer_mt.system.processes.parallel import count_workers
+from transformer_mt.system.arrays import Ints, save_array
+from transformer_mt.system.output import remove
+from transformer_mt.system.processes.executors import count_workers
+from transformer_mt.system.processes.parallel import remove_shard, run_shards
 from transformer_mt.system.state import fingerprint, sha256
 from transformer_mt.system.terminal import Say
 from transformer_mt.text.normalise import Normaliser
 
+_MANY_SHARDS = 20  # fewer are written before processes have started
 _OVERLAP_STAYS = tr(
     "train: {:,} pairs share a side with dev or test and stay (data.clean.overlap "
     "is false): scores will look better than they are"
@@ -62,7 +66,9 @@ def prepare_corpus(local: LocalData, out_dir: Path, *, work_dir: Path, say: Say)
     found = decide_fates(local, work_dir=work_dir, say=say)
     decision = found.decision
     out_dir.mkdir(parents=True, exist_ok=True)
-    for part in ("train", *HELD_OUT.values()):
+    if decision.count("train"):
+        _write_train(out_dir, decision, work_dir / "text", local.cfg)
+    for part in HELD_OUT.values():
         if decision.count(part):
             _write_part(out_dir, part, decision.pairs_of(part))
     for part, pairs in found.evaluation.items():
@@ -90,14 +96,14 @@ def decide_fates(
     Raises:
         DataError: see `read_pairs`; or no pair is left for a part.
     """
-    cfg = local.cfg
+    cfg, work_dir = local.cfg, work_dir.absolute()
     for line in (line for source in local.sources for line in source.tables()):
         say(f"  {line}")
     evaluation = _read_evaluation_parts(local)
     corpus = score_sources(local, work_dir / "scored", say)
     decision = Decisions(corpus, [cfg.data.clean_of(source) for source in cfg.data.train])
     held = keys_of(cfg, list(chain.from_iterable(evaluation.values())))
-    notes = _apply_rules(decision, cfg, held, work_dir / "evidence")
+    notes = _apply_rules(decision, cfg, held, work_dir)
     notes += _notes_on_evaluation(evaluation)
     if for_training and not decision.count("train"):
         told = [*main_findings(decision), *corpus_problems(corpus)]
@@ -143,14 +149,15 @@ def _apply_rules(
     """Drop pairs by all rules, in their order; return notes for people."""
     decision.drop_by_scores()
     decision.drop_by_length_ratio()
-    decision.drop_duplicates()
+    workers = count_workers(cfg.data.workers)
+    decision.drop_duplicates(work_dir / "duplicates", workers=workers)
     decision.drop_overlap(held)
     notes = []
     if decision.n_shared and not all(clean.overlap for clean in decision.thresholds):
         notes.append(_OVERLAP_STAYS.format(decision.n_shared))
     if any(clean.mismatch is not False for clean in decision.thresholds):
-        workers = count_workers(cfg.data.workers)
-        probability = learn_mismatch(decision, work_dir, seed=cfg.seed, workers=workers)
+        evidence_dir = work_dir / "evidence"
+        probability = learn_mismatch(decision, evidence_dir, seed=cfg.seed, workers=workers)
         if probability is None:
             notes.append(_TOO_SMALL)
         else:
@@ -204,6 +211,38 @@ def _sources_of_train(decision: Decisions) -> NDArray[np.uint16]:
     source_rows = decision.corpus.source_rows
     kept = [np.count_nonzero(decision.fate[rows] == TRAIN) for rows in source_rows]
     return np.repeat(np.arange(len(kept), dtype=np.uint16), kept)
+
+
+def _write_train(out_dir: Path, decision: Decisions, work_dir: Path, cfg: Config) -> None:
+    """Write the pairs that are kept; with many shards, several at a time."""
+    remove(work_dir)  # of other decisions
+    shards = decision.corpus.shards
+    kept = (np.flatnonzero(decision.fate[shard.rows] == TRAIN) for shard in shards)
+    jobs = (
+        (work_dir / f"{shard.start}.txt", (shard, rows))
+        for shard, rows in zip(shards, kept, strict=True)
+    )
+    workers = count_workers(cfg.data.workers) if len(shards) >= _MANY_SHARDS else 1
+    with (
+        (out_dir / "train.src").open("wb") as src_file,
+        (out_dir / "train.tgt").open("wb") as tgt_file,
+    ):
+        for path in run_shards(jobs, write_kept, workers=workers):
+            with path.open("rb") as file:
+                src_file.write(file.read(int.from_bytes(file.read(8), "little")))
+                shutil.copyfileobj(file, tgt_file)
+            remove_shard(path)
+    remove(work_dir)
+
+
+def write_kept(task: tuple[Shard, Ints], path: Path) -> None:
+    """Write the lines of some sources, and then of their targets, after the bytes of the former."""
+    shard, rows = task
+    sides = [
+        "".join(f"{text}\n" for (text,) in shard.values(rows, side)).encode()
+        for side in ("src", "tgt")
+    ]
+    path.write_bytes(b"".join([len(sides[0]).to_bytes(8, "little"), *sides]))
 
 
 def _write_part(out_dir: Path, part: str, pairs: Iterable[Pair]) -> None:

@@ -8,19 +8,21 @@ of batches.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_mt.corpus.readers.parts import LinesOfFiles, cut_files
 from transformer_mt.encoding.tags import Ids, Tagging
 from transformer_mt.encoding.tokenizer import EOS_ID, Tokenizer
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.arrays import Array, read_ahead, save_blocks
 from transformer_mt.system.output import remove, write_json, writing_folder
+from transformer_mt.system.processes.executors import Workers
 from transformer_mt.system.processes.parallel import run_shards
 
 SHARD = 100_000  # pairs that one process encodes at a time, and that are lost when it is killed
@@ -30,7 +32,6 @@ SIDES = ("src", "tgt")
 Indices = NDArray[np.int64]  # rows of a corpus, or lengths of its sentences
 Sources = NDArray[np.uint16]  # index into `data.train`, of pairs or rows
 Rows = tuple[list[list[int]], list[list[int]]]  # sources and targets of some sentences
-Part = tuple[list[tuple[str, str]], Sources | None]  # text of a shard, and where it is from
 
 
 @dataclass(frozen=True)
@@ -92,14 +93,14 @@ class EncodingReport:
 
 
 def encode_corpus(
-    pairs: Iterable[tuple[str, str]],
+    texts: tuple[Path, Path],
     tokenizers: tuple[Tokenizer, Tokenizer],
     out_dir: Path,
     *,
     max_length: int | None,
     tagging: Tagging | None = None,
-    sources: Sources | None = None,
-    workers: int = 1,
+    sources_path: Path | None = None,
+    workers: Workers = 1,
     shards_dir: Path | None = None,
 ) -> EncodingReport:
     """Tokenize pairs and write them, streaming; memory does not grow with the corpus.
@@ -107,44 +108,46 @@ def encode_corpus(
     With two directions, row 2·i is pair i as it stands, and row 2·i + 1 the other way round.
 
     Args:
+        texts: lines of the sources and of their targets.
         max_length: pairs with more tokens on either side (tags and EOS not counted) are dropped.
-        sources: (n,) which source of `data.train` each pair is from, one after another.
+        sources_path: of (n,) which source of `data.train` each pair is from, one after another.
         shards_dir: where finished shards stay if this is killed, for the next call with the same
             arguments. It is removed at the end.
     Raises:
         DataError: nothing is left; a process died.
     """
-    assert sources is None or (sources[:-1] <= sources[1:]).all()
-    encode = partial(_encode_shard, tokenizers, tagging or Tagging(), max_length)
+    texts_here = tuple(path.absolute() for path in texts)
+    sources_here = sources_path and sources_path.absolute()
+    encode = partial(_encode_shard, tokenizers, tagging or Tagging(), max_length, sources_here)
     with writing_folder(out_dir, None) as directory:
         shards = shards_dir or directory / "shards"
-        parts = enumerate(_cut(pairs, sources))
-        jobs = ((shards / f"{number:06d}.npz", part) for number, part in parts)
+        parts = cut_files(texts_here, SHARD, limit=None, unequal=lambda: _unequal(texts))
+        jobs = ((shards / f"{part.first // SHARD:06d}.npz", part) for part in parts)
         paths = list(run_shards(jobs, encode, workers=workers))
         report = _count(paths, max_length)
-        assert sources is None or len(sources) == report.kept + report.too_long
         join_shards(paths, directory)
         write_json(directory / "report.json", report.__dict__)
         remove(shards)
     return report
 
 
-def _cut(pairs: Iterable[tuple[str, str]], sources: Sources | None) -> Iterator[Part]:
-    iterator = iter(pairs)
-    start = 0
-    while part := list(islice(iterator, SHARD)):
-        yield part, None if sources is None else sources[start : start + SHARD]
-        start += SHARD
+def _unequal(texts: tuple[Path, Path]) -> None:
+    raise DataError(tr("{} and {} have different numbers of lines", *texts))
 
 
 def _encode_shard(
     tokenizers: tuple[Tokenizer, Tokenizer],
     tagging: Tagging,
     max_length: int | None,
-    part: Part,
+    sources_path: Path | None,
+    part: LinesOfFiles,
     path: Path,
 ) -> None:
-    pairs, sources = part
+    pairs = list(part.read())
+    sources: Sources | None = None
+    if sources_path is not None:
+        sources = np.load(sources_path, mmap_mode="r")[part.first : part.first + part.size]
+        assert (sources[:-1] <= sources[1:]).all()
     tags: list[Ids] = [()] * len(pairs)
     if sources is not None:
         tags = [tagging.sources[source] for source in sources.tolist()]

@@ -32,7 +32,8 @@ from transformer_mt.encoding.subword_sampling import SubwordSampler
 from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import remove, remove_other_prints, writing_folder
-from transformer_mt.system.processes.parallel import run_shards, spawn_context, start_worker
+from transformer_mt.system.processes.executors import Workers, spawn_context, start_worker
+from transformer_mt.system.processes.parallel import run_shards
 from transformer_mt.system.state import Damaged, damages, fingerprint, read_manifest, write_manifest
 from transformer_mt.system.terminal import Say
 
@@ -76,7 +77,7 @@ def epoch_blocks(
     data: EpochData,
     directory: Path,
     *,
-    workers: int,
+    workers: Workers,
     say: Say,
     draws: bool = True,
     meet: Callable[[], object] = lambda: None,
@@ -149,15 +150,18 @@ def drawn_block(block: EpochBlock, directory: Path) -> EpochBlock:
     return replace(block, rows=rows, corpus=open_corpus(directory), drawn_rows=drawn_rows)
 
 
-def draw_rows(data: EpochData, epoch: int, rows: Indices, out_dir: Path, *, workers: int) -> None:
+def draw_rows(
+    data: EpochData, epoch: int, rows: Indices, out_dir: Path, *, workers: Workers
+) -> None:
     """Write each of these rows once, ascending; shards that were finished before are used."""
     rows = np.unique(rows)
+    data_here = replace(data, corpus_dir=data.corpus_dir.absolute())  # for workers elsewhere
     shards_dir = out_dir.with_name(f"{out_dir.name}.shards")
     jobs = (
         (shards_dir / f"{start:010d}.npz", rows[start : start + SHARD])
         for start in range(0, len(rows), SHARD)
     )
-    paths = list(run_shards(jobs, partial(_draw_shard, data, epoch), workers=workers))
+    paths = list(run_shards(jobs, partial(_draw_shard, data_here, epoch), workers=workers))
     with writing_folder(out_dir, _MANIFEST, ours=True) as directory:
         join_shards(paths, directory)
         write_manifest(directory, _MANIFEST, {"epoch": epoch})

@@ -13,8 +13,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
-
 from transformer_mt import __version__
 from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.clean import prepare_corpus, read_clean
@@ -32,7 +30,8 @@ from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.system.locks import locked
 from transformer_mt.system.output import refuse_foreign, remove, write_text, writing_folder
-from transformer_mt.system.processes.parallel import count_workers, run_apart
+from transformer_mt.system.processes.executors import count_workers
+from transformer_mt.system.processes.parallel import run_apart
 from transformer_mt.system.staging import remove_all_left_over
 from transformer_mt.system.state import (
     Damaged,
@@ -232,11 +231,17 @@ def _train_tokenizers(cfg: Config, run: Run, out_dir: Path) -> None:
         jobs = [(0, texts, codes, tags)]
     else:
         jobs = [(i, [texts[i]], [codes[i]], [] if i else tags) for i in (0, 1)]
-    for side, files, languages, own_tags in jobs:
-        task = TokenizerTask(files, paths[side], cfg.tokenizer, languages, cfg.seed, side, own_tags)
-        if sum(path.stat().st_size for path in files) > _MUCH_TEXT:
-            run_apart(train_on_files, task)
-        else:
+    tasks = [
+        TokenizerTask(
+            [path.absolute() for path in files], paths[side].absolute(), cfg.tokenizer, languages,
+            cfg.seed, side, own_tags,
+        )
+        for side, files, languages, own_tags in jobs
+    ]  # fmt: skip
+    if sum(path.stat().st_size for path in texts) > _MUCH_TEXT:
+        run_apart(train_on_files, tasks, workers=count_workers(cfg.data.workers))
+    else:
+        for task in tasks:
             train_on_files(task)
 
 
@@ -262,14 +267,14 @@ def _encode(
     remove(run.encoded_dir / "epochs")  # drawn from what is replaced
     shards_dir = run.work_dir / "encode" / made_from
     for part, max_length in (("train", cfg.data.max_length), ("dev", None)):
-        files = [run.clean_dir / f"{part}.{side}" for side in ("src", "tgt")]
+        files = (run.clean_dir / f"{part}.src", run.clean_dir / f"{part}.tgt")
         report = encode_corpus(
-            zip(*map(split_lines, files), strict=True),
+            files,
             tokenizers,
             out_dir / part,
             max_length=max_length,
             tagging=tagging(cfg, tokenizers[0]),
-            sources=np.load(run.clean_dir / "train.sources.npy") if part == "train" else None,
+            sources_path=run.clean_dir / "train.sources.npy" if part == "train" else None,
             workers=count_workers(cfg.data.workers),
             shards_dir=shards_dir / part,
         )

@@ -37,7 +37,7 @@ from transformer_mt.system.device import (
 )
 from transformer_mt.system.output import write_json, write_text
 from transformer_mt.system.processes.distributed import ALONE, Ranks
-from transformer_mt.system.processes.parallel import count_workers
+from transformer_mt.system.processes.executors import count_workers
 from transformer_mt.system.state import Damaged, fingerprint, read_json
 from transformer_mt.system.terminal import Say
 from transformer_mt.training.checkpoint import CheckpointStore

@@ -41,8 +41,8 @@ from transformer_mt.rendering.progress import Stages
 from transformer_mt.search.engine import LENGTH_MARGIN
 from transformer_mt.system.device import choose_device
 from transformer_mt.system.processes.distributed import Ranks
+from transformer_mt.system.processes.executors import count_workers
 from transformer_mt.system.processes.launch import count_processes
-from transformer_mt.system.processes.parallel import count_workers
 from transformer_mt.training.checkpoint import CheckpointStore, Progress
 from transformer_mt.training.memory import agree_on_max_tokens
 from transformer_mt.translation.translator import Translator

@@ -27,7 +27,7 @@ from transformer_mt.system.machine import peak_memory_mib
 from transformer_mt.system.processes.child_python import protected_children
 from transformer_mt.system.processes.distributed import Ranks, joined_ranks
 from transformer_mt.system.processes.environment import meeting_dir, place_variables
-from transformer_mt.system.processes.parallel import spawn_context, start_worker
+from transformer_mt.system.processes.executors import spawn_context, start_worker
 from transformer_mt.training.batches import (
     UpdatePlan,
     collate,

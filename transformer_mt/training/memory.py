@@ -27,7 +27,7 @@ from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.system.device import keep_memory, release_memory
 from transformer_mt.system.machine import available_memory_bytes, peak_memory_mib
 from transformer_mt.system.processes.distributed import Ranks
-from transformer_mt.system.processes.parallel import spawn_context
+from transformer_mt.system.processes.executors import spawn_context
 from transformer_mt.training.batches import Batch
 from transformer_mt.training.micro_batch import Learner
 

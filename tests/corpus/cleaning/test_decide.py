@@ -8,7 +8,7 @@ import pytest
 from scored_corpus import scored_corpus
 
 from transformer_mt.config.data import CleanConfig
-from transformer_mt.corpus.cleaning import decide
+from transformer_mt.corpus.cleaning import decide, duplicates
 from transformer_mt.corpus.cleaning.decide import FATES, Decisions, length_ratio
 from transformer_mt.corpus.cleaning.rules import SCORED_RULES
 from transformer_mt.corpus.readers.pairs import Pair
@@ -71,11 +71,12 @@ def test_the_usual_ratio_is_the_corpus_own(tmp_path: Path) -> None:
     assert both_ways[0] == pytest.approx(both_ways[1]) and both_ways[0][2] == 1
 
 
-@pytest.mark.parametrize("at_once", [2**23, 7])
-def test_duplicates_in_one_round_or_many(
-    tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("at_once", "workers"), [(2**23, 1), (7, 1), (12, 2)])
+def test_duplicates_in_one_range_or_many(
+    tmp_path: Path, at_once: int, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decide, "KEYS_AT_ONCE", at_once)
+    monkeypatch.setattr(duplicates, "KEYS_AT_ONCE", at_once)
+    work_dir = tmp_path / "work"
     base = letters(30)
     again = [base[3], (base[4][0].upper() + "!", base[4][1]), ("new", base[5][1]), base[3]]
     corpus = scored_corpus(tmp_path, [[base[:20], base[20:]], [again]])
@@ -88,12 +89,13 @@ def test_duplicates_in_one_round_or_many(
         if how == "exact":
             thresholds[0] = thresholds[1]
         decision = Decisions(corpus, thresholds)
-        decision.drop_duplicates()
+        decision.drop_duplicates(work_dir, workers=workers)
         assert names(decision) == ["train"] * 30 + expected
     decision = Decisions(corpus, [DEFAULT] * 2)
     decision.fate[[3, 30]] = 1
-    decision.drop_duplicates()
+    decision.drop_duplicates(work_dir, workers=workers)
     assert names(decision)[-1] == "train", "what repeats a dropped pair is no duplicate"
+    assert list(work_dir.iterdir()) == []
 
 
 def test_random_rows_follow_text_and_seed_alone(tmp_path: Path) -> None:

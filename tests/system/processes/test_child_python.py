@@ -64,7 +64,8 @@ def test_the_command_takes_nothing_from_the_current_folder(evil: Path, start: li
 PROGRAM = """
 import sys
 from pathlib import Path
-from transformer_mt.system.processes.parallel import run_apart, run_shards, spawn_context
+from transformer_mt.system.processes.executors import spawn_context
+from transformer_mt.system.processes.parallel import run_apart, run_shards
 
 def nothing(value, path=None):
     if path is not None: path.write_text("x")
@@ -75,7 +76,7 @@ def places(ranks):
 
 if __name__ == "__main__":
     here = sys.argv[1]
-    found = run_apart(nothing, 1)
+    (found,) = run_apart(nothing, [1])
     assert here not in found.split(";")
     list(run_shards([(Path(here, f"shard{n}"), n) for n in range(3)], nothing, workers=2))
     process = spawn_context().Process(target=nothing, args=(1,))

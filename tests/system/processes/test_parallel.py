@@ -120,8 +120,8 @@ def whoami(ending: str) -> str:
 
 
 def test_a_function_in_a_process_of_its_own() -> None:
-    assert int(run_apart(whoami, "well")) != os.getpid()
+    assert os.getpid() not in map(int, run_apart(whoami, ["well", "well"]))
     with pytest.raises(DataError, match="wrong"):
-        run_apart(whoami, "wrong")
+        run_apart(whoami, ["wrong"])
     with pytest.raises(DataError, match="for want of memory"):
-        run_apart(whoami, "killed")
+        run_apart(whoami, ["killed"])

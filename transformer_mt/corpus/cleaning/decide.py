@@ -5,17 +5,20 @@ shards, and no text.
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.config.data import CleanConfig
+from transformer_mt.corpus.cleaning.duplicates import repeated_rows
 from transformer_mt.corpus.cleaning.rules import SCORED_RULES
 from transformer_mt.corpus.cleaning.score_store import Hashes, ScoredCorpus, Shard, mix
 from transformer_mt.corpus.readers.pairs import Pair
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.arrays import Array, Floats, Ints
+from transformer_mt.system.processes.executors import Workers
 
 # Both sides count as 10 characters longer, since acronyms and idioms vary more than sentences.
 RATIO_SMOOTHING = 10
@@ -26,7 +29,6 @@ HELD_OUT = {"dev": "dev", "test": "test.held_out"}
 FATES = ("train", *DROPS, *HELD_OUT.values())
 TRAIN = 0
 
-KEYS_AT_ONCE = 2**23  # hashes compared at a time: some 300 MB
 MIN_TO_HOLD_OUT = 100  # pairs
 POOL = 200_000  # random pairs, from which the cheapest are held out
 _RATIO_BINS = np.linspace(-6, 6, 4801)  # of log(target / source characters)
@@ -78,28 +80,12 @@ class Decisions:
             ratios = length_ratio(src, tgt, self.usual_ratio)
             self.drop(shard, "length_ratio", ratios > self._limit(shard, "length_ratio"))
 
-    def drop_duplicates(self) -> None:
-        """Drop each pair that repeats an earlier pair of train.
-
-        The hashes are compared in as many rounds as the memory for `KEYS_AT_ONCE` of them asks for.
-        """
-        n_rounds = -(-len(self.corpus) // KEYS_AT_ONCE)
-        for number in range(n_rounds):
-            keys, rows, droppable = [], [], []
-            for shard, (key, src_key, tgt_key) in self.corpus.each(
-                "pair_hash", "src_key", "tgt_key"
-            ):
-                how = self.thresholds[shard.source].duplicate
-                if how == "normalised":
-                    key = mix(src_key, 1) + tgt_key
-                here = (self.fate[shard.rows] == TRAIN) & (key % np.uint64(n_rounds) == number)
-                positions = np.flatnonzero(here)
-                keys.append(key[positions])
-                rows.append(positions + shard.start)
-                droppable.append(np.full(len(positions), bool(how)))
-            repeated = np.concatenate(droppable)
-            repeated[np.unique(np.concatenate(keys), return_index=True)[1]] = False  # the first
-            self.fate[np.concatenate(rows)[repeated]] = FATES.index("duplicate")
+    def drop_duplicates(self, work_dir: Path, *, workers: Workers = 1) -> None:
+        """Drop each pair that repeats an earlier pair of train; see `repeated_rows`."""
+        rules = [clean.duplicate for clean in self.thresholds]
+        alive = self.fate == TRAIN
+        for rows in repeated_rows(self.corpus, rules, alive, work_dir, workers=workers):
+            self.fate[rows] = FATES.index("duplicate")
 
     def drop_overlap(self, held: tuple[Hashes, Hashes]) -> None:
         """Drop pairs that share a side with dev or test, given the keys of both sides of these."""

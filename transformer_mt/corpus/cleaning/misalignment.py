@@ -6,7 +6,7 @@ does not know how a score is made: see `lexical_model.py` and `misaligned_runs.p
 """
 
 import hashlib
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from transformer_mt.corpus.cleaning.misaligned_runs import NO_GAIN, find_mismatc
 from transformer_mt.corpus.cleaning.score_store import ScoredCorpus, Shard
 from transformer_mt.system.arrays import Floats, Ints, save_array
 from transformer_mt.system.output import remove_other_prints
+from transformer_mt.system.processes.executors import Workers
 from transformer_mt.system.processes.parallel import run_apart, run_shards
 from transformer_mt.system.state import fingerprint
 
@@ -29,7 +30,7 @@ _Task = tuple[ScoredCorpus, Ints, int]  # the rows to learn from, in order, and 
 
 
 def learn_mismatch(
-    decision: Decisions, work_dir: Path, *, seed: int, workers: int
+    decision: Decisions, work_dir: Path, *, seed: int, workers: Workers
 ) -> Floats | None:
     """(n,) probability that the sides of a pair do not belong together; None: too little text.
 
@@ -41,7 +42,7 @@ def learn_mismatch(
     made_of = fingerprint(_FORM, sources, seed, hashlib.sha256(rows.tobytes()).hexdigest())
     remove_other_prints(work_dir, [made_of])
     jobs = [(work_dir / made_of / "model.npz", (corpus, rows, seed))]
-    (model_path,) = run_shards(jobs, _learn, workers=1)
+    (model_path,) = run_shards(jobs, partial(_learn, workers), workers=1)
     if not model_path.stat().st_size:
         return None
     everything = np.ones(len(corpus), dtype=bool)
@@ -64,7 +65,7 @@ def _evidence(
     model_path: Path,
     chosen: NDArray[np.bool_],
     shifts: tuple[int, ...],
-    workers: int,
+    workers: Workers,
 ) -> Floats:
     """(len(shifts), k) evidence of the k chosen sources with the target that many lines on."""
 
@@ -114,10 +115,10 @@ def _stretches(fate: NDArray[np.uint8]) -> Ints:
     return rows[fate[rows] == TRAIN]
 
 
-def _learn(task: _Task, path: Path) -> None:
+def _learn(workers: Workers, task: _Task, path: Path) -> None:
     # Much text takes much memory, which a process of its own gives back.
     if len(task[1]) > _STRETCH * 20:
-        run_apart(_write_model, (task, path))
+        run_apart(_write_model, [(task, path)], workers=workers)
     else:
         _write_model((task, path))
 

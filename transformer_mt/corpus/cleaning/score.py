@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +25,31 @@ from transformer_mt.corpus.cleaning.score_store import (
 )
 from transformer_mt.corpus.diagnostics.shifted_lines import ShiftedRun
 from transformer_mt.corpus.diagnostics.source_watch import SourceWatch
-from transformer_mt.corpus.readers.pairs import Pair
+from transformer_mt.corpus.readers.parts import Part, read_stored, store_pairs, stored_parts
 from transformer_mt.corpus.sources.obtain import LocalData, LocalSource
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.system.output import remove, remove_other_prints
-from transformer_mt.system.processes.parallel import count_workers, run_shards
-from transformer_mt.system.state import Damaged, damages, fingerprint, read_manifest, write_manifest
+from transformer_mt.system.output import remove, remove_other_prints, write_json
+from transformer_mt.system.processes.executors import count_workers
+from transformer_mt.system.processes.parallel import remove_shard, run_shards
+from transformer_mt.system.state import (
+    Damaged,
+    damages,
+    fingerprint,
+    read_json,
+    read_manifest,
+    write_manifest,
+)
 from transformer_mt.system.terminal import Say
 from transformer_mt.text.normalise import Normaliser, well_formed
 
 SHARD_PAIRS = 50_000
+_MUCH_TEXT = 20_000_000  # bytes of a source; less is read in this process
 _DONE = "done.json"  # the manifest of a folder whose shards are all there
 _FORM = 3  # of the shards; another number makes all of them anew
 
-_Part = tuple[Languages, CleanConfig, int, list[Pair]]  # of one shard; the number is its first line
+_Scoring = tuple[Languages, CleanConfig, Part]  # of one shard
+_Watching = tuple[LocalSource, Path | None]  # a source, and the file of its parts if it has one
 
 
 def score_sources(local: LocalData, work_dir: Path, say: Say) -> ScoredCorpus:
@@ -75,32 +85,71 @@ def _score_source(local: LocalData, source: LocalSource, folder: Path, say: Say)
     if (scored := _finished(source.name, folder, say)) is not None:
         return scored
     folder.mkdir(parents=True, exist_ok=True)
-    data = local.cfg.data
-    watch = SourceWatch(source.name, source.languages, source.turned())
-    sizes: list[int] = []
-
-    def jobs() -> Iterator[tuple[Path, _Part]]:
-        pairs = watch.observe(source.read())
-        clean = data.clean_of(source.source)
-        while part := list(islice(pairs, SHARD_PAIRS)):
-            first_line = sum(sizes) + 1
-            sizes.append(len(part))
-            path = shard_path(folder, len(sizes) - 1)
-            yield path, (source.languages, clean, first_line, part)
-
     started = time.monotonic()
-    for _ in run_shards(jobs(), score_part, workers=count_workers(data.workers)):
+    found = _make_shards(local, source.anywhere(), folder)
+    write_manifest(folder, _DONE, {"name": source.name, "made_from": folder.name, **found})
+    n_pairs = sum(found["sizes"])
+    rate = n_pairs / (time.monotonic() - started)
+    if len(found["sizes"]) > 1:
+        say(tr("  {}: {:,} pairs scored, {:,.0f} pairs/s", source.name, n_pairs, rate))
+    return _scored(source.name, folder, found)
+
+
+def _make_shards(local: LocalData, source: LocalSource, folder: Path) -> dict[str, Any]:
+    """Sizes of the shards, and the faults of the source as a whole.
+
+    A source that can be cut is looked through while its parts are scored; any other is read once,
+    and written in parts, before.
+    """
+    workers = count_workers(local.cfg.data.workers)
+    clean = local.cfg.data.clean_of(source.source)
+    parts: Iterator[Part] | None = source.parts(SHARD_PAIRS)
+    stored = None if parts else folder / "read.arrow"
+    if parts is None:
+        assert stored is not None
+        job = stored, (source, SHARD_PAIRS)
+        list(run_shards([job], _store, workers=workers if source.n_bytes > _MUCH_TEXT else 1))
+        parts = stored_parts(stored)
+    watch_path = folder / "watch.json"
+    sizes: list[int] = []
+    head = list(islice(parts, 2))
+
+    def jobs() -> Iterator[tuple[Path, _Scoring | _Watching]]:
+        yield watch_path, (source, stored)
+        for part in chain(head, parts):
+            sizes.append(part.size)
+            yield shard_path(folder, len(sizes) - 1), (source.languages, clean, part)
+
+    # One part is scored in less time than a process takes to start.
+    list(run_shards(jobs(), _score_or_watch, workers=workers if len(head) > 1 else 1))
+    found = read_json(watch_path) or {}
+    for path in (watch_path, stored):
+        if path is not None:
+            remove_shard(path)
+    return {"sizes": sizes, **found}
+
+
+def _store(task: tuple[LocalSource, int], path: Path) -> None:
+    source, every = task
+    store_pairs(source.read(), path, every)
+
+
+def _score_or_watch(task: _Scoring | _Watching, path: Path) -> None:
+    if len(task) == 2:
+        _watch(task, path)
+    else:
+        score_part(task, path)
+
+
+def _watch(task: _Watching, path: Path) -> None:
+    """Look through a whole source, in its order, and write its faults."""
+    source, stored = task
+    watch = SourceWatch(source.name, source.languages, source.turned())
+    pairs = source.read() if stored is None else read_stored(stored)
+    for _ in watch.observe(pairs):
         pass
-    found: dict[str, Any] = {
-        "sizes": sizes, "findings": watch.findings, "problems": watch.problems()
-    }  # fmt: skip
-    scored = ScoredSource(source.name, folder, **found, shifted=watch.shifted)
-    content = {"name": source.name, "made_from": folder.name, **found}
-    write_manifest(folder, _DONE, {**content, "shifted": list(map(vars, watch.shifted))})
-    rate = sum(sizes) / (time.monotonic() - started)
-    if len(sizes) > 1:
-        say(tr("  {}: {:,} pairs scored, {:,.0f} pairs/s", source.name, sum(sizes), rate))
-    return scored
+    found = {"findings": watch.findings, "problems": watch.problems()}
+    write_json(path, {**found, "shifted": list(map(vars, watch.shifted))})
 
 
 def _finished(name: str, folder: Path, say: Say) -> ScoredSource | None:
@@ -115,18 +164,23 @@ def _finished(name: str, folder: Path, say: Say) -> ScoredSource | None:
         remove(folder)
     if problems or not manifest:
         return None
-    found = {key: manifest[key] for key in ("sizes", "findings", "problems")}
-    shifted = [ShiftedRun(**run) for run in manifest.get("shifted", [])]
-    return ScoredSource(name, folder, **found, shifted=shifted)
+    return _scored(name, folder, manifest)
 
 
-def score_part(part: _Part, path: Path) -> None:
+def _scored(name: str, folder: Path, found: dict[str, Any]) -> ScoredSource:
+    shifted = [ShiftedRun(**run) for run in found.get("shifted", [])]
+    return ScoredSource(
+        name, folder.absolute(), found["sizes"], found["findings"], found["problems"], shifted
+    )
+
+
+def score_part(task: _Scoring, path: Path) -> None:
     """Write a shard; a pair on which a rule fails is in it as it was read, for the report."""
-    languages, clean, first_line, raw = part
+    languages, clean, part = task
     normalise_src, normalise_tgt, scorer = _tools(languages, clean)
     pairs, keys, scores = [], [], []
     errors: dict[int, str] = {}
-    for index, (src, tgt) in enumerate(raw):
+    for index, (src, tgt) in enumerate(part.read()):
         try:
             pair = normalise_src(src), normalise_tgt(tgt)
             scored = (comparison_key(pair[0]), comparison_key(pair[1])), scorer.scores(*pair)
@@ -141,7 +195,7 @@ def score_part(part: _Part, path: Path) -> None:
         keys.append(scored[0])
         scores.append(scored[1])
     columns = dict(zip(SCORED_RULES, np.array(scores, dtype=np.float32).T, strict=True))
-    write_scored(path, pairs, keys, columns, first_line=first_line, errors=errors)
+    write_scored(path, pairs, keys, columns, first_line=part.first + 1, errors=errors)
 
 
 def _name_error(error: Exception) -> str:

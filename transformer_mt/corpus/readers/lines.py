@@ -79,6 +79,27 @@ def split_lines(path: Path) -> Iterator[str]:
     return chain.from_iterable(lists())
 
 
+def lines_between(path: Path, start: int, end: int, *, n_before: int) -> Iterator[str]:
+    """The lines of a plain file that begin at one byte and end at another; see `split_lines`.
+
+    Args:
+        n_before: lines before `start`, for messages.
+    """
+
+    def blocks(stream: BinaryIO) -> Iterator[bytes]:
+        stream.seek(start)
+        left = end - start
+        while block := stream.read(min(left, _BLOCK)):
+            left -= len(block)
+            yield block
+
+    def lists() -> Iterator[list[str]]:
+        with open_bytes(path) as stream:
+            yield from _lists_of_lines(blocks(stream), path, (n_before, start))
+
+    return chain.from_iterable(lists())
+
+
 def split_stream(stream: Iterable[bytes], name: str | Path) -> Iterator[str]:
     """The lines of a byte stream, called `name` in messages; see `split_lines`.
 
@@ -90,9 +111,15 @@ def split_stream(stream: Iterable[bytes], name: str | Path) -> Iterator[str]:
     return chain.from_iterable(_lists_of_lines(stream, name))
 
 
-def _lists_of_lines(pieces: Iterable[bytes], name: str | Path) -> Iterator[list[str]]:
-    """Whole lines are decoded many at a time: the loops over them run in C."""
-    decode = _Decoder(name)
+def _lists_of_lines(
+    pieces: Iterable[bytes], name: str | Path, before: tuple[int, int] = (0, 0)
+) -> Iterator[list[str]]:
+    """Whole lines are decoded many at a time: the loops over them run in C.
+
+    Args:
+        before: lines and bytes before the first piece.
+    """
+    decode = _Decoder(name, *before)
     pending: list[bytes] = []  # pieces of a line whose end has not been seen
     n_pending = 0  # bytes
     for piece in pieces:
@@ -120,10 +147,10 @@ def _lists_of_lines(pieces: Iterable[bytes], name: str | Path) -> Iterator[list[
 class _Decoder:
     """Decodes runs of whole lines, and counts lines and bytes for messages."""
 
-    def __init__(self, name: str | Path) -> None:
+    def __init__(self, name: str | Path, n_lines: int, n_bytes: int) -> None:
         self.name = name
         self.start = b""  # the first bytes of the stream
-        self.n_lines, self.n_bytes = 0, 0  # decoded so far
+        self.n_lines, self.n_bytes = n_lines, n_bytes  # so far
 
     def __call__(self, data: bytes) -> Iterator[list[str]]:
         self.start = self.start or data[:10]

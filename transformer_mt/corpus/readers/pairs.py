@@ -8,13 +8,15 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice, zip_longest
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
 from transformer_mt.config.data import Languages, Source, split_direction
 from transformer_mt.corpus.readers.columns import read_arrow, read_hub
 from transformer_mt.corpus.readers.demo import read_demo
-from transformer_mt.corpus.readers.lines import expand, split_lines
+from transformer_mt.corpus.readers.lines import COMPRESSED, expand, split_lines
+from transformer_mt.corpus.readers.parts import LinesOfFiles, cut_files
 from transformer_mt.corpus.readers.paths import Part, find_file, find_parts, format_of
 from transformer_mt.corpus.readers.sgm import read_sgm_pair
 from transformer_mt.corpus.readers.spreadsheets import TABLES, layout_of, read_table
@@ -56,6 +58,24 @@ def read_pairs(
                 yield _read_part(part, source, languages, swapped)
 
     return islice(chain.from_iterable(streams()), source.limit)
+
+
+def split_source(
+    source: Source, languages: Languages, root: Path, every: int
+) -> Iterator[LinesOfFiles] | None:
+    """Parts of a source that is two plain text files, as they are found; None: it is not.
+
+    Raises:
+        DataError: as `read_pairs`, where the files end; no text is decoded.
+    """
+    if source.demo or source.hf is not None:
+        return None
+    parts = _parts(source, languages, root)
+    if len(parts) != 1 or len(paths := parts[0]) != 2:
+        return None
+    if any(format_of(path) == ".sgm" or path.suffix in COMPRESSED for path in paths):
+        return None
+    return cut_files(paths, every, limit=source.limit, unequal=lambda: _raise_unequal(paths))
 
 
 def source_files(source: Source, languages: Languages, root: Path) -> list[Path]:
@@ -161,6 +181,10 @@ def _read_aligned(*paths: Path) -> Iterator[Pair]:
         yield src, tgt
     else:
         return
+    _raise_unequal(paths)
+
+
+def _raise_unequal(paths: tuple[Path, ...]) -> NoReturn:
     counts = [sum(1 for _ in split_lines(path)) for path in paths]
     suspect = None
     if max(counts) <= _MOST_SHAPES:

@@ -1,7 +1,7 @@
 """An experiment's sources, brought to this machine: local files, and a record of downloads."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from transformer_mt.corpus.readers.pairs import (
     describe_tables,
     read_pairs,
     source_files,
+    split_source,
     turned_source,
 )
+from transformer_mt.corpus.readers.parts import LinesOfFiles
 from transformer_mt.corpus.sources.cache import Cache, Download, default_cache
 from transformer_mt.corpus.sources.local import Obtained, local
 from transformer_mt.corpus.sources.mtdata_index import obtain_mtdata
@@ -50,6 +52,12 @@ class LocalSource:
         files = source_files(self.source, self.languages, self.root)
         return [(path.name, sha256(path)) for path in files]
 
+    @property
+    def n_bytes(self) -> int:
+        """Of the files of the source; 0 for what is neither a file nor a folder."""
+        files = source_files(self.source, self.languages, self.root)
+        return sum(path.stat().st_size for path in files)
+
     def turned(self) -> str:
         """How a configuration names it to have it read the other way round."""
         return turned_source(self.source, self.languages, self.root)
@@ -57,6 +65,14 @@ class LocalSource:
     def tables(self) -> list[str]:
         """A line about each of its tables: what was taken for what."""
         return describe_tables(self.source, self.languages, self.root)
+
+    def anywhere(self) -> "LocalSource":
+        """The same for a process that has another working directory."""
+        return replace(self, root=self.root.absolute())
+
+    def parts(self, every: int) -> Iterator[LinesOfFiles] | None:
+        """See `split_source`."""
+        return split_source(self.source, self.languages, self.root, every)
 
     def read(self) -> Iterator[Pair]:
         """Stream the pairs, in order; see `read_pairs`."""

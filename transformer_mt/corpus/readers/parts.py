@@ -1,0 +1,135 @@
+"""Parts of a source: some of its pairs, which any process can read by itself.
+
+Two plain text files are cut where lines end, which takes no decoding: see `cut_files`. Pairs of any
+other form are written to a file in parts, by whoever has read them: see `store_pairs`.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from transformer_mt.corpus.readers.lines import blocks_of, lines_between, open_bytes
+from transformer_mt.corpus.readers.tables import Pair
+
+
+@dataclass(frozen=True)
+class LinesOfFiles:
+    """Lines of two plain text files, by the bytes at which they begin and end."""
+
+    paths: tuple[Path, ...]
+    bounds: tuple[tuple[int, int], ...]  # of each file
+    first: int  # number of the first pair, from 0
+    size: int  # pairs
+
+    def read(self) -> Iterator[Pair]:
+        sides = [
+            lines_between(path, *bounds, n_before=self.first)
+            for path, bounds in zip(self.paths, self.bounds, strict=True)
+        ]
+        return islice(zip(*sides, strict=False), self.size)
+
+
+@dataclass(frozen=True)
+class StoredPairs:
+    """One batch of a file that `store_pairs` has written."""
+
+    path: Path
+    number: int  # of the batch
+    first: int
+    size: int
+
+    def read(self) -> Iterator[Pair]:
+        import pyarrow
+
+        with pyarrow.memory_map(str(self.path)) as file:
+            batch = pyarrow.ipc.open_file(file).get_batch(self.number)
+            sides = [
+                [text.decode("utf-8", "surrogatepass") for text in column.to_pylist()]
+                for column in batch.columns
+            ]
+        return zip(*sides, strict=True)
+
+
+Part = LinesOfFiles | StoredPairs
+
+
+def cut_files(
+    paths: tuple[Path, ...], every: int, *, limit: int | None, unequal: Callable[[], object]
+) -> Iterator[LinesOfFiles]:
+    """Parts of `every` pairs of two files, as they are found.
+
+    Args:
+        limit: pairs, after which no file is looked at.
+        unequal: called at the end of one file that is not the end of the other one.
+    """
+    first = 0
+    left = sys.maxsize if limit is None else limit
+    for cuts in zip_longest(*(_cuts(path, every) for path in paths), fillvalue=(0, 0, 0)):
+        sizes = [n_lines for _, _, n_lines in cuts]
+        size = min(*sizes, left)
+        if size:
+            yield LinesOfFiles(paths, tuple((start, end) for start, end, _ in cuts), first, size)
+        first, left = first + size, left - size
+        if not left:
+            return
+        if len({*sizes}) > 1:
+            unequal()
+
+
+def _cuts(path: Path, every: int) -> Iterator[tuple[int, int, int]]:
+    """Where each run of `every` lines begins and ends, and its number of lines."""
+    with open_bytes(path) as file:
+        start = n_seen = n_bytes = 0
+        for block in blocks_of(file):
+            ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + n_bytes + 1
+            for end in ends[every - 1 - n_seen :: every].tolist():
+                yield start, end, every
+                start = end
+            n_seen = (n_seen + len(ends)) % every
+            n_bytes += len(block)
+        if start < n_bytes:
+            yield start, n_bytes, n_seen + _is_open(file)
+
+
+def _is_open(file: BinaryIO) -> bool:
+    """Whether the last line has no end."""
+    file.seek(-1, 2)
+    return file.read() != b"\n"
+
+
+def store_pairs(pairs: Iterable[Pair], path: Path, every: int) -> None:
+    """Write pairs, as they are read, into a file of parts of `every` pairs."""
+    import pyarrow
+
+    schema = pyarrow.schema([(side, pyarrow.large_binary()) for side in ("src", "tgt")])
+    iterator = iter(pairs)
+    with pyarrow.ipc.new_file(str(path), schema) as writer:
+        while part := list(islice(iterator, every)):
+            sides = [
+                pyarrow.array([text.encode("utf-8", "surrogatepass") for text in side], type_.type)
+                for side, type_ in zip(zip(*part, strict=True), schema, strict=True)
+            ]
+            writer.write_batch(pyarrow.record_batch(sides, schema=schema))
+
+
+def stored_parts(path: Path) -> Iterator[StoredPairs]:
+    """The parts of such a file."""
+    import pyarrow
+
+    first = 0
+    with pyarrow.memory_map(str(path)) as file:
+        reader = pyarrow.ipc.open_file(file)
+        for number in range(reader.num_record_batches):
+            size = reader.get_batch(number).num_rows
+            yield StoredPairs(path, number, first, size)
+            first += size
+
+
+def read_stored(path: Path) -> Iterator[Pair]:
+    """All pairs of such a file."""
+    return chain.from_iterable(part.read() for part in stored_parts(path))
