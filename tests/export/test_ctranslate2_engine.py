@@ -207,8 +207,8 @@ def test_auto_takes_an_export_of_the_same_weights(
 ) -> None:
     def compute_in(dtype: torch.dtype) -> None:
         """Have tmt's own engine take a precision, whatever this machine is good at."""
-        name = "transformer_mt.translation.translator.choose_precision"
-        monkeypatch.setattr(name, lambda *_: dtype)
+        name = "transformer_mt.translation.translator.search_precision"
+        monkeypatch.setattr(name, lambda *_: (dtype, False))
 
     compute_in(torch.float32)
     tmt = partial(run_tmt, searches)

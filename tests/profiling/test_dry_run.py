@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_batches import side_of
+from encoded import side_of
 from torch import Tensor
 
 from transformer_mt.config.experiment import Config

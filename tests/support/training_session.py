@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from encoded import encoded_side
 from rich.console import Console
-from test_batches import encoded_side
 from torch import Tensor
 
 from transformer_mt.config.experiment import Config, build_config

@@ -5,35 +5,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from encoded import caption_lengths, encoded_side, side_of
 
-from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide, Indices
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from transformer_mt.profiling.timed_updates import padding_share
 from transformer_mt.training import batches as batching
 from transformer_mt.training.batches import UpdatePlan, collate, collated, deal, plan_updates
 
 
-def caption_lengths(n: int, seed: int = 0) -> tuple[Indices, Indices]:
-    """Like image captions: sources around 14 tokens, targets of similar but not equal length."""
-    random = np.random.default_rng(seed)
-    src = random.lognormal(2.6, 0.35, n).astype(np.int64) + 2
-    tgt = (src * random.normal(1.0, 0.15, n)).astype(np.int64).clip(min=1) + 1
-    return src, tgt
-
-
 def make_plan(src: Indices, tgt: Indices, **changes: Any) -> UpdatePlan:
     settings = {"max_tokens": 1000, "tokens_per_update": 3000, "seed": 1, "epoch": 0, **changes}
     return plan_updates(src, tgt, **settings)
-
-
-def encoded_side(rows: list[list[int]], dtype: type = np.uint16) -> EncodedSide:
-    flat = [token for row in rows for token in (*row, EOS_ID)]
-    return EncodedSide(np.array(flat, dtype=dtype), np.cumsum([0, *(len(row) + 1 for row in rows)]))
-
-
-def side_of(lengths: Indices) -> EncodedSide:
-    """Sentences of these lengths, without ids."""
-    return EncodedSide(np.empty(0, np.uint16), np.append(0, np.cumsum(lengths)))
 
 
 @pytest.mark.parametrize("n", [1, 2, 17, 3000])

@@ -277,36 +277,22 @@ def torchrun_on(machines: list[Machine], training: Training, *settings: str) -> 
 @needs_proc
 @pytest.mark.skipif(reason_against() is not None, reason=str(reason_against()))
 def test_two_machines_are_one_whatever_the_link_does(tmp_path: Path, alone: Training) -> None:
-    """It is slow and loses packets; is cut for a moment; is cut, so that both end with a reason;
-    and comes back, so that the same command goes on. The losses are always those of one process."""
+    """It is slow, loses packets and is cut for a second: the losses are those of one process."""
     training = alone.beside(tmp_path)
     with two_machines() as machines:
-        cable = machines[1]
-        first, second = torchrun_on(machines, training, "train.max_updates=5000")
+        first, second = torchrun_on(machines, training, "train.max_updates=800")
         other = subprocess.Popen(second, stderr=subprocess.PIPE, text=True)
         process = training.start(first)
-        cable.ip(f"link set {DEVICE} down")
+        machines[1].ip(f"link set {DEVICE} down")
         time.sleep(1)
         n = len(training.records())
-        cable.ip(f"link set {DEVICE} up")
-        deadline = time.monotonic() + 60
-        while len(training.records()) <= n + 1:
-            assert process.poll() is None and time.monotonic() < deadline, process.communicate()
-            time.sleep(0.02)
-        assert sum(machine.lost_packets() for machine in machines) > 0
-
-        cable.ip(f"link set {DEVICE} down")
+        machines[1].ip(f"link set {DEVICE} up")
         for ended in (process, other):
-            _, told = ended.communicate(timeout=120)
-            assert ended.returncode not in (0, None)
-            assert "cannot be reached" in told or "RendezvousConnectionError" in told, told
-
-        cable.ip(f"link set {DEVICE} up")
-        commands = torchrun_on(machines, training, "train.max_updates=60")
-        both = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for words in commands]
-        told, _ = (process.communicate(timeout=200)[1] for process in both)
-        assert "going on after update" in told and "2 processes" in told
-    assert training.losses() == pytest.approx(alone.losses(), rel=1e-4)
+            _, told = ended.communicate(timeout=240)
+            assert ended.returncode == 0, told
+        assert len(training.records()) > n + 1, "it was cut while it trained"
+        assert sum(machine.lost_packets() for machine in machines) > 0
+    assert training.losses()[:60] == pytest.approx(alone.losses(), rel=1e-4)
 
 
 def test_a_mistake_is_told_once(tmp_path: Path, alone: Training) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_batches import encoded_side
+from encoded import encoded_side
 from torch import Tensor
 
 from transformer_mt.config.experiment import TrainConfig

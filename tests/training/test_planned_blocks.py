@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from encoded import caption_lengths, side_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_batches import caption_lengths, side_of
 from training_session import Session, assert_same, blocks_of, copy_corpus, make_config
 
 from transformer_mt.config.experiment import Config
@@ -135,10 +135,10 @@ def test_the_next_block_is_planned_beside_and_the_thread_ends(
     """Or a validation, which forks, would find another thread."""
     cfg, plan = config((1.0, 1.0), 1), experiment_plan
     planned: list[tuple[Place, bool]] = []
-    deadline = time.monotonic() + 30
+    deadline, before = time.monotonic() + 30, set(threading.enumerate())
 
     def wait_for_threads() -> None:
-        while threading.active_count() > 1:
+        while not before >= set(threading.enumerate()):
             assert time.monotonic() < deadline
             time.sleep(0.001)
 
@@ -146,7 +146,6 @@ def test_the_next_block_is_planned_beside_and_the_thread_ends(
         planned.append((block.place, threading.current_thread() is threading.main_thread()))
         return plan(cfg, block)
 
-    wait_for_threads()  # of the tests before
     monkeypatch.setattr(batching, "experiment_plan", watched)
     with blocks_of_size(300, 16):
         blocks = planned_blocks(cfg, blocks_of(cfg, lambda _: CORPUS), Place.start_of(0))
