@@ -21,15 +21,12 @@ from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.text.languages import is_unspaced
+from transformer_mt.text.languages import is_unspaced, script_of
 
 UPDATES_PER_EPOCH = 50  # at least, so that a small corpus is not a handful of updates
 MIN_TOKENS_PER_UPDATE = 500
 _SENNRICH = tr("Sennrich and Zhang 2019")
 _SHARES = ("model.dropout", "tokenizer.sampling")
-_SPACED_NOT_LATIN = frozenset(
-    "ar be bg bn el fa gu he hi hy ka ko mk ml mr my ne pa ru si ta te uk ur".split()
-)
 
 
 class Advice(NamedTuple):
@@ -296,18 +293,9 @@ def changes(cfg: Config, advice: Iterable[Advice]) -> list[Advice]:
 def _joint(languages: Languages) -> tuple[bool, str]:
     if languages.bidirectional:
         return True, tr("each language is on both sides")
-    if _script(languages.src) == _script(languages.tgt):
+    if script_of(languages.src) == script_of(languages.tgt):
         return True, tr("one script: names and words are shared (Vaswani et al. 2017, section 5.1)")
     return False, tr("two scripts share next to nothing")
-
-
-def _script(language: str) -> str:
-    """A name for what a language is written in, fine enough to tell whether two share words."""
-    if language in ("zh", "zh-Hant", "ja"):
-        return "han"
-    if language in ("be", "bg", "mk", "ru", "uk"):
-        return "cyrillic"
-    return language if is_unspaced(language) or language in _SPACED_NOT_LATIN else "latin"
 
 
 def _sampling(sampling: float, device: str) -> tuple[float, str]:

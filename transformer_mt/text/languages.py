@@ -32,6 +32,9 @@ _NO_LANGUAGE = re.compile(
     "und|mul|zxx|mis|q[a-t][a-z]|src|tgt|txt|tsv|csv|xml|sgm|srt|doc|log|raw|tmp|bpe|map|tgz"
 )
 
+_SPACED_NOT_LATIN = frozenset(
+    "ar be bg bn el fa gu he hi hy ka ko mk ml mr my ne pa ru si ta te uk ur".split()
+)
 _UNSPACED = {"zh", "zh-Hant", "yue", "wuu", "lzh", "ja", "th", "lo", "km", "my", "bo", "dz"}
 _NAMES = {
     "zh": "Chinese", "zh-Hant": "Traditional Chinese", "en": "English", "de": "German",
@@ -143,6 +146,15 @@ def _unknown(given: str, base: str) -> NoReturn:
 def is_unspaced(code: str) -> bool:
     """Whether words of the language are written without spaces between them."""
     return code in _UNSPACED
+
+
+def script_of(code: str) -> str:
+    """A name for what a language is written in, fine enough to tell whether two share words."""
+    if code in ("zh", "zh-Hant", "ja"):
+        return "han"
+    if code in ("be", "bg", "mk", "ru", "uk"):
+        return "cyrillic"
+    return code if is_unspaced(code) or code in _SPACED_NOT_LATIN else "latin"
 
 
 def is_chinese(code: str) -> bool:
