@@ -96,12 +96,7 @@ def judge_training(cfg: Config, records: Sequence[_Record], stopped_by: str) -> 
     if better:
         reason = tr("in the last quarter {}", tr(" and ").join(better))
         if _is_whole_cooldown(train, stopped_by):
-            reason = tr("{}, while the learning rate fell to 0", reason)
-            advice = tr(
-                "Only a longer training tells whether more would help: --run-dir OTHER --set {}",
-                _longer(train, stopped_by),
-            )
-            return Verdict("complete", reason, advice)
+            return _complete(reason, train, stopped_by)
         return Verdict("still improving", reason, _train_longer(train, stopped_by))
     reason = tr("in the last quarter the loss on dev moved by {:.2f} only", abs(fall))
     advice = tr(
@@ -121,6 +116,14 @@ def _barely_learned(
         )
     advice = tr("Look at the text with tmt data check, and at the settings with tmt plan")
     return Verdict("barely learned", reason + tr("does not fall any more"), advice)
+
+
+def _complete(gain: str, train: TrainConfig, stopped_by: str) -> Verdict:
+    advice = tr(
+        "Only a longer training tells whether more would help: --run-dir OTHER --set {}",
+        _longer(train, stopped_by),
+    )
+    return Verdict("complete", tr("{}, while the learning rate fell to 0", gain), advice)
 
 
 def _train_longer(train: TrainConfig, stopped_by: str) -> str:
