@@ -68,23 +68,9 @@ def configuration_for_minutes(
     Raises:
         ConfigError: another program has started the processes, and each would choose its own.
     """
-    if own_place() is not None:
-        raise ConfigError(
-            tr(
-                "--minutes measures this machine before processes are started; for those that "
-                "another program starts: --set train.max_minutes={:g}",
-                minutes,
-            )
-        )
+    _refuse_other_launchers(minutes)
     named = load_experiment(config, overrides, offline=offline)
-    if named.model.architecture == "rnn":
-        raise ConfigError(
-            tr(
-                "--minutes has settings for Transformers; for another architecture: "
-                "--set train.max_minutes={:g}",
-                minutes,
-            )
-        )
+    _refuse_other_architectures(named, minutes)
     cfg = named.reversed() if reverse else named
     run = Run(run_dir or Path("runs") / cfg.name)
     path = run.directory / "start.yaml"
@@ -118,6 +104,28 @@ def configuration_for_minutes(
     for a in changed:
         say(f"  {a.key}: {a.value}" + (f" ({a.why})" if a.why else ""))
     return str(path)
+
+
+def _refuse_other_launchers(minutes: float) -> None:
+    if own_place() is not None:
+        raise ConfigError(
+            tr(
+                "--minutes measures this machine before processes are started; for those that "
+                "another program starts: --set train.max_minutes={:g}",
+                minutes,
+            )
+        )
+
+
+def _refuse_other_architectures(named: Config, minutes: float) -> None:
+    if named.model.architecture == "rnn":
+        raise ConfigError(
+            tr(
+                "--minutes has settings for Transformers; for another architecture: "
+                "--set train.max_minutes={:g}",
+                minutes,
+            )
+        )
 
 
 def measure_budget(
