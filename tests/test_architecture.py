@@ -1,5 +1,6 @@
 """ARCHITECTURE.md says what is there."""
 
+import ast
 import re
 from importlib import import_module
 from pathlib import Path
@@ -43,6 +44,14 @@ def test_the_heart_is_an_evening() -> None:
 def test_the_modules_of_the_heart_stay_small() -> None:
     folders = [PACKAGE / name for name in ("model", "training", "search")]
     assert sum(lines(path) for folder in folders for path in folder.glob("*.py")) <= MODULES
+
+
+def test_files_and_functions_are_read_at_a_glance() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        assert lines(path) <= 350, path
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert (node.end_lineno or 0) - node.lineno < 60, (path, node.name)
 
 
 @pytest.mark.parametrize(

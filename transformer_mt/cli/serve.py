@@ -22,6 +22,7 @@ from transformer_mt.cli.options import (
 )
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.system.machine import usable_cores
 
 if TYPE_CHECKING:
     from transformer_mt.serve.pool import WorkerPool
@@ -65,14 +66,10 @@ def serve(
     quiet: Quiet = False,
 ) -> None:
     """Translate for other programs, over HTTP; a page for people is at /."""
-    from transformer_mt.system.machine import usable_cores
-
     if add_key is not None:
         _add_key(keys, add_key, per_minute)
         return
-    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
-        text = tr("{} is not installed: pip install 'transformer-mt[{}]'", missing[0], "serve")
-        raise TmtError(text)
+    _require_packages()
     one_of("--engine", engine, ("native", "ctranslate2"))
     paths = [find_model_path(model) for model in models or (None,)]
     from transformer_mt.serve.pool import WorkerPool
@@ -89,11 +86,9 @@ def serve(
         from transformer_mt.serve.listen import run_app
 
         limits = Limits(
-            characters=characters,
-            file_bytes=file_size << 20,
-            request_s=request_time,
+            characters=characters, file_bytes=file_size << 20, request_s=request_time,
             answer_s=answer_time,
-        )
+        )  # fmt: skip
         hosts = LOOPBACK if host in LOOPBACK else ()
         settings = ServerSettings(limits, keys, glossaries, cors or (), hosts, log_texts, cache)
         app = make_app(settings, pool)
@@ -102,6 +97,12 @@ def serve(
         run_app(app, listener, partial(_watch, pool), request_s=request_time)
     if pool.failed:
         raise typer.Exit(2)
+
+
+def _require_packages() -> None:
+    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
+        text = tr("{} is not installed: pip install 'transformer-mt[{}]'", missing[0], "serve")
+        raise TmtError(text)
 
 
 def _watch(pool: "WorkerPool", stop: Callable[[], None]) -> None:

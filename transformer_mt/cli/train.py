@@ -36,6 +36,7 @@ from transformer_mt.system.processes.environment import is_rank, own_meeting_dir
 from transformer_mt.system.processes.launch import count_processes, launch
 
 if TYPE_CHECKING:
+    from transformer_mt.config.experiment import Config
     from transformer_mt.pipeline.log import Watch
     from transformer_mt.pipeline.run_dir import Run
 
@@ -93,19 +94,22 @@ def train(
         logging.getLogger("transformer_mt.config").setLevel(logging.ERROR)
     cfg = read_config(config[0], settings, reverse=reverse, offline=offline)
     if n_processes > 1:
-        words = [f"--set={setting}" for setting in settings]
-        words += [f"--run-dir={run_dir}"] if run_dir is not None else []
-        flags = {"reverse": reverse, "offline": offline, "fresh": fresh, "json": as_json}
-        flags["quiet"] = quiet
-        words += [f"--{flag}" for flag, is_on in flags.items() if is_on]
-        words += [f"--profile={profile}"] if profile is not None else []
-        words += ["--debug"] if "--debug" in sys.argv else []
-        raise typer.Exit(launch(n_processes, ["train", *words, "--", *config]))
+        flags = {"reverse": reverse, "offline": offline, "fresh": fresh, "json": as_json,
+                 "quiet": quiet, "debug": "--debug" in sys.argv}  # fmt: skip
+        options = _options(settings, flags, {"run-dir": run_dir, "profile": profile})
+        raise typer.Exit(launch(n_processes, ["train", *options, "--", *config]))
+    _train_here(cfg, run_dir or Path("runs") / cfg.name, profile, fresh=fresh, as_json=as_json)
+
+
+def _train_here(
+    cfg: "Config", directory: Path, profile: int | None, *, fresh: bool, as_json: bool
+) -> None:
+    """In this process, which may be one of several; the first of them tells."""
     from transformer_mt.pipeline.run_dir import Run
     from transformer_mt.pipeline.start import is_first_rank, train_here
 
     free_memory_soon()
-    run = Run(run_dir or Path("runs") / cfg.name)
+    run = Run(directory)
     try:
         with _watching(run, profile) as watch:
             trained = train_here(cfg, run, fresh=fresh, say=say, watch=watch)
@@ -120,6 +124,17 @@ def train(
         say(Always(line))
     if as_json:
         show(json.dumps(trained.to_json(), indent=2))
+
+
+def _options(
+    settings: list[str], flags: dict[str, bool], values: dict[str, Path | int | None]
+) -> list[str]:
+    """The command line of each process of a training that one command starts."""
+    return [
+        *(f"--set={setting}" for setting in settings),
+        *(f"--{flag}" for flag, is_on in flags.items() if is_on),
+        *(f"--{name}={value}" for name, value in values.items() if value is not None),
+    ]
 
 
 def free_memory_soon() -> None:

@@ -110,9 +110,7 @@ def epoch_blocks(
         if not _is_whole(out_dir):
             say(_drawing(block))
             draw_rows(data, block.place.epoch, block.rows, out_dir, workers=workers)
-        for other in own_dir.glob("[0-9]*"):
-            if not other.name.startswith((out_dir.name, next_dir.name)):
-                remove(other)
+        _keep_only(own_dir, out_dir.name, next_dir.name)
         if not _is_whole(next_dir):
             following = data.plain_block(block.following)
             task = (data, following.place.epoch, following.rows, next_dir)
@@ -135,6 +133,13 @@ def epoch_blocks(
         if ahead is not None:
             ahead.terminate()  # its finished shards stay for the next start
             ahead.join()
+
+
+def _keep_only(own_dir: Path, *names: str) -> None:
+    """Remove drawn blocks, and their shards, but for these."""
+    for other in own_dir.glob("[0-9]*"):
+        if not other.name.startswith(names):
+            remove(other)
 
 
 def _drawing(block: EpochBlock) -> str:

@@ -145,10 +145,7 @@ def evaluate_systems(
             that cannot be read, or no model to ask; a model that does not translate in the
             direction of a test set; see also `score_comet`.
     """
-    if contrast_paths and not any(system.is_model for system in systems):
-        raise TmtError(tr("--contrast needs a model: finished translations have no preferences"))
-    if robustness and not all(system.is_model for system in systems):
-        raise TmtError(tr("--robustness needs models: finished translations are of one text only"))
+    _check_kinds(systems, contrast=bool(contrast_paths), robustness=robustness)
     stages = stages or Stages()
     contrasts = {str(path): read_contrast(path) for path in contrast_paths}
     variants = (v for test in test_sets for v in careless_variants(test)) if robustness else ()
@@ -178,6 +175,13 @@ def evaluate_systems(
         for test in tests
     }
     return Evaluation(tests, outputs, {**scores, **shares}, faults)
+
+
+def _check_kinds(systems: Sequence[System], *, contrast: bool, robustness: bool) -> None:
+    if contrast and not any(system.is_model for system in systems):
+        raise TmtError(tr("--contrast needs a model: finished translations have no preferences"))
+    if robustness and not all(system.is_model for system in systems):
+        raise TmtError(tr("--robustness needs models: finished translations are of one text only"))
 
 
 def _shares(

@@ -74,14 +74,19 @@ def deepl_router(service: Service, access: Access, glossaries: Glossaries) -> AP
         language = direction.src.partition("-")[0].upper()
         answers = [
             {
-                "detected_source_language": language,
-                "text": translation,
+                "detected_source_language": language, "text": translation,
                 "billed_characters": len(text),
             }
             for text, translation in zip(texts, found, strict=True)
-        ]
+        ]  # fmt: skip
         return {"translations": answers}
 
+    _add_account(router, service, admitted)
+    _add_glossaries(router, service, glossaries, admitted)
+    return router
+
+
+def _add_account(router: APIRouter, service: Service, admitted: Any) -> None:
     @router.get("/languages")
     async def languages(request: Request) -> list[dict[str, Any]]:
         kind = (await read_fields(request, LanguagesFields)).type  # also in a body, as its client
@@ -106,9 +111,6 @@ def deepl_router(service: Service, access: Access, glossaries: Glossaries) -> AP
     async def usage(request: Request) -> dict[str, int]:
         admitted(request)
         return {"character_count": service.n_characters, "character_limit": UNLIMITED}
-
-    _add_glossaries(router, service, glossaries, admitted)
-    return router
 
 
 def _add_glossaries(

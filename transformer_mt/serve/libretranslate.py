@@ -55,7 +55,15 @@ def code_outside(code: str) -> str:
 
 
 def libretranslate_router(service: Service, access: Access) -> APIRouter:
-    router, files = APIRouter(), _Files()
+    router = APIRouter()
+    _add_languages(router, service, access)
+    _add_texts(router, service, access)
+    _add_files(router, service, access)
+    return router
+
+
+def _add_languages(router: APIRouter, service: Service, access: Access) -> None:
+    """Which languages there are, and which a text is in."""
 
     @router.get("/health")
     async def health() -> Response:
@@ -97,6 +105,8 @@ def libretranslate_router(service: Service, access: Access) -> APIRouter:
         code, certainty = await asyncio.to_thread(detect, texts)
         return [] if code is None else [{"language": code_outside(code), "confidence": certainty}]
 
+
+def _add_texts(router: APIRouter, service: Service, access: Access) -> None:
     @router.post("/translate", openapi_extra=described(TranslateFields))
     async def translate(request: Request) -> dict[str, Any]:
         fields = await read_fields(request, TranslateFields)
@@ -120,6 +130,10 @@ def libretranslate_router(service: Service, access: Access) -> APIRouter:
         if fields.alternatives:
             answer["alternatives"] = others[0] if one_text else others
         return answer
+
+
+def _add_files(router: APIRouter, service: Service, access: Access) -> None:
+    files = _Files()
 
     @router.post("/translate_file", openapi_extra=described(FileFields, file=True))
     async def translate_file(request: Request) -> dict[str, str]:
@@ -146,8 +160,6 @@ def libretranslate_router(service: Service, access: Access) -> APIRouter:
         disposition = f"attachment; filename*=UTF-8''{quote(name)}"
         headers = {"Content-Disposition": disposition}
         return Response(content, headers=headers, media_type="application/octet-stream")
-
-    return router
 
 
 def _as_list(texts: str | list[str]) -> list[str]:

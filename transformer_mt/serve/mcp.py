@@ -4,7 +4,8 @@ Source: modelcontextprotocol.io; the official SDK speaks the protocol.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -31,14 +32,10 @@ def mcp_server(model_dir: Path) -> Any:
         @server.tool()
         @wraps(function)
         def safe(*args: Any, **kwargs: Any) -> Any:
-            try:
-                with lock:
-                    return function(*args, **kwargs)
-            except TmtError as error:
-                raise ToolError(str(error)) from error
+            with lock, _told_as(ToolError):
+                return function(*args, **kwargs)
 
-        found: Callable[..., Any] = safe
-        return found
+        return safe
 
     def check(texts: list[str]) -> None:
         if sum(map(len, texts)) > limits.characters:
@@ -62,9 +59,8 @@ def mcp_server(model_dir: Path) -> Any:
         """Mean log-probability per token, in nats, of each translation given its source."""
         check([*sources, *translations])
         if len(sources) != len(translations):
-            raise TmtError(
-                tr("{} sources, but {} translations", len(sources), len(translations))
-            )  # fmt: skip
+            counts = len(sources), len(translations)
+            raise TmtError(tr("{} sources, but {} translations", *counts))
         found = model.score_pairs(sources, translations, to=to)
         return [one.log_prob / one.n_tokens for one in found]
 
@@ -80,3 +76,12 @@ def mcp_server(model_dir: Path) -> Any:
         return {"translation": maps.translation, "words": [vars(word) for word in words]}
 
     return server
+
+
+@contextmanager
+def _told_as(kind: type[Exception]) -> Iterator[None]:
+    """Mistakes of who asks, in the words that they have everywhere."""
+    try:
+        yield
+    except TmtError as error:
+        raise kind(str(error)) from error

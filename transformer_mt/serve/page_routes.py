@@ -42,16 +42,11 @@ class ExplainFields(BaseModel):
 
 def page_router(service: Service, access: Access) -> APIRouter:
     router = APIRouter()
-    files = {"": _HERE / "index.html"}
+    _serve_file(router, "/", _HERE / "index.html")
     for folder in (_HERE, _SHARED):
-        files |= {path.name: path for path in folder.glob("*.*") if path.suffix in (".js", ".css")}
-
-    @router.get("/", include_in_schema=False)
-    async def index() -> FileResponse:
-        return FileResponse(files[""])
-
-    for name in filter(None, files):
-        _serve_file(router, name, files[name])
+        for path in folder.glob("*.*"):
+            if path.suffix in (".js", ".css"):
+                _serve_file(router, f"/page/{path.name}", path)
 
     @router.get("/api/languages")
     async def languages() -> dict[str, Any]:
@@ -81,12 +76,9 @@ def page_router(service: Service, access: Access) -> APIRouter:
         (found,) = await service.translate(
             [fields.text], direction, n_best=1 + fields.alternatives, terms=terms, words=True
         )
-        words = [
-            {"text": word.text, "space": word.space, "probability": word.probability}
-            for word in found.words
-        ]
         return {
-            "translation": found.text, "alternatives": found.alternatives, "words": words,
+            "translation": found.text, "alternatives": found.alternatives,
+            "words": [vars(word) for word in found.words],
             "source": direction.src, "target": direction.tgt,
             "detected": direction.certainty is not None,
             "confidence": found.confidence, "notes": found.notes, "faults": found.faults,
@@ -108,7 +100,7 @@ def page_router(service: Service, access: Access) -> APIRouter:
     return router
 
 
-def _serve_file(router: APIRouter, name: str, path: Path) -> None:
-    @router.get(f"/page/{name}", include_in_schema=False)
+def _serve_file(router: APIRouter, address: str, path: Path) -> None:
+    @router.get(address, include_in_schema=False)
     async def file() -> FileResponse:
         return FileResponse(path)
