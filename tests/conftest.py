@@ -27,6 +27,21 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile("no-deadline", deadline=None)
 hypothesis.settings.load_profile("no-deadline")
 
+_LONG = (
+    "training/test_many_processes", "cli/test_cli", "pipeline/test_prepare", "serve/test_service",
+    "serve/test_schema", "messages/test_catalogue", "cli/test_terminal_lines", "pipeline/test_train",
+    "scripts/test_fault_injection", "test_readme", "system/processes/test_loopback",
+    "cli/test_push_and_pull", "cli/test_typical_mistakes", "profiling/test_plan",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest begin first, so that no core is left with one at the end."""
+    long = [f"tests/{name}.py" for name in _LONG]
+    order = {path: place for place, path in enumerate(long)}
+    items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
+
+
 _WORDS = {
     "猫": "cat", "狗": "dog", "鸟": "bird", "孩子": "child", "老师": "teacher", "朋友": "friend",
     "苹果": "apple", "书": "book", "街道": "street", "房子": "house", "船": "boat", "树": "tree",
