@@ -50,6 +50,9 @@ class TrainConfig(Section):
     optimizer: Literal["adam", "muon"] = "adam"
     # Of the matrices of the layers: each update takes away this share of them, times lr.
     weight_decay: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    # cooccurrence: embeddings begin with words of the same sentence pairs near each other, see
+    # encoding/cooccurrence.py.
+    first_embeddings: Literal["random", "cooccurrence"] = "random"
     # The last updates, in which lr falls to 0; auto: the last two thirds, also of max_minutes.
     cooldown_updates: NonNegative | Literal["auto"] = 0
     adam_betas: Annotated[list[Share], Field(min_length=2, max_length=2)] = Field(

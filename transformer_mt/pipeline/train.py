@@ -22,6 +22,7 @@ from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.model_dir import build_model
 from transformer_mt.pipeline.curves import write_curves
 from transformer_mt.pipeline.finish import finish
+from transformer_mt.pipeline.first_embeddings import use_cooccurrence
 from transformer_mt.pipeline.log import TrainingLog, Watch, ignore_update
 from transformer_mt.pipeline.prepare import Prepared, fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
@@ -87,6 +88,9 @@ def train_experiment(
             )
         seed_all(cfg.seed, tr("initial weights"))
         model = build_model(cfg, prepared.tokenizers).to(choose_device())
+        if cfg.train.first_embeddings == "cooccurrence" and ranks.is_main and not store.has_any():
+            say(tr("[train] embeddings begin with the sentence pairs that words share"))
+            use_cooccurrence(model, cfg, prepared.train)
         cfg = _resolve_auto(cfg, run, model, prepared.train, store, ranks, say)
         trainer, outcome = _train(cfg, run, prepared, model, store, ranks, say, watch)
         if outcome.stopped_by == "signal":
