@@ -242,6 +242,7 @@ def _small_training(
         ("train.lr", lr, tr("a small pre-norm model takes a high one: {}", _MUON)),
         ("train.optimizer", "muon", tr("learns more from each update here: {}", _MUON)),
         ("train.weight_decay", 0.1, tr("of the matrices of the layers; Liu et al. 2025")),
+        ("train.first_embeddings", "cooccurrence", tr("words and their translations begin alike")),
     ]
 
 

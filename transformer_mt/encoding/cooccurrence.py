@@ -42,10 +42,11 @@ def cooccurrence_vectors(
     rank = min(width, *counts.shape)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        left, values, _ = torch.svd_lowrank(_positive_information(counts), rank + _MORE_VECTORS)
+        information = _positive_information(counts)
+        left, values, _ = torch.svd_lowrank(information, min(rank + _MORE_VECTORS, *counts.shape))
     turn, _ = torch.linalg.qr(torch.randn(width, width, generator=generator))
     vectors = (left[:, :rank] * values[:rank].sqrt()) @ turn[:rank]
-    vectors = torch.nn.functional.normalize(vectors)
+    vectors = torch.nn.functional.normalize(vectors) * information.any(dim=1, keepdim=True)
     return vectors[:n_src], vectors[tgt_start : tgt_start + n_tgt]
 
 
@@ -64,7 +65,7 @@ def _count(corpus: EncodedCorpus, n_words: int, tgt_start: int) -> Tensor:
         some = words[start:end]
         one, other = _both_ways(pairs[start:end])
         contexts = context_of[some[other]]
-        counted = (contexts >= 0) & (one != other)
+        counted = contexts >= 0
         places = torch.from_numpy(some[one][counted] * len(frequent) + contexts[counted])
         counts.index_add_(0, places, torch.ones(len(places)))
     return counts.view(n_words, -1)

@@ -44,6 +44,7 @@ from transformer_mt.training.micro_batch import Learner
 _WARM_UP, _MEASURED = 2, 7  # updates
 _LENGTH = 20  # tokens of a sentence, in the updates that are measured
 _START_S = 8.0  # of new processes, about
+_TRAINED = 0.8  # of that speed, in a training: padding, validations; docs/lab/muon.md
 
 
 def configuration_for_minutes(
@@ -138,7 +139,7 @@ def measure_budget(
     )
     work = partial(_tokens_per_s, apply_advice(cfg, advice, on_defaults=False))
     speed = in_new_processes(work, processes, (stages or Stages()).advance)
-    return Budget(minutes, 60 * minutes * speed)
+    return Budget(minutes, 60 * minutes * _TRAINED * speed)
 
 
 def _tokens_per_s(cfg: Config, ranks: Ranks) -> float:
