@@ -142,12 +142,12 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(folder: Path) -> None:
     generator = random.Random(3)
     n_killed = 0
     status = None
-    while status != 0 and n_killed <= 5:
+    while status != 0 and n_killed <= 3:
         process = subprocess.Popen(
             command, cwd=folder, stderr=subprocess.DEVNULL, start_new_session=True
         )
         try:
-            status = process.wait(generator.uniform(0.5, 3.0) if n_killed < 5 else 100)
+            status = process.wait(generator.uniform(0.5, 3.0) if n_killed < 3 else 100)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             n_killed += 1

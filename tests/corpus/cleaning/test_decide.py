@@ -71,9 +71,9 @@ def test_the_usual_ratio_is_the_corpus_own(tmp_path: Path) -> None:
     assert both_ways[0] == pytest.approx(both_ways[1]) and both_ways[0][2] == 1
 
 
-@pytest.mark.parametrize(("at_once", "workers"), [(2**23, 1), (7, 1), (12, 2)])
+@pytest.mark.parametrize("at_once", [2**23, 7])
 def test_duplicates_in_one_range_or_many(
-    tmp_path: Path, at_once: int, workers: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(duplicates, "KEYS_AT_ONCE", at_once)
     work_dir = tmp_path / "work"
@@ -89,11 +89,13 @@ def test_duplicates_in_one_range_or_many(
         if how == "exact":
             thresholds[0] = thresholds[1]
         decision = Decisions(corpus, thresholds)
-        decision.drop_duplicates(work_dir, workers=workers)
+        decision.drop_duplicates(work_dir, workers=1)
         assert names(decision) == ["train"] * 30 + expected
     decision = Decisions(corpus, [DEFAULT] * 2)
     decision.fate[[3, 30]] = 1
-    decision.drop_duplicates(work_dir, workers=workers)
+    # With two processes, in ranges.
+    monkeypatch.setattr(duplicates, "KEYS_AT_ONCE", min(at_once, 12))
+    decision.drop_duplicates(work_dir, workers=1 if at_once == 7 else 2)
     assert names(decision)[-1] == "train", "what repeats a dropped pair is no duplicate"
     assert list(work_dir.iterdir()) == []
 
