@@ -141,4 +141,4 @@ def _lines(own: OwnText, advice: list[Advice]) -> Iterator[str]:
         if name != section:
             yield f"{name}:"
             section = name
-        yield f"  {f'{rest}: {flow_yaml(value)}':<28}# {why.partition(': ')[0]}"
+        yield f"  {f'{rest}: {flow_yaml(value)}':<31} # {why.partition(': ')[0]}"
