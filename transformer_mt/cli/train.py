@@ -132,8 +132,8 @@ def _options(
     """The command line of each process of a training that one command starts."""
     return [
         *(f"--set={setting}" for setting in settings),
-        *(f"--{flag}" for flag, is_on in flags.items() if is_on),
         *(f"--{name}={value}" for name, value in values.items() if value is not None),
+        *(f"--{flag}" for flag, is_on in flags.items() if is_on),
     ]
 
 
