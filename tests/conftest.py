@@ -29,9 +29,9 @@ hypothesis.settings.load_profile("no-deadline")
 
 _LONG = (
     "training/test_many_processes", "cli/test_cli", "pipeline/test_prepare", "serve/test_service",
-    "serve/test_schema", "messages/test_catalogue", "cli/test_terminal_lines", "pipeline/test_train",
+    "serve/test_schema", "messages/test_catalogue", "cli/test_terminal_lines",
     "scripts/test_fault_injection", "test_readme", "system/processes/test_loopback",
-    "cli/test_push_and_pull", "cli/test_typical_mistakes", "profiling/test_plan",
+    "cli/test_push_and_pull", "pipeline/test_train", "cli/test_typical_mistakes", "profiling/test_plan",
 )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def bilingual_corpus(n_pairs: int, seed: int) -> tuple[EncodedCorpus, NDArray[np
 
 
 def by_definition(corpus: EncodedCorpus, n_words: int, tgt_start: int) -> torch.Tensor:
-    """Cosines of all words with each other, from a table of all pairs and an exact decomposition."""
+    """Cosines of all words, from a table of all pairs and an exact decomposition."""
     occurs = torch.zeros(len(corpus), n_words, dtype=torch.float64)
     for row in range(len(corpus)):
         for id_ in corpus.src.sentence(row):
