@@ -31,7 +31,8 @@ _LONG = (
     "training/test_many_processes", "cli/test_cli", "pipeline/test_prepare", "serve/test_service",
     "serve/test_schema", "messages/test_catalogue", "cli/test_terminal_lines",
     "scripts/test_fault_injection", "test_readme", "system/processes/test_loopback",
-    "cli/test_push_and_pull", "pipeline/test_train", "cli/test_typical_mistakes", "profiling/test_plan",
+    "cli/test_push_and_pull", "pipeline/test_train", "cli/test_typical_mistakes",
+    "profiling/test_plan",
 )  # fmt: skip
 
 

@@ -37,14 +37,13 @@ def cooccurrence_vectors(
     """
     tgt_start = 0 if joint else n_src
     n_words = n_src if joint else n_src + n_tgt
-    generator = torch.Generator().manual_seed(seed)
-    counts = _count(corpus, n_words, tgt_start)
-    rank = min(width, *counts.shape)
+    information = _positive_information(_count(corpus, n_words, tgt_start))
+    rank = min(width, *information.shape)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        information = _positive_information(counts)
-        left, values, _ = torch.svd_lowrank(information, min(rank + _MORE_VECTORS, *counts.shape))
-    turn, _ = torch.linalg.qr(torch.randn(width, width, generator=generator))
+        turn, _ = torch.linalg.qr(torch.randn(width, width))
+        n_vectors = min(rank + _MORE_VECTORS, *information.shape)
+        left, values, _ = torch.svd_lowrank(information, n_vectors)
     vectors = (left[:, :rank] * values[:rank].sqrt()) @ turn[:rank]
     vectors = torch.nn.functional.normalize(vectors) * information.any(dim=1, keepdim=True)
     return vectors[:n_src], vectors[tgt_start : tgt_start + n_tgt]
