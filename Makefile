@@ -1,6 +1,8 @@
 # Every target makes .venv and installs what it needs; a fresh machine needs python3 and nothing else.
 PYTHON ?= python3
 BIN := .venv/bin
+PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile
+FOR_PROGRAMS := tests/export tests/serve
 
 .PHONY: demo test test-exports exports-ready check format bench fuzz man clean
 
@@ -9,9 +11,6 @@ demo: .venv/ready
 	$(BIN)/tmt translate -m runs/tiny "这只动物没有穿过街道，因为它太累了。"
 	$(BIN)/tmt explain -m runs/tiny "这只动物没有穿过街道，因为它太累了。" -o runs/tiny/explain
 	$(BIN)/tmt export -m runs/tiny --to html
-
-PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile
-FOR_PROGRAMS := tests/export tests/serve
 
 test: .venv/ready
 	$(PYTEST) $(FOR_PROGRAMS:%=--ignore=%)

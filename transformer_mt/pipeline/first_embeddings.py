@@ -28,6 +28,7 @@ def use_cooccurrence(model: EncoderDecoder, cfg: Config, corpus: EncodedCorpus) 
         width=cfg.model.d_model,
         seed=cfg.seed,
     )
+    # Tied weights are one object, which is mixed once.
     given = zip((*sides, model.output.weight), (*vectors, vectors[1]), strict=True)
     for weight, side in {id(weight): (weight, side) for weight, side in given}.values():
         _mix(weight, side.to(weight))
