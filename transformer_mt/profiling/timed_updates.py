@@ -26,7 +26,11 @@ from transformer_mt.system.device import choose_device, keep_memory, seed_all
 from transformer_mt.system.machine import peak_memory_mib
 from transformer_mt.system.processes.child_python import protected_children
 from transformer_mt.system.processes.distributed import Ranks, joined_ranks
-from transformer_mt.system.processes.environment import meeting_dir, place_variables
+from transformer_mt.system.processes.environment import (
+    allocator_variables,
+    meeting_dir,
+    place_variables,
+)
 from transformer_mt.system.processes.executors import spawn_context, start_worker
 from transformer_mt.training.batches import (
     UpdatePlan,
@@ -187,7 +191,7 @@ def in_new_processes(
     with meeting_dir() as folder:
         arguments = (work, n_processes, folder, results)
         try:
-            with protected_children():
+            with protected_children(**allocator_variables()):
                 group: Any = start_processes(
                     _as_rank, arguments, n_processes, join=False, start_method="spawn"
                 )

@@ -111,10 +111,12 @@ def _softmax_in_place(logits: Tensor) -> tuple[Tensor, Tensor]:
         The same tensor, and log Σ exp of each row of logits, (n,) fp32.
     """
     n_bytes = CHUNK_BYTES if logits.device.type == "cpu" else GPU_CHUNK_BYTES
+    parts = logits.split(max(1, n_bytes // (4 * logits.size(1))))
+    exacts, all_probs = torch.empty(2, *parts[0].shape, device=logits.device)
     largest_logits, largest_probs = [], []
-    for rows in logits.split(max(1, n_bytes // (4 * logits.size(1)))):
-        exact = rows.float()
-        probs = exact.softmax(dim=1)
+    for rows in parts:
+        exact = exacts[: len(rows)].copy_(rows)
+        probs = torch.softmax(exact, 1, out=all_probs[: len(rows)])
         largest_logits.append(exact.amax(1))
         largest_probs.append(probs.amax(1))
         rows.copy_(probs)

@@ -10,6 +10,7 @@ import pytest
 from transformer_mt.errors import TrainingError
 from transformer_mt.system.processes.environment import (
     Place,
+    allocator_variables,
     own_meeting_dir,
     own_place,
     place_variables,
@@ -109,3 +110,28 @@ def test_the_command_says_one_line(
     assert "Traceback" not in found.stderr
     if "WORLD_SIZE" in variables:
         assert found.returncode == 2 and found.stderr.count("\n") == 1, found.stderr
+
+
+def test_the_allocator_of_a_process_that_trains_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(
+        "ctypes.util.find_library", lambda name: "libm.so.6" if name == "jemalloc" else None
+    )
+    assert allocator_variables() == {"LD_PRELOAD": "libm.so.6"}
+    # A program that has no use for it.
+    loaded = subprocess.run(
+        ["/bin/cat", "/proc/self/maps"], env=allocator_variables(), capture_output=True, text=True
+    )
+    assert "libm.so" in loaded.stdout
+
+
+def test_no_allocator_is_loaded_where_there_is_none_or_the_user_has_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    assert allocator_variables() == {}
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: "libm.so.6")
+    monkeypatch.setenv("LD_PRELOAD", "")
+    assert allocator_variables() == {}

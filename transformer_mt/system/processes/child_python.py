@@ -36,10 +36,15 @@ def protect(environment: MutableMapping[str, str]) -> None:
 
 
 @contextmanager
-def protected_children() -> Iterator[None]:
-    """While it lasts, libraries that start Pythons of their own start them safely."""
-    before = {name: os.environ.get(name) for name in _NAMES}
+def protected_children(**more: str) -> Iterator[None]:
+    """While it lasts, libraries that start Pythons of their own start them safely.
+
+    Args:
+        more: variables for them.
+    """
+    before = {name: os.environ.get(name) for name in (*_NAMES, *more)}
     protect(os.environ)
+    os.environ.update(more)
     try:
         yield
     finally:

@@ -4,9 +4,11 @@
 among those that train together comes from `torchrun`, or from the launcher of tmt.
 """
 
+import ctypes.util
 import os
 import re
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +28,10 @@ DEFAULTS = {
     # those that train.
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
+
+# Memory allocators that hand out again what was freed last, which is still in the cache: glibc's
+# takes fresh memory between the tensors of other shapes. The names that the linker knows.
+_ALLOCATORS = ("tcmalloc_minimal", "tcmalloc", "jemalloc", "mimalloc")
 
 MEETING_FILE = "store"  # in the meeting folder
 _MEETING_PREFIX = "tmt-ranks-"
@@ -79,6 +85,17 @@ def place_variables(rank: int, size: int, meeting: Path) -> dict[str, str]:
         "LOCAL_RANK": str(rank),
         _MEETING: str(meeting),
     }
+
+
+def allocator_variables() -> dict[str, str]:
+    """What lets a process that trains use a quick memory allocator, if Linux has one installed.
+
+    Nothing where the user preloads a library already. docs/lab/update-time.md has what it brings.
+    """
+    if sys.platform != "linux" or "LD_PRELOAD" in os.environ:
+        return {}
+    found = next(filter(None, map(ctypes.util.find_library, _ALLOCATORS)), None)
+    return {"LD_PRELOAD": found} if found else {}
 
 
 def own_meeting_dir() -> Path | None:

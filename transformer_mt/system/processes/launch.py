@@ -23,6 +23,7 @@ from transformer_mt.system.machine import usable_cores
 from transformer_mt.system.processes.child_python import TMT, child_environment, python_command
 from transformer_mt.system.processes.environment import (
     DEFAULTS,
+    allocator_variables,
     meeting_dir,
     own_meeting_dir,
     place_variables,
@@ -58,6 +59,7 @@ def launch(n_processes: int, arguments: Sequence[str]) -> int:
     with ExitStack() as stack:
         outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(n_processes)]
         folder = stack.enter_context(meeting_dir())
+        allocator = allocator_variables()
         group = _Group(outputs)
         previous = {
             number: signal.signal(number, lambda number, _: group.ask_to_stop(number))
@@ -68,7 +70,8 @@ def launch(n_processes: int, arguments: Sequence[str]) -> int:
                 output = None if rank == 0 else outputs[rank]
                 process = subprocess.Popen(
                     python_command(TMT, *arguments),
-                    env=DEFAULTS | child_environment(**place_variables(rank, n_processes, folder)),
+                    env=DEFAULTS
+                    | child_environment(**place_variables(rank, n_processes, folder), **allocator),
                     stdin=subprocess.PIPE,  # nothing is written: it closes when this process ends
                     stdout=output,
                     stderr=output,
