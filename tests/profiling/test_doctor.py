@@ -152,3 +152,14 @@ def test_missing_packages_are_a_problem_and_missing_extras_a_note(
     installed.clear()
     (fact,) = doctor._packages()
     assert (fact.value, fact.verdict) == ("tmt runs uninstalled", "note")
+
+
+@pytest.mark.parametrize("given, verdict", [("libjemalloc.so.2", "ok"), ("", "note")])
+def test_the_allocator_of_training_is_told(
+    monkeypatch: pytest.MonkeyPatch, given: str, verdict: str
+) -> None:
+    monkeypatch.setattr(doctor.platform, "system", lambda: "Linux")
+    monkeypatch.setenv("LD_PRELOAD", given)
+    fact = next(fact for fact in examine_machine() if fact.name == "allocator")
+    assert (fact.value, fact.verdict) == (given or "glibc", verdict)
+    assert bool(fact.advice) is (verdict == "note")

@@ -18,6 +18,7 @@ from transformer_mt.profiling.flops import product_gflops
 from transformer_mt.rendering.cells import fit
 from transformer_mt.system.device import choose_device, choose_precision
 from transformer_mt.system.machine import cpu_flags, total_memory_bytes, usable_cores
+from transformer_mt.system.processes.environment import allocator_variables
 
 GIB = 2**30
 Verdict = Literal["ok", "note", "problem"]
@@ -25,6 +26,7 @@ _VERDICTS = {"ok": tr("ok"), "note": tr("note"), "problem": tr("problem")}
 _NAMES = {
     "system": tr("system"),
     "memory": tr("memory"),
+    "allocator": tr("allocator"),
     "C++ compiler": tr("C++ compiler"),
     "packages": tr("packages"),
     "disk": tr("disk"),
@@ -49,7 +51,8 @@ def examine_machine() -> list[MachineFact]:
     )
     device = choose_device()
     facts = [MachineFact("Python", software), _system(), _cpu(), _memory(), *_cuda()]
-    return [*facts, _precision(device), _compiler(), *_packages(), _disk(Path.cwd())]
+    software_here = [_precision(device), *_allocator(), _compiler(), *_packages()]
+    return [*facts, *software_here, _disk(Path.cwd())]
 
 
 def render(facts: Sequence[MachineFact]) -> str:
@@ -109,6 +112,15 @@ def _memory() -> MachineFact:
         return MachineFact("memory", tr("unknown on this system"))
     little = tr("little for training: lower train.max_tokens and model.d_model")
     return _judge("memory", f"{total / GIB:.1f} GiB", note=little if total < 4 * GIB else "")
+
+
+def _allocator() -> Iterator[MachineFact]:
+    """The memory allocator that processes which train will have, on Linux."""
+    if platform.system() != "Linux":
+        return
+    preloaded = os.environ.get("LD_PRELOAD") or allocator_variables().get("LD_PRELOAD", "")
+    slow = tr("small models train 1.2 times as fast with tcmalloc: install libtcmalloc-minimal4")
+    yield _judge("allocator", preloaded or "glibc", note="" if preloaded else slow)
 
 
 def _cuda() -> Iterator[MachineFact]:
