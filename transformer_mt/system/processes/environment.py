@@ -90,7 +90,7 @@ def place_variables(rank: int, size: int, meeting: Path) -> dict[str, str]:
 def allocator_variables() -> dict[str, str]:
     """What lets a process that trains use a quick memory allocator, if Linux has one installed.
 
-    Nothing where the user preloads a library already. docs/lab/update-time.md has what it brings.
+    Nothing where the user preloads a library already. docs/lab/micro-batches.md has what it brings.
     """
     if sys.platform != "linux" or "LD_PRELOAD" in os.environ:
         return {}
