@@ -32,6 +32,7 @@ import numpy as np
 
 CHUNK = 100_000
 N_WORDS = 20_000
+WATCH_S = 0.4  # a look at all processes takes some milliseconds of a core that works
 CONFIG = """\
 name: bench
 languages: {{src: zh, tgt: en}}
@@ -163,7 +164,7 @@ def prepare(
         process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
         last, deadline = time.monotonic(), None
         while process.poll() is None:
-            time.sleep(0.05)
+            time.sleep(WATCH_S)
             now = time.monotonic()
             name = stage(folder)
             row = stages.setdefault(name, {"seconds": 0.0, "MiB": 0.0, "parent": 0.0})
@@ -242,7 +243,7 @@ def dask_cluster(
         def watch() -> None:
             generator = random.Random(1)
             due = time.monotonic() + kill_every
-            while not done.wait(0.2):
+            while not done.wait(WATCH_S):
                 processes = [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
                 peak[0] = max(peak[0], *map(peak_of, processes), 0)
                 if kill_every and processes and time.monotonic() > due:
