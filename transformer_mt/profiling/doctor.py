@@ -50,9 +50,8 @@ def examine_machine() -> list[MachineFact]:
         "{}, torch {}, {}", platform.python_version(), torch.__version__, platform.platform()
     )
     device = choose_device()
-    facts = [MachineFact("Python", software), _system(), _cpu(), _memory(), *_cuda()]
-    software_here = [_precision(device), *_allocator(), _compiler(), *_packages()]
-    return [*facts, *software_here, _disk(Path.cwd())]
+    facts = [MachineFact("Python", software), _system(), _cpu(), _memory(), *_allocator(), *_cuda()]
+    return [*facts, _precision(device), _compiler(), *_packages(), _disk(Path.cwd())]
 
 
 def render(facts: Sequence[MachineFact]) -> str:
