@@ -40,7 +40,7 @@ CUDA_MARGIN = 0.1  # a size counts as fitting if one larger by this share fits
 # validation and checkpoints, and for the other programs of the machine.
 CPU_SHARE = 0.5
 
-_PROBED_TOKENS = 256  # of the smaller of two steps that are measured on a CPU
+_PROBED_TOKENS = 512  # of the smaller of two measured steps: memory comes in pages of up to 2 MiB
 
 Build = Callable[[], EncoderDecoder]
 
