@@ -5,8 +5,9 @@ that do not belong together), serves it on loopback as an archive in the form of
 `tmt data prepare` on it: download, clean, tokenizer, encode. Every process is watched. With
 --kills, the command is also killed (SIGKILL, with all its processes) in every stage, and started
 again until it ends; what comes out must be the same. With --executor dask, the corpus is prepared
-by one process, and then by a Dask cluster of --workers processes on loopback, with a worker killed
-every --kill-every seconds; what comes out must be the same.
+by one process, and then by a Dask cluster of --workers processes on loopback. Every --kill-every
+seconds or so one of them is killed, each fifth time the scheduler, and the command is started
+again; what comes out must be the same.
 
     python scripts/bench/preparation.py --pairs 20000000 --dir FOLDER [--kills | --executor dask]
 """
@@ -20,6 +21,7 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -33,6 +35,7 @@ import numpy as np
 CHUNK = 100_000
 N_WORDS = 20_000
 WATCH_S = 0.4  # a look at all processes takes some milliseconds of a core that works
+SMALLEST_WORKER_MIB = 60  # Python's resource tracker has less
 CONFIG = """\
 name: bench
 languages: {{src: zh, tgt: en}}
@@ -64,13 +67,14 @@ def main() -> None:
         whole = prepare(args.dir / "whole", kill_in=[], options=alone)
         print(report(whole, args.pairs))
         if args.executor:
-            with dask_cluster(args.dir, args.workers, args.kill_every) as (address, peak):
-                options = ["--executor", f"dask://{address}"]
-                shared = prepare(args.dir / "shared", kill_in=[], options=options)
+            cluster = Cluster(args.dir / "dask", args.workers)
+            with cluster.watched(args.kill_every, args.seed):
+                options = ["--executor", f"dask://127.0.0.1:{cluster.port}"]
+                shared = prepare(args.dir / "shared", kill_in=[], options=options, cluster=cluster)
             print(report(shared, args.pairs))
             print(compare(whole, shared, args.workers))
             same = fingerprints(args.dir / "whole") == fingerprints(args.dir / "shared")
-            print(f"largest worker: {peak[0]:,.0f} MiB; killed: {peak[1]:.0f}")
+            print(f"largest worker: {cluster.peak:,.0f} MiB; killed: {cluster.killed}")
             print("the same text, vocabularies and token ids" if same else "DIFFERENT")
             sys.exit(not same)
         if args.kills:
@@ -147,6 +151,7 @@ def prepare(
     kill_in: list[str],
     generator: random.Random | None = None,
     options: Sequence[str] = (),
+    cluster: "Cluster | None" = None,
 ) -> dict[str, dict[str, float]]:
     """Run the command until it ends by itself.
 
@@ -159,8 +164,9 @@ def prepare(
     command = [sys.executable, "-m", "transformer_mt", "data", "prepare", str(config)]
     command += ["--run-dir", str(folder / "run"), *options]
     stages: dict[str, dict[str, float]] = {}
-    to_kill = list(kill_in)
+    to_kill, n_starts = list(kill_in), 0
     while True:
+        n_starts += 1
         process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
         last, deadline = time.monotonic(), None
         while process.poll() is None:
@@ -182,9 +188,11 @@ def prepare(
                 to_kill = [other for other in to_kill if other != name]
                 break
         else:
-            if process.returncode:
+            lost = cluster.killed["scheduler"] if cluster else 0
+            if process.returncode and n_starts > lost:
                 sys.exit(f"tmt ended with {process.returncode}")
-            return stages
+            if not process.returncode:
+                return stages
 
 
 def stage(folder: Path) -> str:
@@ -208,12 +216,17 @@ def stage(folder: Path) -> str:
 
 def largest_process(group: int) -> float:
     """Peak resident MiB of the processes of a session that are alive, the largest one."""
-    largest = 0.0
+    return max(map(peak_of, session_of(group)), default=0.0)
+
+
+def session_of(leader: int) -> list[int]:
+    """The processes that live in a session."""
+    found = []
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
-            if os.getsid(int(place.name)) == group:
-                largest = max(largest, peak_of(int(place.name)))
-    return largest
+            if os.getsid(int(place.name)) == leader:
+                found.append(int(place.name))
+    return found
 
 
 def peak_of(process: int) -> float:
@@ -226,36 +239,77 @@ def peak_of(process: int) -> float:
     return 0.0
 
 
-@contextlib.contextmanager
-def dask_cluster(
-    folder: Path, n_workers: int, kill_every: float
-) -> Iterator[tuple[str, list[float]]]:
-    """The address of a cluster on loopback; largest worker in MiB, and number of those killed."""
-    from distributed import LocalCluster
+class Cluster:
+    """A Dask scheduler and workers on loopback, started as docs/cluster.md says."""
 
-    peak = [0.0, 0.0]
-    done = threading.Event()
-    with LocalCluster(
-        n_workers=n_workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None,
-        memory_limit="2GiB", local_directory=str(folder / "dask"),
-    ) as cluster:  # fmt: skip
+    def __init__(self, folder: Path, n_workers: int) -> None:
+        self.folder, self.n_workers = folder, n_workers
+        self.peak = 0.0  # MiB, of any worker
+        self.killed = {"worker": 0, "scheduler": 0}
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+
+    def start(self) -> None:
+        address = f"tcp://127.0.0.1:{self.port}"
+        words = ["worker", address, "--nworkers", str(self.n_workers), "--nthreads", "1"]
+        words += ["--memory-limit", "2GiB", "--local-directory", str(self.folder)]
+        scheduler = ["scheduler", "--host", "127.0.0.1", "--port", str(self.port)]
+        self.scheduler, self.nannies = (
+            subprocess.Popen(
+                [str(Path(sys.executable).with_name("dask")), *command, "--no-dashboard"],
+                start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )
+            for command in (scheduler, words)
+        )  # fmt: skip
+
+    def stop(self) -> None:
+        for process in (self.nannies, self.scheduler):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def workers(self) -> list[int]:
+        """Processes that the nannies have started, but for Python's own helpers."""
+        found = session_of(self.nannies.pid)
+        return [p for p in found if p != self.nannies.pid and peak_of(p) > SMALLEST_WORKER_MIB]
+
+    def kill_one(self, generator: random.Random) -> None:
+        """A worker, or each fifth time the scheduler, after which all is started anew."""
+        if sum(self.killed.values()) % 5 == 4:
+            self.killed["scheduler"] += 1
+            self.scheduler.kill()
+            self.stop()
+            self.start()
+        elif workers := self.workers():
+            self.killed["worker"] += 1
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(generator.choice(workers), signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def watched(self, kill_every: float, seed: int) -> Iterator[None]:
+        done, generator = threading.Event(), random.Random(seed)
+
+        def due() -> float:
+            return time.monotonic() + kill_every * generator.uniform(0.5, 1.5)
 
         def watch() -> None:
-            generator = random.Random(1)
-            due = time.monotonic() + kill_every
+            next_kill = due()
             while not done.wait(WATCH_S):
-                processes = [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
-                peak[0] = max(peak[0], *map(peak_of, processes), 0)
-                if kill_every and processes and time.monotonic() > due:
-                    os.kill(generator.choice(processes), signal.SIGKILL)
-                    peak[1] += 1
-                    due = time.monotonic() + kill_every
+                self.peak = max([self.peak, *map(peak_of, self.workers())])
+                if kill_every and time.monotonic() > next_kill:
+                    self.kill_one(generator)
+                    next_kill = due()
 
+        self.start()
         thread = threading.Thread(target=watch)
         thread.start()
-        yield cluster.scheduler_address.removeprefix("tcp://"), peak
-        done.set()
-        thread.join()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+            self.stop()
 
 
 def compare(
