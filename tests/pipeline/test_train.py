@@ -8,6 +8,7 @@ import pytest
 from safetensors.torch import load_file
 
 from transformer_mt.config.experiment import Config, build_config, load_config
+from transformer_mt.pipeline import train
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.train import train_experiment
 
@@ -101,6 +102,32 @@ def test_a_run_in_two_parts_is_the_run_in_one(
     trained = [[r for r in records(r_) if r["event"] == "train"] for r_ in (run, whole)]
     assert trained[0][-1] == trained[1][-1]
     assert trained[1][-1]["epoch"] > 1
+
+
+@pytest.mark.parametrize(
+    ("cooldown", "losses", "expected"),
+    [
+        (0, [2.0, 1.9], "best on dev, update 30"),
+        (20, [2.0, 1.9], "last, update 60"),
+        (20, [2.0, 2.2], "best on dev, update 30"),
+    ],
+)
+def test_weights_of_a_learning_rate_that_fell_to_0_are_taken_as_they_are(
+    corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    cooldown: int, losses: list[float], expected: str,
+) -> None:  # fmt: skip
+    """Though dev scored higher before, which may be chance; not where the model overfits."""
+    dev = iter([{"loss": loss, "bleu": bleu} for loss, bleu in zip(losses, (16, 15), strict=True)])
+    monkeypatch.setattr(train, "dev_validation", lambda *_: lambda: next(dev))
+    run = Run(tmp_path)
+    cfg = configured(corpus_dir, cooldown_updates=cooldown)
+    train_experiment(cfg, run, fresh=False, say=print)
+    metadata = json.loads((run.model_dir / "metadata.json").read_text(encoding="utf-8"))
+    assert metadata["trained"]["weights"] == expected
+    update = expected.rsplit(" ", 1)[1]
+    kept = load_file(run.checkpoints_dir / f"{int(update):08}" / "weights.safetensors")
+    chosen = load_file(run.model_dir / "model.safetensors")
+    assert all(chosen[name].equal(weight) for name, weight in kept.items())
 
 
 def test_auto_is_a_number_that_the_run_keeps(corpus_dir: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from transformer_mt.config.experiment import Config, load_config
+from transformer_mt.config.experiment import Config, TrainConfig, load_config
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import CheckpointError, ModelDirError, TmtError
 from transformer_mt.evaluation.test_sets import read_dev_sets, read_test_sets
@@ -47,7 +47,10 @@ def finish(
     metadata = ranks.told_by_main(_read_metadata(run) if ranks.is_main else {})
     if metadata.get("finished") == finished:
         return metadata
-    weights, chosen = _choose_weights(cfg, trainer, say)
+    verdict = judge_training(cfg, read_metrics(run.metrics_path), outcome.stopped_by)
+    annealed = _ends_at_zero(cfg.train, outcome.stopped_by) and verdict.kind != "overfitting"
+    annealed = ranks.told_by_main(annealed)
+    weights, chosen = _choose_weights(cfg, trainer, say, annealed=annealed)
     load_weights(trainer.model, weights)
     translator = Translator(trainer.model.eval(), prepared.tokenizers, cfg)
     scores = {
@@ -55,7 +58,7 @@ def finish(
         for test in read_test_sets(run.clean_dir, cfg.languages)
     }
     curve = confidence_curve(translator, read_dev_sets(run.clean_dir, cfg.languages), ranks)
-    say(tr("[verdict] {}", judge_training(cfg, read_metrics(run.metrics_path), outcome.stopped_by)))
+    say(tr("[verdict] {}", verdict))
     metadata = {
         "name": cfg.name,
         "finished": finished,
@@ -109,14 +112,31 @@ def _read_metadata(run: Run) -> dict[str, Any]:
         return {}
 
 
-def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[Weights, str]:
-    """The best checkpoint or the mean of the last ones, whichever scores higher on dev."""
+def _ends_at_zero(train: TrainConfig, stopped_by: str) -> bool:
+    """Whether the learning rate has fallen to 0."""
+    if train.cooldown_updates == "auto":
+        return stopped_by != "patience"
+    return train.cooldown_updates > 0 and stopped_by == "max_updates"
+
+
+def _choose_weights(
+    cfg: Config, trainer: Trainer, say: Say, *, annealed: bool
+) -> tuple[Weights, str]:
+    """The best checkpoint or the mean of the last ones, whichever scores higher on dev.
+
+    Without a mean, weights that a learning rate falling to 0 has `annealed` are taken as they are:
+    the highest of many scores of a small dev set is chance.
+    """
     progress, store, metric = trainer.progress, trainer.store, cfg.train.metric
     best = tr("best on dev, update {}", progress.best_update)
     shown = abs(progress.best_metric)
     if cfg.train.average < 2 or trainer.ranks.told_by_main(len(store.validated_updates())) < 2:
+        if annealed:
+            say(tr("[choose] the last weights, since the learning rate has fallen to 0"))
+            last = tr("last, update {}", progress.update)
+            return _of_main(trainer, lambda: _weights_of(store, progress.update, last, say))
         say(tr("[choose] dev {} {:.2f}: {}", metric, shown, best))
-        return _of_main(trainer, lambda: _best_weights(store, progress.best_update, say))
+        return _of_main(trainer, lambda: _weights_of(store, progress.best_update, best, say))
     weights, updates = _of_main(trainer, lambda: store.average(cfg.train.average, say))
     load_weights(trainer.model, weights)
     trainer.model.eval()
@@ -137,13 +157,13 @@ def _choose_weights(cfg: Config, trainer: Trainer, say: Say) -> tuple[Weights, s
     )
     if better:
         return weights, average
-    return _of_main(trainer, lambda: _best_weights(store, progress.best_update, say))
+    return _of_main(trainer, lambda: _weights_of(store, progress.best_update, best, say))
 
 
-def _best_weights(store: CheckpointStore, update: int, say: Say) -> tuple[Weights, str]:
-    """The weights of the best checkpoint, or, if they are damaged, of the newest intact one."""
+def _weights_of(store: CheckpointStore, update: int, name: str, say: Say) -> tuple[Weights, str]:
+    """The weights of a checkpoint, or, if they are damaged, of the newest intact one; the name."""
     try:
-        return store.weights(update), tr("best on dev, update {}", update)
+        return store.weights(update), name
     except CheckpointError as error:
         say(Always(tr("{}; taking the newest intact checkpoint in its place", error)))
         weights, (newest,) = store.average(1, say)
