@@ -15,15 +15,15 @@ demo: .venv/ready
 test: .venv/ready
 	$(PYTEST) $(FOR_PROGRAMS:%=--ignore=%)
 
-# The exports in the programs that they are for, and the server with its clients. What needs Node,
-# npm or Chromium skips without them, and says so
+# The exports in the programs that they are for, and the server with its clients, in Chromium, which
+# comes by npm. What needs Node skips without it, and says so
 test-exports: .venv/ready
 	$(MAKE) exports-ready || echo "the programs that exports are for could not be installed"
 	$(PYTEST) $(FOR_PROGRAMS)
 
 exports-ready: .venv/ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,test-exports,test-serve]'
-	cd tests/export/node && npm install --silent
+	cd tests/export/node && npm install --silent && node chromium.mjs
 
 check: .venv/ready
 	$(BIN)/ruff check .

@@ -1,12 +1,12 @@
 """The page in headless Chromium, opened from the disk without a network: `make test-exports`."""
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import AXE, headless_chromium
 from hostile_texts import hostile_texts
 from parsed_page import HOSTILE
 
@@ -14,20 +14,11 @@ from transformer_mt.export import html
 from transformer_mt.export.proof import ExportTask
 from transformer_mt.translation.translator import Translator
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-AXE = Path(__file__).parent / "node/node_modules/axe-core/axe.min.js"
 DEMO = Path(__file__).parents[2] / "docs/demo/translator.html"
 N_HOSTILE = int(os.environ.get("TMT_HOSTILE_TEXTS", "100"))  # of 1,000 none fails
-playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+browser = pytest.fixture(scope="module")(headless_chromium)
 
 
 @pytest.fixture

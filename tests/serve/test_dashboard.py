@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import AXE, headless_chromium
 from command import tmt_here
 from written_run import REFS, write_run
 
@@ -29,8 +30,6 @@ from transformer_mt.serve.app import new_app
 from transformer_mt.serve.dashboard import dashboard_router
 from transformer_mt.serve.run_watch import EventStream, Watch
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-AXE = Path(__file__).parents[1] / "export/node/node_modules/axe-core/axe.min.js"
 SAMPLE = {"src": "<b>一只猫</b>", "hyp": "a <script>cat</script>", "ref": "the cat"}
 
 
@@ -206,15 +205,7 @@ def test_missing_packages_are_said(folder: Path, monkeypatch: pytest.MonkeyPatch
 # In a browser
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+browser = pytest.fixture(scope="module")(headless_chromium)
 
 
 @pytest.fixture(scope="module")

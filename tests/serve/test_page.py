@@ -2,30 +2,20 @@
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import AXE, headless_chromium
 from parsed_page import HOSTILE as HOSTILE_TEXTS
-from places import ROOT
 from stub_server import FOLDERS, HOSTILE, MOST, StubServer, stub_server
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-AXE = ROOT / "tests/export/node/node_modules/axe-core/axe.min.js"
-playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 TEXT = "the animal crossed the street slowly"
 TURNED = "slowly street the crossed animal the"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+browser = pytest.fixture(scope="module")(headless_chromium)
 
 
 @pytest.fixture
@@ -68,7 +58,7 @@ def opened(browser: Any, server: StubServer) -> Iterator[Callable[..., Any]]:
 
 
 def expect(locator: Any) -> Any:
-    return playwright.expect(locator)
+    return pytest.importorskip("playwright.sync_api").expect(locator)
 
 
 def translated(page: Any, text: str = TEXT) -> Any:
