@@ -1,6 +1,7 @@
 # Every target makes .venv and installs what it needs; a fresh machine needs python3 and nothing else.
 PYTHON ?= python3
 BIN := .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile
 FOR_PROGRAMS := tests/export tests/serve
 
@@ -15,8 +16,8 @@ demo: .venv/ready
 test: .venv/ready
 	$(PYTEST) $(FOR_PROGRAMS:%=--ignore=%)
 
-# The exports in the programs that they are for, and the server with its clients, in Chromium, which
-# comes by npm. What needs Node skips without it, and says so
+# The exports in the programs that they are for, and the server with its clients. Node comes by pip,
+# Chromium by npm; what needs a program that could not be installed skips, and says so
 test-exports: .venv/ready
 	$(MAKE) exports-ready || echo "the programs that exports are for could not be installed"
 	$(PYTEST) $(FOR_PROGRAMS)
