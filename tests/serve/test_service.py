@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import httpx
 import pytest
 from served import Server, children, serving
 
+from transformer_mt.cli.serve import listening
 from transformer_mt.translation.translator import Translator
 
 
@@ -25,6 +27,14 @@ def test_it_translates_as_tmt_does(
     assert found == expected
     at_once = server.client.post("/translate", json={"q": texts, "source": "zh", "target": "en"})
     assert at_once.json() == {"translatedText": expected}
+
+
+def test_an_answer_leaves_at_once() -> None:
+    """Its head and its body are two packets: the second must not wait for the client's ACK."""
+    with listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_lines_and_markup_stay(server: Server) -> None:

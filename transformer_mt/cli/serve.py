@@ -127,10 +127,14 @@ def listening(host: str, port: int) -> socket.socket:
     """Raises: TmtError: the port is taken, or the host is not of this machine."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=2048)
+        listener = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         text = tr("--host {} --port {}: {}", host, port, error.strerror or error)
         raise TmtError(text) from error
+    # What it accepts inherits this: else the body of an answer waits 40 ms until the client's
+    # kernel has acknowledged its head.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def address_of(host: str, listener: socket.socket) -> str:
