@@ -5,11 +5,14 @@ that do not belong together), serves it on loopback as an archive in the form of
 `tmt data prepare` on it: download, clean, tokenizer, encode. Every process is watched. With
 --kills, the command is also killed (SIGKILL, with all its processes) in every stage, and started
 again until it ends; what comes out must be the same. With --executor dask, the corpus is prepared
-by one process, and then by a Dask cluster of --workers processes on loopback. Every --kill-every
-seconds or so one of them is killed, each fifth time the scheduler, and the command is started
-again; what comes out must be the same.
+by one process on one core, and then by a Dask cluster of --workers processes on loopback. Every
+--kill-every seconds or so one of them is killed, each fifth time the scheduler, and the command is
+started again; what comes out must be the same. With --at-once N, one process on one core is
+compared with N such processes that have nothing to do with each other, a core for each: what the
+machine itself takes from every core that works beside others.
 
     python scripts/bench/preparation.py --pairs 20000000 --dir FOLDER [--kills | --executor dask]
+    python scripts/bench/preparation.py --pairs 2000000 --dir FOLDER --at-once 2
 """
 
 import argparse
@@ -28,6 +31,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +58,7 @@ def main() -> None:
     parser.add_argument("--executor", choices=["dask"])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--kill-every", type=float, default=0, help="seconds; 0: never")
+    parser.add_argument("--at-once", type=int, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     args.dir.mkdir(parents=True, exist_ok=True)
@@ -63,9 +68,20 @@ def main() -> None:
         write_archive(archive, args.pairs)
     with serving(served) as url:
         os.environ["TMT_OPUS_URL"] = url
-        alone = ["--set", "data.workers=1"] if args.executor else []
-        whole = prepare(args.dir / "whole", kill_in=[], options=alone)
-        print(report(whole, args.pairs))
+        cores = sorted(os.sched_getaffinity(0))
+        on_one_core = cores[0] if args.executor or args.at_once else None
+        whole = prepare(args.dir / "whole", kill_in=[], core=on_one_core)
+        print(report(whole, args.pairs), flush=True)
+        if args.at_once:
+            folders = [args.dir / f"beside-{i}" for i in range(args.at_once)]
+            with ThreadPoolExecutor(args.at_once) as pool:
+                at_once = functools.partial(prepare, kill_in=[])
+                jobs = [
+                    pool.submit(at_once, folder, core=core)
+                    for folder, core in zip(folders, cores, strict=False)
+                ]
+            for job in jobs:
+                print(compare(whole, job.result(), 1))
         if args.executor:
             cluster = Cluster(args.dir / "dask", args.workers)
             with cluster.watched(args.kill_every, args.seed):
@@ -149,12 +165,15 @@ def prepare(
     folder: Path,
     *,
     kill_in: list[str],
+    core: int | None = None,
     generator: random.Random | None = None,
     options: Sequence[str] = (),
     cluster: "Cluster | None" = None,
 ) -> dict[str, dict[str, float]]:
     """Run the command until it ends by itself.
 
+    Args:
+        core: the only one that it may use.
     Returns:
         By stage: seconds, and the largest resident memory in MiB of any process.
     """
@@ -163,6 +182,8 @@ def prepare(
     config.write_text(CONFIG.format(cache=folder / "cache"))
     command = [sys.executable, "-m", "transformer_mt", "data", "prepare", str(config)]
     command += ["--run-dir", str(folder / "run"), *options]
+    if core is not None:
+        command = ["taskset", "--cpu-list", str(core), *command]
     stages: dict[str, dict[str, float]] = {}
     to_kill, n_starts = list(kill_in), 0
     while True:
@@ -188,8 +209,8 @@ def prepare(
                 to_kill = [other for other in to_kill if other != name]
                 break
         else:
-            lost = cluster.killed["scheduler"] if cluster else 0
-            if process.returncode and n_starts > lost:
+            n_kills = sum(cluster.killed.values()) if cluster else 0
+            if process.returncode and n_starts > n_kills:
                 sys.exit(f"tmt ended with {process.returncode}")
             if not process.returncode:
                 return stages

@@ -195,7 +195,7 @@ def test_the_same_call_writes_the_same_bytes(
 ) -> None:
     """Also of a large corpus, which is sampled with the seed."""
     for limit in (10**6, 1000):
-        monkeypatch.setattr(tokenizer_file, "MAX_CHARACTERS", limit)
+        monkeypatch.setattr(tokenizer_file, "MAX_BYTES", limit)
         models = []
         for seed in (1, 1, 2):
             _train(_ENGLISH, tmp_path / "t", ["en"], type=kind, vocab_size=290, seed=seed)

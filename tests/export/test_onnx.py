@@ -117,6 +117,7 @@ def test_eight_bits_are_smaller(
         folder = tmp_path / quantization
         proof = prove(task, exported(task, folder))
         assert proof.problems(exact=False, most_bleu_lost=5) == [], proof
+        assert proof.worst_log_prob is not None and proof.worst_log_prob < 0.05
         sizes.append(sum(path.stat().st_size for path in (folder / "onnx").iterdir()))
         content = json.loads((folder / "config.json").read_text("utf-8"))
         assert content["transformers.js_config"] == {"dtype": ("fp32", "q8")[len(sizes) - 1]}

@@ -27,8 +27,8 @@ from transformer_mt.text.normalise import well_formed
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
 
-# More text hardly changes the pieces, but takes memory: Chinese up to 90 bytes per character.
-MAX_CHARACTERS = 12_000_000
+# In UTF-8. More text hardly changes the pieces, but takes memory: Chinese up to 50 times its size.
+MAX_BYTES = 24_000_000
 MAX_SENTENCE_BYTES = 16_384
 # The scores of a unigram model depend on it, so it must not follow the number of cores.
 _THREADS = 4
@@ -170,16 +170,16 @@ def train_tokenizer(
     """Learn a vocabulary and write it to `out_path`; the same call writes the same bytes.
 
     Args:
-        texts: one sentence each; of more than `MAX_CHARACTERS` a part is used, drawn with `seed`.
+        texts: one sentence each; of more than `MAX_BYTES` a part is used, drawn with `seed`.
         side: 0 or 1, source or target: which of `cfg.vocab_sizes` counts.
         tags: pieces that stand for no text, such as `<bt>`; they are part of the vocabulary.
     Raises:
         TokenizerError: no text, or a vocabulary size that this text cannot give.
     """
     # SentencePiece can sample too, but with a seed of its own that cannot be set.
-    sample: RandomSample[str] = RandomSample(MAX_CHARACTERS, seed)
+    sample: RandomSample[str] = RandomSample(MAX_BYTES, seed)
     for text in _usable(texts, out_path):
-        sample.add(text, len(text))
+        sample.add(text, len(_utf8(text)))
     if not sample.items:
         raise TokenizerError(
             tr(

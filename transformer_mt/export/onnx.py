@@ -76,7 +76,10 @@ def write(task: ExportTask, folder: Path) -> None:
         if task.quantization == "int8":
             quantization = require("onnxruntime.quantization", "ONNX Runtime")
             onnx.helper.set_model_props(graph, _READY)
-            quantization.quantize_dynamic(graph, path)
+            # Unsigned like the activations: sums of unsigned times signed products are cut off on
+            # x86 without VNNI.
+            unsigned = quantization.QuantType.QUInt8
+            quantization.quantize_dynamic(graph, path, weight_type=unsigned)
         else:
             onnx.save(graph, path)
     for name, content in {

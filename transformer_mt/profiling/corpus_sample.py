@@ -22,7 +22,7 @@ from transformer_mt.corpus.sources.obtain import (
 )
 from transformer_mt.encoding.encoded_corpus import open_corpus
 from transformer_mt.encoding.random_sample import RandomSample
-from transformer_mt.encoding.tokenizer import MAX_CHARACTERS
+from transformer_mt.encoding.tokenizer import MAX_BYTES
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.pipeline.prepare import fingerprints, prepare
@@ -88,7 +88,7 @@ def measure_sources(
     roles += [("dev", "dev", source) for source in data.dev]
     roles += [(f"test.{name}", "test", source) for name, source in data.test.items()]
     drawn = max(MIN_DRAWN, DRAWN_PER_PIECE * max(cfg.tokenizer.vocab_sizes))
-    sample: PairSample = RandomSample(min(2 * MAX_CHARACTERS, drawn), cfg.seed)
+    sample: PairSample = RandomSample(min(MAX_BYTES, drawn), cfg.seed)
     sizes: list[SourceSize] = []
     problems: list[str] = []
     missing: list[tuple[str, Source]] = []
@@ -255,5 +255,5 @@ def _preparation_seconds(small: Run, folder: Path, scale: float) -> float:
     written = [path.stat() for path in folder.glob("*.jsonl")]
     started, text = max(s.st_mtime for s in written), sum(s.st_size for s in written)
     cleaned, learned, encoded = ((stage / _MARKER).stat().st_mtime for stage in stages)
-    learned_on = min(scale, max(1.0, 2 * MAX_CHARACTERS / text))
+    learned_on = min(scale, max(1.0, 2 * MAX_BYTES / text))
     return scale * (cleaned - started + encoded - learned) + learned_on * (learned - cleaned)
