@@ -61,9 +61,14 @@ def _most_repeats(units: Sequence[str], longest: int) -> int:
             equal = equal + 1 if units[index] == units[index - size] else 0
             if equal // size + 1 > most:
                 phrase = "".join(units[index - size + 1 : index + 1])
-                if any(map(str.isalpha, phrase)):
+                if any(map(_is_letter, phrase)):
                     most = equal // size + 1
     return most
+
+
+def _is_letter(character: str) -> bool:
+    """Two planes of Unicode are for Han alone, whether a character of them is assigned or not."""
+    return character.isalpha() or 0x20000 <= ord(character) < 0x40000
 
 
 def allowed_s(text: str) -> float:
