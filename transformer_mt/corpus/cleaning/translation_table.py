@@ -175,7 +175,7 @@ def _explained(lifts: Floats, n_units: Ints, n_others: Ints) -> Floats:
 
 
 def _among(keys: Ints, others: Ints) -> NDArray[np.bool_]:
-    """(n,) whether each key, 0 or more, is among the others; `np.isin` takes seven times as long."""
+    """(n,) whether each key, 0 or more, is among the others; `np.isin` takes 7 times as long."""
     ordered = np.append(np.sort(others), -1)
     return ordered[np.searchsorted(ordered[:-1], keys)] == keys
 
