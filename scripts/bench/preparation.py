@@ -73,12 +73,12 @@ def main() -> None:
         whole = prepare(args.dir / "whole", kill_in=[], core=on_one_core)
         print(report(whole, args.pairs), flush=True)
         if args.at_once:
-            folders = [args.dir / f"beside-{i}" for i in range(args.at_once)]
-            with ThreadPoolExecutor(args.at_once) as pool:
-                at_once = functools.partial(prepare, kill_in=[])
+            if args.at_once > len(cores):
+                parser.error(f"--at-once {args.at_once}: here are {len(cores)} cores")
+            with ThreadPoolExecutor() as pool:
                 jobs = [
-                    pool.submit(at_once, folder, core=core)
-                    for folder, core in zip(folders, cores, strict=False)
+                    pool.submit(prepare, args.dir / f"beside-{core}", kill_in=[], core=core)
+                    for core in cores[: args.at_once]
                 ]
             for job in jobs:
                 print(compare(whole, job.result(), 1))

@@ -177,9 +177,9 @@ def train_tokenizer(
         TokenizerError: no text, or a vocabulary size that this text cannot give.
     """
     # SentencePiece can sample too, but with a seed of its own that cannot be set.
-    sample: RandomSample[str] = RandomSample(MAX_BYTES, seed)
-    for text in _usable(texts, out_path):
-        sample.add(text, len(_utf8(text)))
+    sample: RandomSample[bytes] = RandomSample(MAX_BYTES, seed)
+    for line in _usable(texts, out_path):
+        sample.add(line, len(line))
     if not sample.items:
         raise TokenizerError(
             tr(
@@ -193,7 +193,7 @@ def train_tokenizer(
     text_name = tr("this {} text", " + ".join(languages))
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=map(_utf8, sample.items),
+            sentence_iterator=iter(sample.items),
             model_writer=model,
             **_options(cfg, vocab_size, languages, tags),
         )
@@ -274,14 +274,15 @@ def _options(
     }
 
 
-def _usable(texts: Iterable[str], out_path: Path) -> Iterator[str]:
-    """Drop blank lines, and lines that SentencePiece would drop without a word."""
+def _usable(texts: Iterable[str], out_path: Path) -> Iterator[bytes]:
+    """UTF-8 of the texts, without blank ones and those that SentencePiece drops without a word."""
     too_long = 0
     for text in texts:
-        if len(_utf8(text)) > MAX_SENTENCE_BYTES:
+        line = _utf8(text)
+        if len(line) > MAX_SENTENCE_BYTES:
             too_long += 1
         elif text and not text.isspace():
-            yield text
+            yield line
     if too_long:
         _log.warning(
             tr("%s: %d lines longer than %d bytes are left out of the training of the tokenizer"),

@@ -135,17 +135,17 @@ def _quantise(spec: Any, kind: str) -> None:
     """Round the weights; 8 bits as integers up to 63, instead of CTranslate2's 127.
 
     x86 without VNNI adds two products of 8 bits in 16 signed ones: 2 · 255 · 63 fits, 2 · 255 · 127
-    is cut off. So one export translates alike on every processor.
+    is cut off. So the sums are exact on every processor.
     """
     specs = require("ctranslate2.specs", "CTranslate2").model_spec
-    weights = spec.variables()
-    exact = {name: weight.numpy().copy() for name, weight in weights.items() if kind == "int8"}
+    exact = {}
+    if kind == "int8":  # a copy, since `optimize` rounds in place
+        exact = {name: weight.numpy().copy() for name, weight in spec.variables().items()}
     spec.optimize(quantization=None if kind == "float32" else kind)
-    for name, scale in spec.variables().items():
-        of = name.removesuffix("_scale")
-        if of == name or of not in exact or isinstance(scale, str):  # no scale, or another's
+    rounded = spec.variables()
+    for of, weight in exact.items():
+        if f"{of}_scale" not in rounded:
             continue
-        weight = exact[of]
         scales = _MOST / np.abs(weight).max(axis=1).clip(min=1e-30)  # a row may be 0
         folder, _, key = of.rpartition("/")
         part = specs.index_spec(spec, folder)
