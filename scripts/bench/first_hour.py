@@ -14,6 +14,7 @@ import json
 import os
 import random
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -22,9 +23,7 @@ from statistics import mean
 import sacrebleu
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "tests" / "support"))
-
-from workbook import write_workbook  # noqa: E402
+write_workbook = runpy.run_path(str(ROOT / "tests/support/workbook.py"))["write_workbook"]
 
 
 def start(checkout: Path, folder: Path, log: str, *words: str) -> subprocess.Popen[bytes]:

@@ -186,8 +186,8 @@ def rows(
         form = FORMS[name]
         own = pairs[number * SENTENCES : (number + 1) * SENTENCES]
         document = form.write([drawn(src, draw) for src, _ in own])
-        translate = translate_package if name == "docx" else translate_document
-        back = form.read(translate(document, name, translator.translate_texts, align=align))  # type: ignore[operator]
+        translate: Any = translate_package if name == "docx" else translate_document
+        back = form.read(translate(document, name, translator.translate_texts, align=align))
         every = len(back) == len(own) and all(
             set(s.marks) == set(form.marks) and is_nested(s.marks) for s in back
         )

@@ -136,9 +136,9 @@ async def burst(port: int, texts: Iterator[str]) -> list[Answer]:
 class Server:
     def __init__(self, port: int, *options: str) -> None:
         self.port = port
-        self._log = open("serve.log", "w")  # noqa: SIM115
         command = [*TMT, "serve", "--port", str(port), "--cache", "0", *options]
-        self.process = subprocess.Popen(command, stderr=self._log)
+        with Path("serve.log").open("w") as log:
+            self.process = subprocess.Popen(command, stderr=log)
         for _ in range(600):
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/health")
@@ -163,7 +163,7 @@ class Server:
         total = 0
         for pid in self.family():
             text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-            total += int(re.search(r"Pss:\s+(\d+)", text)[1])  # type: ignore[index]
+            total += sum(map(int, re.findall(r"^Pss:\s+(\d+)", text, re.MULTILINE)))
         return total / 1024
 
     def stop(self) -> None:

@@ -30,7 +30,7 @@ from transformer_mt.evaluation.error_checks import CHECKS, Case
 from transformer_mt.evaluation.metrics import Scorer
 from transformer_mt.rendering.cells import clip
 from transformer_mt.search.loop_detection import most_repeated
-from transformer_mt.text.normalise import Normaliser
+from transformer_mt.text.normalise import ChineseScript, Normaliser
 from transformer_mt.text.sentences import join_translations, split_sentences, split_text
 from transformer_mt.text.units import text_units
 from transformer_mt.text.words import mark_differences, split_pieces
@@ -72,9 +72,9 @@ def text_functions(folder: Path, model_dir: Path | None = None) -> dict[str, Fun
 def _cleaning() -> Iterator[tuple[str, Function]]:
     for code in ("en", "zh", "de"):
         yield f"normalise {code}", Normaliser(code, None)
-    for script in ("simplified", "traditional"):
+    for script in get_args(ChineseScript):
         try:
-            yield f"normalise {script}", Normaliser("zh", script)  # type: ignore[arg-type]
+            yield f"normalise {script}", Normaliser("zh", script)
         except ConfigError:  # opencc is not installed
             break
     yield "language", ForeignLanguage("en")

@@ -70,7 +70,7 @@ def test_the_manifests_use_options_and_paths_that_exist() -> None:
     commands = [compose["services"]["one"]["command"].split(), container["args"]]
     import typer
 
-    serve = typer.main.get_command(command_line).commands["serve"]  # type: ignore[attr-defined]
+    serve = typer.main.get_group(command_line).commands["serve"]
     known = {name for parameter in serve.params for name in parameter.opts}
     for command in commands:
         assert command[0] == "serve"

@@ -33,7 +33,7 @@ from transformer_mt.rendering.progress import Stages
 from transformer_mt.system.state import Damaged, read_manifest
 from transformer_mt.system.terminal import columns_of
 
-# Of both sides together, enough for the vocabulary and for the lengths of sentences.
+# Characters of both sides together, enough for the vocabulary and for the lengths of sentences.
 MIN_DRAWN = 6_000_000
 DRAWN_PER_PIECE = 200  # a large vocabulary needs more text to be learned from
 
@@ -88,7 +88,7 @@ def measure_sources(
     roles += [("dev", "dev", source) for source in data.dev]
     roles += [(f"test.{name}", "test", source) for name, source in data.test.items()]
     drawn = max(MIN_DRAWN, DRAWN_PER_PIECE * max(cfg.tokenizer.vocab_sizes))
-    sample: PairSample = RandomSample(min(MAX_BYTES, drawn), cfg.seed)
+    sample: PairSample = RandomSample(drawn, cfg.seed)
     sizes: list[SourceSize] = []
     problems: list[str] = []
     missing: list[tuple[str, Source]] = []
@@ -220,7 +220,9 @@ def planning_corpus(
     dev_pairs = len(open_corpus(small.encoded_dir / "dev"))
     if not cfg.data.dev:  # held out of train, at most 1000 pairs
         dev_pairs = max(dev_pairs, min(1000, round(scale * dev_pairs)))
-    return PlanningCorpus(cfg, small, scale, dev_pairs, _preparation_seconds(small, folder, scale))
+    started = max(path.stat().st_mtime for path in folder.glob("*.jsonl"))
+    seconds = _preparation_seconds(small, sample, started, scale)
+    return PlanningCorpus(cfg, small, scale, dev_pairs, seconds)
 
 
 def _is_prepared(run: Run, local: LocalData) -> bool:
@@ -246,14 +248,13 @@ def _write_sample(sources: Sequence[Source], sample: PairSample, folder: Path) -
     return written
 
 
-def _preparation_seconds(small: Run, folder: Path, scale: float) -> float:
+def _preparation_seconds(small: Run, sample: PairSample, started: float, scale: float) -> float:
     """Of the whole corpus, from when the stages of the small one were finished.
 
     A vocabulary is learned from a limited amount of text, whatever the size of the corpus.
     """
     stages = (small.clean_dir, small.tokenizer_dir, small.encoded_dir)
-    written = [path.stat() for path in folder.glob("*.jsonl")]
-    started, text = max(s.st_mtime for s in written), sum(s.st_size for s in written)
     cleaned, learned, encoded = ((stage / _MARKER).stat().st_mtime for stage in stages)
+    text = sum(len(side.encode(errors="replace")) for _, pair in sample.items for side in pair)
     learned_on = min(scale, max(1.0, 2 * MAX_BYTES / text))
     return scale * (cleaned - started + encoded - learned) + learned_on * (learned - cleaned)

@@ -39,6 +39,7 @@ _REPORT_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 }
 Names = Annotated[list[str], Query(max_length=MOST_RUNS)]
+NamesOrNone = Annotated[list[str], Query(max_length=MOST_RUNS, default_factory=list)]
 
 
 def dashboard_router(directory: Path, is_ending: Callable[[], bool] = lambda: False) -> APIRouter:
@@ -88,7 +89,7 @@ def dashboard_router(directory: Path, is_ending: Callable[[], bool] = lambda: Fa
             return _json(compared(tuple((one, one.version) for one in found)))
 
     @router.get("/api/events")
-    async def events(run: Names = []) -> Response:  # noqa: B006 – FastAPI copies it
+    async def events(run: NamesOrNone) -> Response:
         stream = EventStream(watch, dict.fromkeys(run))
         return StreamingResponse(stream.events(is_ending), media_type="text/event-stream")
 

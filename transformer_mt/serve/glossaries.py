@@ -4,7 +4,7 @@ import time
 import uuid
 from dataclasses import dataclass
 
-from sqlalchemy import Float, String, Text, create_engine, delete, select
+from sqlalchemy import Float, Select, String, Text, create_engine, delete, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import StaticPool
 
@@ -95,7 +95,7 @@ def check_terms(terms: Terms) -> None:
         raise Refused(400, str(error)) from error
 
 
-def _of(owner: str):  # type: ignore[no-untyped-def]
+def _of(owner: str) -> Select[_Row]:
     return select(_Row).where(_Row.owner == owner)
 
 

@@ -175,8 +175,8 @@ def test_a_line_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     path = tmp_path / "t.gz"
     path.write_bytes(gzip.compress(b"a\n" + bytes(3 << 20), 1))
     assert "t.gz: line 2: longer than 1 MiB" in refusal(path)
-    endless = io.BufferedReader(open("/dev/zero", "rb", buffering=0))  # noqa: SIM115
-    with endless, pytest.raises(DataError, match="standard input: line 1: longer than 1 MiB"):
-        list(split_stream(endless, "standard input"))
+    refused = pytest.raises(DataError, match="standard input: line 1: longer than 1 MiB")
+    with open("/dev/zero", "rb", buffering=0) as zeros, refused:
+        list(split_stream(io.BufferedReader(zeros), "standard input"))
     long = b"a" * ((1 << 20) - 1) + b"\n"
     assert len(list(split_stream([long] * 3, "f"))) == 3
