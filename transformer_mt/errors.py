@@ -24,7 +24,15 @@ class DataError(TmtError):
 
 
 class TokenizerError(TmtError):
-    """A tokenizer cannot be trained or loaded."""
+    """A tokenizer cannot be trained or loaded.
+
+    Args:
+        possible: the nearest vocabulary size that the text can give, where the size is wrong.
+    """
+
+    def __init__(self, message: str, possible: int | None = None) -> None:
+        super().__init__(message)
+        self.possible = possible
 
 
 class ModelDirError(TmtError):

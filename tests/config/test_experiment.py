@@ -82,6 +82,9 @@ BAD_YAML = [
     ("a: !!omap [b: 1]", "the tag tag:yaml.org,2002:omap has no meaning here"),
     ("a: !!int {b: 1}", "x.yaml: line 1, column 4: not valid YAML: expected a scalar node"),
     ("a: !!int x", "x.yaml: line 1, column 4: not valid YAML: 'x' is no value of the tag tag:y"),
+    ("a: !!float ''", "'' is no value of the tag tag:yaml.org,2002:float"),
+    ("a: !!map [1]", "expected a mapping node, but found sequence"),
+    ("a: !!map x", "expected a mapping node, but found scalar"),
     ("!!bool x: 1", "'x' is no value of the tag tag:yaml.org,2002:bool"),
     ("a: " + "9" * 5000, "9' is no value of the tag tag:yaml.org,2002:int"),
     ('a: "\\0"', "a text with a NUL or half a character"),
@@ -278,7 +281,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         tmp_path / "latin.yaml": r"latin.yaml: not UTF-8 text \(byte 7\); save it as",
         tmp_path / "pipe.yaml": special,
         Path("/dev/zero"): special,
-        tmp_path / "large.yaml": "more than 4 MiB",
+        tmp_path / "large.yaml": "more than 1 MiB",
         tmp_path / ("x" * 300): "cannot be read: File name too long",
         tmp_path / "a\udcff.yaml": "no such file",
     }

@@ -119,6 +119,15 @@ def test_switches(tmp_path: Path) -> None:
     assert report.notes[1:] == [TOO_LITTLE]
 
 
+def test_notes_count_only_what_stays(tmp_path: Path) -> None:
+    """Pairs that are dropped share nothing, and two empty sides are not the same text."""
+    train = [*some_pairs(20), DEV[0]]
+    dev, test = [*DEV, ("天气好", "")], [*TEST, ("天气不好", "")]
+    report, left = prepare(tmp_path, train, dev, test)
+    assert left == some_pairs(20)
+    assert not [note for note in report.notes if "share a side" in note], report.notes
+
+
 @pytest.mark.parametrize("part", ["dev", "test"])
 def test_overlap_on_either_side(tmp_path: Path, part: str) -> None:
     pair = ("这是测试。", "This is a test.")

@@ -243,3 +243,9 @@ def test_an_epoch_in_blocks_has_the_sub_words_of_an_epoch_in_one(
             place = block.following
     assert told == ["  epoch 2, block 1 of 3: drawing sub-words"]
     assert sorted(seen) == list(range(len(plain)))
+
+
+def test_a_block_without_rows(data: EpochData, tmp_path: Path) -> None:
+    """As weights below 1 can leave it."""
+    draw_rows(data, 0, np.arange(0), tmp_path / "none", workers=1)
+    assert ids(open_corpus(tmp_path / "none")) == [[], []]

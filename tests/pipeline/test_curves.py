@@ -78,12 +78,17 @@ def test_no_word_lies_over_another_or_outside(
 def test_runs_are_drawn_over_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = figures.new_figure(7.5, 9)
     monkeypatch.setattr(curves, "new_figure", lambda *size: drawn)
-    write_dev_curves({"a": run(6), "b": run(3), "c": []}, tmp_path / "both.png")
+    write_dev_curves({"a": run(6), "b": run(3), "c": [], "_d": run(4)}, tmp_path / "both.png")
     for axes, key in zip(drawn.axes, ("loss", "bleu", "chrf"), strict=True):
         lines = {line.get_label(): line for line in axes.lines}
         assert [*lines["a"].get_ydata()] == [r[key] for r in run(6) if r["event"] == "validation"]
         assert [*lines["b"].get_xdata()] == [1, 2, 3] and [*lines["c"].get_xdata()] == []
         assert lines["a"].get_color() != lines["b"].get_color()
+        legend = axes.get_legend()
+        assert legend is not None
+        for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True):
+            (name,) = [name for name in lines if text.get_text().startswith(str(name))]
+            assert line.get_color() == lines[name].get_color(), name
     with pytest.raises(DataError, match=r"none\.png: no run has a validation yet"):
         write_dev_curves({"a": run(3)[:1], "b": []}, tmp_path / "none.png")
 

@@ -7,6 +7,7 @@ import pytest
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.sources.obtain import obtain_sources
+from transformer_mt.errors import ConfigError
 
 
 def with_sources(cfg: Config, root: Path, sources: list[object], **test: object) -> Config:
@@ -41,3 +42,12 @@ def test_every_kind_of_source_gives_its_pairs_swapped(
     for way in (cfg, cfg.reversed(), cfg.reversed().reversed()):
         found += obtain_sources(way, print).train[0].read()
     assert found == [("猫", "cat"), ("cat", "猫"), ("猫", "cat")]
+
+
+def test_two_tokenizers_are_not_those_of_the_other_direction(toy_config: Config) -> None:
+    tree = toy_config.model_dump()
+    tree["tokenizer"] |= {"path": "other/model", "joint": False}
+    with pytest.raises(ConfigError, match=r"tokenizer\.path other/model holds a tokenizer"):
+        Config.model_validate(tree).reversed()
+    tree["tokenizer"] |= {"joint": True}
+    assert Config.model_validate(tree).reversed().tokenizer.path == "other/model"

@@ -18,7 +18,7 @@ from transformer_mt.text.languages import (
 SPELLINGS = (
     "zh ZH zh-CN zh_cn zh-Hans zh_Hans_CN cmn_Hans zho_Hans zh-SG, "
     "zh-Hant zh-hant zh-TW zh_HK zh-MO zho_Hant cmn-Hant-TW zt, en EN en-US eng_Latn, no, nb, kr, "
-    "tw, pt pt_BR, yue yue_Hant, ceb ceb-PH, arz, tl tgl, fil, "
+    "tw, pt pt_BR, yue yue_Hant zh-yue, ceb ceb-PH, arz, tl tgl, fil, "
 )
 THREE_LETTERS = (  # of ISO 639-2/B, 639-2/T and 639-3, as corpora have them
     "ar ara arb, bg bul, bn ben, ca cat, cs ces cze, da dan, de deu ger, el ell gre, en eng, "

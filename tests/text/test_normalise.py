@@ -90,7 +90,7 @@ def test_any_text_becomes_one_stable_visible_line(language: str) -> None:
 def test_conversion_is_stable(script: Any) -> None:
     pytest.importorskip("opencc")
     normalise = Normaliser("zh", script)
-    for text in [*random_texts(2000), *corpus_lines(), "薴", "了解十六进制"]:
+    for text in [*random_texts(2000), *corpus_lines(), "薴", "了解十六进制", "叶韵", "范县"]:
         once = normalise(text)
         assert normalise(once) == once, ascii(text)
 
@@ -103,7 +103,9 @@ def test_conversion_follows_the_configured_script() -> None:
         assert Normaliser("zh-Hant", "traditional")(text) == hant
         assert Normaliser("en", "simplified")(text) == text, "only Chinese text is converted"
     # 后 and 後 are both Traditional: what is Traditional already must not be guessed again.
-    assert Normaliser("zh", "traditional")("皇后與公里") == "皇后與公里"
+    traditional = Normaliser("zh-Hant", "traditional")
+    for text in ("皇后與公里", "我姓范，我們都是學生", "他只買了一隻鍾錶，范女士買了台灣后冠"):
+        assert traditional(text) == text
 
 
 def test_travels_to_other_processes() -> None:

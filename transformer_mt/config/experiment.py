@@ -185,7 +185,17 @@ class Config(Section):
 
         Sources get a `direction` where they have none, so that files without language codes are
         still read the right way round. A sacreBLEU test set becomes the one of the new direction.
+
+        Raises:
+            ConfigError: it names a folder of two tokenizers, whose sides are those of this one.
         """
+        if self.tokenizer.path and not self.tokenizer.joint:
+            text = tr(
+                "tokenizer.path {} holds a tokenizer of the source and one of the target; for "
+                "the other direction name a folder with those, or set it to null",
+                self.tokenizer.path,
+            )
+            raise ConfigError(text)
         tree = self.model_dump()
         src, tgt = self.languages.src, self.languages.tgt
         tree["languages"] |= {"src": tgt, "tgt": src}

@@ -60,7 +60,9 @@ def describe_problems(
     """
     by_key: dict[tuple[Any, ...], list[Any]] = {}  # several: the branches of a union
     for problem in error.errors():
-        key = tuple(part for part in problem["loc"] if not _is_no_key(part))
+        *path, last = problem["loc"] or ("",)
+        is_own = problem["type"] == "extra_forbidden" or not _is_no_key(last)
+        key = tuple(part for part in path if not _is_no_key(part)) + (last,) * is_own
         by_key.setdefault(key, []).append(problem)
     lines = [
         _cut(_describe(list(key), problems, _place(key, where, settings), root), _LONGEST_LINE)
@@ -119,7 +121,7 @@ def _expected(problem: Any) -> str:
 def _is_no_key(part: Any) -> bool:
     """pydantic adds the tried branch of a union, and a mark at wrong keys; a user knows neither."""
     return isinstance(part, str) and (
-        part in ("[key]", "int", "float", "str", "constrained-int", "constrained-float")
+        part in ("[key]", "int", "float", "str", "")
         or part.startswith(("literal[", "list[", "constrained"))
     )
 

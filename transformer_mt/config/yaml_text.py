@@ -33,7 +33,7 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
-        for key, _ in node.value:
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if not isinstance(key, yaml.ScalarNode):
                 _refuse(tr("a key must be text"), key)
             if key.value in seen:
@@ -44,7 +44,7 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, IndexError):  # the last of `!!float ''`
             _refuse(tr("{!r} is no value of the tag {}", node.value[:50], node.tag), node)
 
     def construct_undefined(self, node: yaml.Node) -> NoReturn:
@@ -94,7 +94,7 @@ def read_config_text(path: Path) -> str:
                 tr("{}: is a pipe or a device; write it to a file, and give that", path)
             )
         if status.st_size > 4 * _LARGEST:
-            raise ConfigError(tr("{}: more than 4 MiB; is it the right file?", path))
+            raise ConfigError(tr("{}: more than 1 MiB; is it the right file?", path))
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise
@@ -177,7 +177,12 @@ def dump_yaml(tree: Any) -> str:
 def flow_yaml(value: Any) -> str:
     """A plain value on one line, as it stands behind a key."""
     text = yaml.dump(
-        value, Dumper=_Dumper, allow_unicode=True, default_flow_style=True, width=math.inf
+        value,
+        Dumper=_Dumper,
+        allow_unicode=True,
+        default_flow_style=True,
+        width=math.inf,
+        sort_keys=False,
     )
     return text.removesuffix("\n").removesuffix("\n...")
 

@@ -153,7 +153,7 @@ def _apply_rules(
     decision.drop_duplicates(work_dir / "duplicates", workers=workers)
     decision.drop_overlap(held)
     notes = []
-    if decision.n_shared and not all(clean.overlap for clean in decision.thresholds):
+    if decision.n_shared:
         notes.append(_OVERLAP_STAYS.format(decision.n_shared))
     if any(clean.mismatch is not False for clean in decision.thresholds):
         evidence_dir = work_dir / "evidence"
@@ -267,7 +267,7 @@ def _notes_on_evaluation(evaluation: dict[str, list[Pair]]) -> list[str]:
     test_keys = [set[str](), set[str]()]
     for part, pairs in evaluation.items():
         for keys, side in zip(test_keys, zip(*pairs, strict=True), strict=True):
-            keys.update(comparison_key(text) for text in side if part != "dev")
+            keys.update(comparison_key(text) for text in side if part != "dev" and text.strip())
     n_shared = sum(
         any(comparison_key(text) in keys for text, keys in zip(pair, test_keys, strict=True))
         for pair in evaluation.get("dev", [])

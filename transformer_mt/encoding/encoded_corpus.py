@@ -286,5 +286,7 @@ def _open_side(directory: Path, side: str) -> EncodedSide:
                 directory,
             )
         )
+    if not total:  # a block of small weights, which cannot be mapped
+        return EncodedSide(np.empty(0, np.uint16), offsets)
     dtype = np.uint16 if n_bytes == 2 * total else np.int32
     return EncodedSide(np.memmap(path, dtype=dtype, mode="r"), offsets)

@@ -209,7 +209,8 @@ def train_tokenizer(
                 text_name,
                 tokenizer.vocab_size,
                 tokenizer.vocab_size,
-            )
+            ),
+            possible=tokenizer.vocab_size,
         )
     with writing(out_path) as temporary:
         temporary.write_bytes(model.getvalue())
@@ -296,7 +297,7 @@ def _training_error(
     needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
     if needed is None:
         return TokenizerError(tr("SentencePiece cannot learn a tokenizer: {}", error))
-    least = needed[1]
+    least = int(needed[1])
     bytes_ = tr("the 256 bytes of tokenizer.byte_fallback, ") if cfg.byte_fallback else ""
     return TokenizerError(
         tr(
@@ -308,7 +309,8 @@ def _training_error(
             4 + n_tags,
             least,
             least,
-        )
+        ),
+        possible=least,
     )
 
 

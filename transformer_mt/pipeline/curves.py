@@ -86,8 +86,9 @@ def write_dev_curves(runs: Mapping[str, Sequence[Record]], path: Path) -> None:
             found = []
             for i, (name, dev) in enumerate(dev_of.items()):
                 color = RUN_COLORS[i % len(RUN_COLORS)]
-                value = _draw(axes, dev, key, best=best, color=color, linewidth=1.6, label=name)
-                found.append(_clipped(name) + value)
+                shown = f" {name}" if name.startswith("_") else name  # matplotlib hides `_name`
+                value = _draw(axes, dev, key, best=best, color=color, linewidth=1.6, label=shown)
+                found.append(_clipped(shown) + value)
             _label(axes, label, found)
         _finish(figure, list(panels), title=tr("{} runs on their dev sets", len(runs)))
         save_figure(figure, path)

@@ -5,6 +5,7 @@ after the newest checkpoint, a finished model is left alone. Of several processe
 prepares and writes; all train, translate and score their share.
 """
 
+import math
 import secrets
 from contextlib import nullcontext
 from typing import Any
@@ -269,5 +270,4 @@ def baseline_losses(corpus: EncodedCorpus, vocab_size: int) -> tuple[float, floa
         ids = torch.from_numpy(corpus.tgt.ids[start : start + _PIECE].astype("int64"))
         counts += torch.bincount(ids, minlength=vocab_size)
     probs = counts[counts > 0] / counts.sum()
-    uniform = torch.tensor(float(vocab_size)).log().item()
-    return uniform, -(probs * probs.log()).sum().item()
+    return math.log(vocab_size), -(probs * probs.log()).sum().item()

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from transformer_mt.config.data import Source
 from transformer_mt.config.experiment import Config
-from transformer_mt.corpus.readers.lines import expand
 from transformer_mt.corpus.readers.pairs import Pair, Role, source_files
-from transformer_mt.corpus.sources.cache import Cache, default_cache
+from transformer_mt.corpus.sources.cache import Cache, cache_folder
 from transformer_mt.corpus.sources.obtain import (
     LocalData,
     LocalSource,
@@ -147,8 +146,8 @@ def _measure(
 
 def _describe_missing(cfg: Config, missing: Sequence[tuple[str, Source]], *, offline: bool) -> str:
     """A line for each corpus that is not on this machine, with its size where that is known."""
-    folder = expand(cfg.data.cache) if cfg.data.cache else default_cache()
-    index = CorpusIndex(cfg.languages, Cache(folder, offline=True), offline=offline)
+    cache = Cache(cache_folder(cfg.data.cache), offline=True)
+    index = CorpusIndex(cfg.languages, cache, offline=offline)
     rows = []
     for label, source in missing:
         pairs, mib = index.look_up(source.opus) if source.opus else (None, None)

@@ -5,7 +5,6 @@ give: it is learned for a trial.
 """
 
 import math
-import re
 import tempfile
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
@@ -25,7 +24,6 @@ from transformer_mt.pipeline.run_dir import Run
 MOST_TRIED = 6_000_000
 _VOCABULARY = "tokenizer.vocab_size"
 _N_TRIALS = 4
-_POSSIBLE = re.compile(r"set tokenizer\.vocab_size to (\d+) or (?:less|more)")
 
 
 def workable_advice(
@@ -80,7 +78,7 @@ def possible_vocab_size(size: int, cfg: Config, texts: Sequence[Path], *, joint:
 
 
 def _tried(size: int, cfg: Config, paths: Iterable[Path], languages: list[str], step: int) -> int:
-    """The size if it can be learned from each `step`-th line, else the limit that is told."""
+    """The size if it can be learned from each `step`-th line, else the nearest one that can."""
     settings = cfg.tokenizer.model_copy(update={"vocab_size": size})
     lines = islice(chain.from_iterable(map(split_lines, paths)), 0, None, max(1, step))
     with tempfile.TemporaryDirectory() as folder:
@@ -90,8 +88,7 @@ def _tried(size: int, cfg: Config, paths: Iterable[Path], languages: list[str], 
                 tags=tag_pieces(cfg),
             )  # fmt: skip
         except TokenizerError as error:
-            limit = _POSSIBLE.search(str(error))
-            return int(limit[1]) if limit else size
+            return error.possible or size
     return size
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 from transformer_mt.errors import ConfigError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.languages import is_chinese
-from transformer_mt.text.scripts import HAN, SIMPLIFIED
+from transformer_mt.text.scripts import HAN, traditional_share
 
 ChineseScript = Literal["simplified", "traditional"]
 
@@ -163,7 +163,8 @@ def _converter(script: ChineseScript) -> Callable[[str], str]:
 
     def traditional(text: str) -> str:
         # Conversion to Traditional guesses, so text that is Traditional already is left alone.
-        guess = SIMPLIFIED.search(text) or to_simplified(text) == text
-        return to_traditional(text) if guess else text
+        share = traditional_share(text)
+        is_simplified = to_simplified(text) == text if share is None else share < 0.5
+        return to_traditional(text) if is_simplified else text
 
     return traditional

@@ -11,12 +11,14 @@ import pytest
 from reading import PAIRS, ZH_EN, read, refusal, turned
 
 from transformer_mt.config.data import Languages, Source
+from transformer_mt.config.yaml_text import parse_yaml
 from transformer_mt.corpus.readers.lines import expand, split_lines
 from transformer_mt.corpus.readers.pairs import (
     first_suspect,
     line_shapes,
     read_pairs,
     source_files,
+    turned_source,
 )
 from transformer_mt.corpus.readers.tables import Pair
 from transformer_mt.errors import DataError
@@ -153,3 +155,24 @@ def test_a_pipe_that_is_read_once(tmp_path: Path) -> None:
     writer.start()
     assert list(split_lines(path)) == ["好", "b"]
     writer.join(timeout=5)
+
+
+@pytest.mark.parametrize(
+    "keys", [{"path": "d/t"}, {"files": ["d/t.zh", "d/t.en"]}, {"tsv": "d/t.tsv", "limit": 3}]
+)
+def test_what_is_written_for_a_source_the_other_way_round(
+    tmp_path: Path, keys: dict[str, Any]
+) -> None:
+    (tmp_path / "d").mkdir()
+    write_sides(tmp_path / "d", PAIRS, "t.zh", "t.en")
+    rows = "".join("\t".join(pair) + "\n" for pair in PAIRS)
+    (tmp_path / "d" / "t.tsv").write_text(rows, encoding="utf-8")
+    text = turned_source(Source(**keys), ZH_EN, tmp_path)
+    tree = parse_yaml(text, "x")
+    assert read(tmp_path, **tree) == turned(read(tmp_path, **keys)), text
+
+
+def test_a_source_of_the_hub_keeps_its_keys_the_other_way_round(tmp_path: Path) -> None:
+    source = Source(hf="opus100", config="en-zh", split="train")
+    text = turned_source(source, ZH_EN, tmp_path)
+    assert text == "{hf: opus100, config: en-zh, split: train, direction: en-zh}"

@@ -89,6 +89,7 @@ def test_a_prefix_is_meant_before_a_directory(tmp_path: Path) -> None:
     write(tmp_path, "c.en", "prefix\n")
     assert english(tmp_path, "c") == ["prefix"]
     assert english(tmp_path, "c/") == ALL
+    assert english(tmp_path / "c", ".") == ALL
     assert english(tmp_path, "c/deep/er/web/") == ["web"]  # there is no such directory
 
 
@@ -150,14 +151,15 @@ def test_a_prefix_finds_any_spelling(tmp_path: Path, zh: str, en: str) -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_the_name_of_one_of_two_files(tmp_path: Path, there: bool) -> None:
+@pytest.mark.parametrize("folder", ["", "d/e/"])
+def test_the_name_of_one_of_two_files(tmp_path: Path, there: bool, folder: str) -> None:
     if there:
-        write(tmp_path, "my.zh-CN")
-        write(tmp_path, "my.en")
-    zh, en = ("my.zh-CN", "my.en") if there else ("my.zh", "my.en")
+        write(tmp_path, f"{folder}my.zh-CN")
+        write(tmp_path, f"{folder}my.en")
+    zh, en = (f"{folder}{name}" for name in (("my.zh-CN" if there else "my.zh"), "my.en"))
     assert refusal(tmp_path, path=zh) == (
-        f"{tmp_path}/{zh}: names one side of a source; write my, which stands for {zh} and {en}, "
-        f"or {{files: [{zh}, {en}]}}"
+        f"{tmp_path}/{zh}: names one side of a source; write {folder}my, which stands for {zh} "
+        f"and {en}, or {{files: [{zh}, {en}]}}"
     )
 
 

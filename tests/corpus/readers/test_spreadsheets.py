@@ -269,3 +269,11 @@ def test_tables_of_a_folder_are_read_if_they_are_in_the_languages(tmp_path: Path
 
 def test_names_of_columns() -> None:
     assert [column_name(i) for i in (0, 25, 26, 701, 702)] == ["A", "Z", "AA", "ZZ", "AAA"]
+
+
+def test_lines_that_end_with_cr_alone(tmp_path: Path) -> None:
+    (tmp_path / "mac.csv").write_bytes("zh,en\r你好,hello\r".encode())
+    assert refusal(tmp_path, path="mac.csv") == (
+        f"{tmp_path}/mac.csv: line 1: holds a carriage return (CR) outside of quotes; if its lines "
+        f"end with CR alone, write: tr '\\r' '\\n' < {tmp_path}/mac.csv > NEW"
+    )

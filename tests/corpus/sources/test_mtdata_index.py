@@ -39,6 +39,7 @@ INDEX = types.SimpleNamespace(entries={entry.did: entry for entry in entries})
 PROGRAM = """#!{python}
 import sys
 sys.path.insert(0, {folder!r})
+sys.modules["transformer_mt"] = None  # it has no tmt
 option, program, *sys.argv[1:] = sys.argv[1:]
 assert option == "-c"
 exec(program)

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from loopback import Server
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.clean import prepare_corpus
+from transformer_mt.corpus.cleaning.score import _made_from
 from transformer_mt.corpus.sources import obtain
 from transformer_mt.errors import DataError
 from transformer_mt.pipeline.prepare import fingerprints
@@ -48,6 +50,32 @@ def test_each_file_of_a_source_is_read_and_hashed_once(
     assert [name for name, _ in local.train[0].digests] == ["a.zh", "a.en"]
     assert local.train[0].digests == local.dev[0].digests
     assert all(len(digest) == 64 for source in local.sources for _, digest in source.digests)
+
+
+@pytest.mark.parametrize("by_setting", [True, False])
+def test_a_cache_that_is_named_from_here(
+    toy_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server,
+    by_setting: bool,
+) -> None:  # fmt: skip
+    """Its files are not looked for below data.root."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMT_CACHE", "mine")
+    tree = toy_config.model_dump()
+    tree["data"] |= {"root": "elsewhere", "train": [server.serve("/a.tsv", "猫\tcat\n".encode())]}
+    tree["data"] |= {"cache": "mine"} if by_setting else {}
+    (source, *_) = obtain.obtain_sources(Config.model_validate(tree), print).train
+    assert [*source.read()] == [("猫", "cat")]
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_how_a_source_is_used_scores_nothing_anew(toy_config: Config) -> None:
+    prints = set()
+    for use in ({}, {"weight": 2.0}, {"tag": "bt"}, {"clean": {"too_long": 100}}):
+        tree = toy_config.model_dump()
+        tree["data"] |= {"train": [{"demo": True, **use}], "dev": [], "test": {}}
+        local = obtain.obtain_sources(Config.model_validate(tree), print)
+        prints.add(_made_from(local, local.train[0]))
+    assert len(prints) == 1
 
 
 def test_a_missing_file_is_told_when_it_is_looked_at(toy_config: Config, tmp_path: Path) -> None:

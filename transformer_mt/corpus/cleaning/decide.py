@@ -46,7 +46,7 @@ class Decisions:
         self.fate = np.zeros(len(corpus), dtype=np.uint8)  # index into FATES
         self.usual_ratio = 1.0  # target characters per source character
         self.mismatch = np.zeros(0, dtype=np.float32)  # (n,) probability; empty until it is known
-        self.n_shared = 0  # pairs that share a side with dev or test, dropped or not
+        self.n_shared = 0  # pairs that share a side with dev or test, and stay
 
     def count(self, name: str) -> int:
         return int(np.count_nonzero(self.fate == FATES.index(name)))
@@ -90,9 +90,10 @@ class Decisions:
     def drop_overlap(self, held: tuple[Hashes, Hashes]) -> None:
         """Drop pairs that share a side with dev or test, given the keys of both sides of these."""
         for shard, shared in self._sharing_a_side(held):
-            self.n_shared += int(np.count_nonzero(shared))
             if self.thresholds[shard.source].overlap:
                 self.drop(shard, "overlap", shared)
+            else:
+                self.n_shared += int(np.count_nonzero(shared & (self.fate[shard.rows] == TRAIN)))
 
     def drop_mismatches(self, probability: Floats) -> None:
         """Drop pairs whose sides most likely do not belong together: see `misalignment.py`."""

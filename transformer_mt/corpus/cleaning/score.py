@@ -72,7 +72,7 @@ def _made_from(local: LocalData, source: LocalSource) -> str:
     """The fingerprint of all that the shards of a source are made from."""
     data = local.cfg.data
     use = {"weight", "tag", "clean"}  # settings of how the scored pairs are used
-    how = source.source.model_dump(exclude=use)
+    how = {key: value for key, value in source.source.model_dump().items() if key not in use}
     if source.digests:  # the text decides, wherever it lies
         how = {key: how[key] for key in how.keys() & {"limit", "direction", "tsv", "jsonl"}}
     scores = [_FORM, SHARD_PAIRS, list(SCORED_RULES), data.clean.chinese_script]

@@ -66,10 +66,11 @@ def whole_side_faults(sample: Sequence[Pair], languages: Languages, turned: str)
 def _fault(code: str, texts: list[str]) -> str | None:
     """A side that is in another script, or surely in another language."""
     letters = script_of("\n".join(texts))
-    own, total = weigh(letters, SideScripts(code, None).own), weigh(letters)
+    scripts = SideScripts(code, None).own
+    own, total = weigh(letters, scripts), weigh(letters)
     told = identify(texts, least=_SURE)
     looks = tr("looks {}", language_name(told)) if told else ""
-    if any(SideScripts(code, None).own) and own < _FEW * total:
+    if any(scripts) and own < _FEW * total:
         share = tr("only {:.0%} of its letters are of {}", own / total, language_name(code))
         return (
             tr("the {} side {}: {}", code, looks, share)

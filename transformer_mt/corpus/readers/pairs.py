@@ -13,6 +13,7 @@ from typing import NoReturn
 import numpy as np
 
 from transformer_mt.config.data import Languages, Source, split_direction
+from transformer_mt.config.yaml_text import flow_yaml
 from transformer_mt.corpus.readers.columns import read_arrow, read_hub
 from transformer_mt.corpus.readers.demo import read_demo
 from transformer_mt.corpus.readers.lines import COMPRESSED, expand, split_lines
@@ -166,12 +167,16 @@ def describe_tables(source: Source, languages: Languages, root: Path) -> list[st
 def turned_source(source: Source, languages: Languages, root: Path) -> str:
     """How a configuration names a source that is read the other way round."""
     if source.files:
-        return f"{{files: [{source.files[1]}, {source.files[0]}]}}"
+        return flow_yaml({"files": source.files[::-1]})
     parts = _parts(source, languages, root) if source.path else []
     if len(parts) == 1 and len(parts[0]) == 2:
-        return f"{{files: [{parts[0][1].name}, {parts[0][0].name}]}}"
+        files = [
+            str(path.relative_to(root) if path.is_relative_to(root) else path)
+            for path in reversed(parts[0])
+        ]
+        return flow_yaml({"files": files})
     first, second = reversed(source_order(source, languages))
-    return f"{{{source.kind}: {getattr(source, source.kind)}, direction: {first}-{second}}}"
+    return flow_yaml({**source.model_dump(), "direction": f"{first}-{second}"})
 
 
 def _read_aligned(*paths: Path) -> Iterator[Pair]:

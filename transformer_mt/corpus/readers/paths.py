@@ -71,11 +71,12 @@ def find_parts(name: str, languages: Languages, root: Path) -> list[Part]:
 def _find_parts(name: str, path: Path, languages: Languages, root: Path) -> list[Part]:
     neighbours = [path.parent / neighbour for neighbour in names_in(path.parent)]
     sides = _sides(_by_stem(neighbours).get((path.parent, path.name), []), path, languages)
-    if len(sides) == 2 and not (name.endswith("/") and path.is_dir()):
+    is_folder = path.is_dir() and (name.endswith("/") or not Path(name).name)  # also `.`
+    if len(sides) == 2 and not is_folder:
         return [tuple(sides.values())]
     if path.is_file():
         if format_of(path) not in _BILINGUAL:
-            if hint := _one_side(path, languages, neighbours):
+            if hint := _one_side(name, path, languages, neighbours):
                 raise DataError(hint)
             raise DataError(
                 tr(
@@ -97,7 +98,7 @@ def _find_parts(name: str, path: Path, languages: Languages, root: Path) -> list
         matches = glob.glob(str(expand(name)), root_dir=root, recursive=True)
         files = {file for match in matches for file in _files_below(root / match)}
         return _parts_among(files, languages, path)
-    if hint := _one_side(path, languages, neighbours):
+    if hint := _one_side(name, path, languages, neighbours):
         raise DataError(hint)
     problems = []
     for code in (languages.src, languages.tgt):
@@ -109,20 +110,21 @@ def _find_parts(name: str, path: Path, languages: Languages, root: Path) -> list
     raise DataError("\n".join(problems))
 
 
-def _one_side(path: Path, languages: Languages, neighbours: list[Path]) -> str | None:
+def _one_side(name: str, path: Path, languages: Languages, neighbours: list[Path]) -> str | None:
     """The message where the name of one of two files is given; None: it is no such name."""
     stem, spelling = _side(path.name)
     if not stem or language_of(spelling) not in (languages.src, languages.tgt):
         return None
     sides = _sides(_by_stem(neighbours).get((path.parent, stem), []), path, languages)
-    names = [file.name for file in sides.values()]
-    if len(names) < 2:
-        names = [f"{stem}.{code}" for code in (languages.src, languages.tgt)]
+    files = [file.name for file in sides.values()]
+    if len(files) < 2:
+        files = [f"{stem}.{code}" for code in (languages.src, languages.tgt)]
+    prefix, *names = (Path(name).parent / file for file in (stem, *files))
     return tr(
         "{}: names one side of a source; write {}, which stands for {} and {}, or "
         "{{files: [{}, {}]}}",
         path,
-        stem,
+        prefix,
         names[0],
         names[1],
         names[0],

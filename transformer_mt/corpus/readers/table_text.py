@@ -90,6 +90,16 @@ def read_rows(path: Path, dialect: Dialect) -> Iterator[Row]:
     try:
         yield from reader
     except csv.Error as error:
+        if "new-line" in str(error):
+            raise DataError(
+                tr(
+                    "{}: line {}: holds a carriage return (CR) outside of quotes; if its lines "
+                    "end with CR alone, write: tr '\\r' '\\n' < {} > NEW",
+                    path,
+                    reader.line_num,
+                    path,
+                )
+            ) from error
         raise DataError(
             tr(
                 "{}: line {}: {}: a cell with quotes must begin and end with one, and "

@@ -13,12 +13,12 @@ from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.languages import canonical_code
+from transformer_mt.text.normalise import well_formed
 
 Pair = tuple[str, str]
 Role = Literal["train", "dev", "test"]
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4}){0,2}")
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _JSON = json.JSONDecoder()
 
 
@@ -112,7 +112,7 @@ def read_jsonl(path: Path, languages: Languages, *, swapped: bool) -> Iterator[P
         src, tgt = src or "", tgt or ""
         if "\\ud" in line or "\\uD" in line:
             # JSON can spell half a character, which no UTF-8 file can hold
-            src, tgt = _LONE_SURROGATE.sub("\ufffd", src), _LONE_SURROGATE.sub("\ufffd", tgt)
+            src, tgt = well_formed(src), well_formed(tgt)
         yield src, tgt
 
 

@@ -42,9 +42,14 @@ class Download:
 def default_cache() -> Path:
     """$TMT_CACHE, or `tmt` in the user's folder of caches."""
     if own := os.environ.get("TMT_CACHE"):
-        return expand(own)
+        return cache_folder(own)
     caches = os.environ.get("XDG_CACHE_HOME")
-    return (Path(caches) if caches else expand("~/.cache")) / "tmt"
+    return (Path(caches) if caches else expand("~/.cache")).absolute() / "tmt"
+
+
+def cache_folder(name: str | None) -> Path:
+    """The folder of this name, or the default one; absolute, since files of sources are."""
+    return expand(name).absolute() if name else default_cache()
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def _look_up(source: Source, languages: Languages) -> dict[str, Any]:
     """The entry of the index: `langs`, `urls`, `in_paths`, `form` and `cols`."""
     # Not in the cache that a configuration may name: mtdata keeps its index there as a pickle,
     # which is a program.
-    home = default_cache().absolute() / "mtdata"
+    home = default_cache() / "mtdata"
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     program = _PROGRAM.read_text(encoding="utf-8")
     command = [_python(), "-c", program, str(source.mtdata), languages.src, languages.tgt]
@@ -78,8 +78,22 @@ def _look_up(source: Source, languages: Languages) -> dict[str, Any]:
         raise DataError(tr("{}: mtdata cannot be asked: {}", source, reason))
     # Its last line: mtdata may have logged before.
     entry: dict[str, Any] = json.loads(asked.stdout.strip().rpartition("\n")[2])
-    if "error" in entry:
-        raise DataError(f"{source}: {entry['error']}")
+    if "missing" in entry:
+        text = tr(
+            "needs mtdata 0.5 or newer ({}), in an environment of its own: python3 "
+            "-m venv mtdata && mtdata/bin/pip install mtdata && export "
+            "TMT_MTDATA_PYTHON=mtdata/bin/python",
+            entry["missing"],
+        )
+        raise DataError(f"{source}: {text}")
+    if "near" in entry:
+        src, tgt = languages.src, languages.tgt
+        text = tr(
+            "mtdata knows no such entry; near ones for {} and {}: {} (all: mtdata "
+            "list -l {}-{} -id)",
+            src, tgt, ", ".join(entry["near"]) or tr("none"), src, tgt,
+        )  # fmt: skip
+        raise DataError(f"{source}: {text}")
     return entry
 
 

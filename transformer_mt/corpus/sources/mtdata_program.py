@@ -1,13 +1,12 @@
 """Ask mtdata's index for an entry: a program for a Python that has mtdata, but need not have tmt.
 
-Comes in: an identifier and two languages. Goes out: one line of JSON, with the entry or an error.
+Comes in: an identifier and two languages. Goes out: one line of JSON, with the entry, or with what
+is `missing` of mtdata, or with identifiers that are `near` an unknown one.
 """
 
 import json
 import sys
 from typing import Any
-
-from transformer_mt.messages.catalogue import tr
 
 
 def _ask_index(identifier: str, src: str, tgt: str) -> dict[str, Any]:
@@ -18,14 +17,7 @@ def _ask_index(identifier: str, src: str, tgt: str) -> dict[str, Any]:
         from mtdata.index import INDEX
         from mtdata.iso.bcp47 import bcp47
     except ImportError as error:
-        return {
-            "error": tr(
-                "needs mtdata 0.5 or newer ({}), in an environment of its own: python3 "
-                "-m venv mtdata && mtdata/bin/pip install mtdata && export "
-                "TMT_MTDATA_PYTHON=mtdata/bin/python",
-                error,
-            )
-        }
+        return {"missing": str(error)}
     try:
         entry = INDEX.entries.get(DatasetId.parse(identifier))
     except Exception:  # an identifier that cannot be parsed is unknown, too
@@ -35,18 +27,7 @@ def _ask_index(identifier: str, src: str, tgt: str) -> dict[str, Any]:
         names = [
             str(key) for key in INDEX.entries if {language.lang for language in key.langs} == wanted
         ]
-        near = difflib.get_close_matches(identifier, names, n=4, cutoff=0.3)
-        return {
-            "error": tr(
-                "mtdata knows no such entry; near ones for {} and {}: {} (all: mtdata "
-                "list -l {}-{} -id)",
-                src,
-                tgt,
-                ", ".join(near) or "none",
-                src,
-                tgt,
-            )
-        }
+        return {"near": difflib.get_close_matches(identifier, names, n=4, cutoff=0.3)}
     return {
         "langs": [str(language) for language in entry.did.langs],
         "urls": [entry.url] if isinstance(entry.url, str) else list(entry.url),

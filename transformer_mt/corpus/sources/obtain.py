@@ -19,7 +19,7 @@ from transformer_mt.corpus.readers.pairs import (
     turned_source,
 )
 from transformer_mt.corpus.readers.parts import LinesOfFiles
-from transformer_mt.corpus.sources.cache import Cache, Download, default_cache
+from transformer_mt.corpus.sources.cache import Cache, Download, cache_folder
 from transformer_mt.corpus.sources.local import Obtained, local
 from transformer_mt.corpus.sources.mtdata_index import obtain_mtdata
 from transformer_mt.corpus.sources.opus import obtain_opus
@@ -117,8 +117,8 @@ def obtain(source: Source, languages: Languages, cache: Cache) -> Obtained:
 def obtain_source(cfg: Config, source: Source, role: Role, say: Say) -> LocalSource:
     """One source, downloaded if it is named and not in the cache."""
     data, languages = cfg.data, cfg.languages
-    folder = expand(data.cache) if data.cache else default_cache()
-    found, downloads = obtain(source, languages, Cache(folder, data.offline, say))
+    cache = Cache(cache_folder(data.cache), data.offline, say)
+    found, downloads = obtain(source, languages, cache)
     root = expand(data.root)
     return LocalSource(str(source), found, languages, root, role, data.offline, downloads)
 
