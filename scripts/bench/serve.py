@@ -56,6 +56,9 @@ class Client:
         found = re.search(rb"content-length: (\d+)", head)
         assert found, head
         await self._reader.readexactly(int(found[1]))
+        if b"connection: close" in head.lower():
+            await self.__aexit__()
+            await self.__aenter__()
         return int(head.split()[1])
 
 
@@ -121,10 +124,11 @@ async def disturbed(server: "Server", texts: Iterator[str], rate: float, seconds
     print("with killed workers and bursts:", dict(Counter(status for _, status in answers)))
 
 
-def tell(rate: float, answers: list[Answer]) -> None:
-    shares = statistics.quantiles([seconds for seconds, _ in answers], n=100)
+def tell(seconds: float, answers: list[Answer]) -> None:
+    shares = statistics.quantiles([waited for waited, _ in answers], n=100)
     p50, p95, p99 = (1000 * shares[i] for i in (49, 94, 98))
     statuses = dict(Counter(status for _, status in answers))
+    rate = len(answers) / seconds
     print(f"{rate:.0f} requests/s: p50 {p50:.0f}, p95 {p95:.0f}, p99 {p99:.0f} ms; {statuses}")
 
 
@@ -204,7 +208,7 @@ def main() -> None:
     rate = statistics.median(rates["64 clients"]) / 2
     print(f"memory {server.memory_mib():.0f} MiB after {sum(map(len, rates.values()))} rounds")
     seconds = 30 * args.minutes
-    tell(rate, asyncio.run(open_loop(server.port, texts, rate, seconds)))
+    tell(seconds, asyncio.run(open_loop(server.port, texts, rate, seconds)))
     asyncio.run(disturbed(server, texts, rate, seconds))
     print(f"memory {server.memory_mib():.0f} MiB")
     server.stop()

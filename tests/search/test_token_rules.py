@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -92,6 +93,14 @@ def test_a_rule_that_forbids_everything_leaves_the_end() -> None:
     """Each token once, then only EOS is left."""
     (greedy,) = step_by_step_search(toy_task(ToyModel(1), [50], no_repeat_ngram=1))
     assert len(greedy.ids) <= 2 and greedy.complete
+
+
+def test_a_least_length_that_other_rules_do_not_allow() -> None:
+    task = partial(toy_task, ToyModel(1), [50], min_length=9, no_repeat_ngram=1)
+    (greedy,) = step_by_step_search(task())
+    ((beam,),) = beam_search(task(), beam=1)
+    for found in (greedy, beam):
+        assert sorted(found.ids) == [2, 3] and found.complete and found.score > -torch.inf
 
 
 def test_scores_are_untouched_where_no_rule_applies() -> None:

@@ -79,6 +79,23 @@ def test_killed_workers_lose_nothing(toy_model: Path, toy_pairs: list[tuple[str,
     assert all(one.json()["translatedText"] for one in found)
 
 
+def test_workers_that_die_while_nobody_asks(toy_model: Path) -> None:
+    """None of them takes a text, and the books hold those that are there."""
+    with serving("-m", toy_model, "--workers", "3", "--cache", "0") as server:
+        for _ in range(2):
+            (first,) = children(server.process.pid)
+            os.kill(first, signal.SIGKILL)
+            deadline = time.monotonic() + 60
+            while len(server.workers) < 3 or children(server.process.pid) == [first]:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        found = [server.translate(f"猫看见{i}。").status_code for i in range(6)]
+        assert found == [200] * 6
+        while "tmt_workers 3.0" not in server.client.get("/metrics").text:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
 def test_a_stop_finishes_what_was_accepted(toy_model: Path) -> None:
     with serving("-m", toy_model, "--workers", "1", "--wait", "1500") as server:
         with ThreadPoolExecutor(4) as pool:
@@ -117,6 +134,12 @@ def test_too_much_is_429_and_a_slow_answer_504(toy_model: Path) -> None:
         ("GET", "/v2/glossaries/none", b"", 404, "none"),
         ("POST", "/v1/chat/completions", b'{"model": "xy", "messages": []}', 400, "messages"),
         ("GET", "/v1/models/xy", b"", 404, "xy"),
+        ("POST", "/v1/chat/completions", b'{"model": "\\ud800", "messages": '
+         b'[{"role": "user", "content": "a"}]}', 404, "model"),
+        ("POST", "/v2/translate", b'{"text": ["a"], "target_lang": "EN", '
+         b'"glossary_id": "\\ud800"}', 404, "glossary"),
+        ("POST", "/v2/glossaries", b'{"name": "a", "source_lang": "zh", "target_lang": "en", '
+         b'"entries": "a\\tb\\ud800", "entries_format": "tsv"}', 201, "entry_count"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told(

@@ -43,6 +43,12 @@ def test_a_layer_or_head_that_does_not_exist() -> None:
         make_maps().pick("cross", 1, 0)
 
 
+@pytest.mark.parametrize("text", ["0", "00", "9" * 5000, "²", "-1", "1\n", ""])
+def test_numbers_that_are_none(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected a number, counted from 1, or mean"):
+        parse_choice(text, "--layer")
+
+
 def test_options_are_parsed_or_explained() -> None:
     assert (parse_choice("2", "--layer"), parse_choice("mean", "--head")) == (2, "mean")
     assert parse_kind("decoder") == "decoder"

@@ -151,6 +151,7 @@ def test_thousands_of_terms_take_no_longer_than_few(tmp_path: Path) -> None:
         ("Source,Target\n# a note\n\n猫,cat\n节点\n", "cat|节点", "a header, notes, no target"),
         ("猫\tcat\n节点\tnode\n", "cat|node", "tabs"),
         ("猫,cat,,\n节点,node,,\n", "cat|node", "empty columns"),
+        ('猫,"two\nwords"\n节点,node\n', "two words|node", "a line end within quotes"),
     ],
 )
 def test_csv(content: str, expected: str, why: str, tmp_path: Path) -> None:

@@ -86,3 +86,17 @@ def test_two_at_once(tmp_path: Path) -> None:
         kept.add(TEXTS[:2])
         with pytest.raises(TmtError, match="another tmt is writing it"):
             opened(tmp_path)
+
+
+def test_a_file_that_was_edited(tmp_path: Path) -> None:
+    """Its header or its texts are of another form: nothing is taken for a translation."""
+    path = stopped(tmp_path, 4)
+    header, *lines = path.read_text().splitlines(keepends=True)
+    path.write_text('{"tmt_partial": 1, "made_from": ["a"]}\n' + "".join(lines))
+    with pytest.raises(TmtError, match="with another "), opened(tmp_path):
+        pass
+    for other in ('["y", 3]\n', '["y", [3]]\n', '["y"]\n', "3\n"):
+        path.write_text("".join([header, *lines[:2], other, *lines[3:]]))
+        with pytest.raises(KeyboardInterrupt), opened(tmp_path) as kept:
+            assert kept.n_kept == 2
+            raise KeyboardInterrupt

@@ -31,6 +31,7 @@ _PACKAGES = ("fastapi", "uvicorn", "httptools", "python_multipart", "sqlalchemy"
              "prometheus_client")  # fmt: skip
 _option: Any = typer.Option
 _limit: Any = partial(typer.Option, rich_help_panel="Limits")
+_seconds: Any = partial(_limit, min=0.1, max=86_400)
 _who: Any = partial(typer.Option, rich_help_panel="Who may ask")
 _MODELS = "model or run directory, or hf:OWNER/NAME; repeatable; default: the newest finished run"
 _KEYS = "a file of API keys; --add-key writes it; default: everybody may ask"
@@ -46,14 +47,16 @@ def serve(
         str, _option(help="native, or ctranslate2 with what tmt export wrote, as int8")
     ] = "native",
     precision: SearchPrecision = "auto",
-    wait: Annotated[float, _option(min=0, help="ms that a text waits for others")] = 5.0,
+    wait: Annotated[
+        float, _option(min=0, max=60_000, help="ms that a text waits for others")
+    ] = 5.0,
     glossaries: Annotated[str, _option(metavar="URL", help=_GLOSSARIES)] = "sqlite://",
     characters: Annotated[int, _limit(min=1, help="of the texts of a request")] = 5000,
     queue: Annotated[int, _limit(min=1, help="characters that may wait")] = 1_000_000,
     file_size: Annotated[int, _limit(min=1, help="of a document, in MiB")] = 16,
     cache: Annotated[int, _limit(min=0, help="translations that are kept")] = 4096,
-    request_time: Annotated[float, _limit(min=0.1, help="seconds for a request to come")] = 30.0,
-    answer_time: Annotated[float, _limit(min=0.1, help="seconds until an answer")] = 60.0,
+    request_time: Annotated[float, _seconds(help="seconds for a request to come")] = 30.0,
+    answer_time: Annotated[float, _seconds(help="seconds until an answer")] = 60.0,
     keys: Annotated[Path | None, _who(help=_KEYS)] = None,
     add_key: Annotated[
         str | None, _who("--add-key", metavar="NAME", help="make a key, print it, and end")

@@ -121,13 +121,13 @@ def recommend(n_pairs: int, tgt_tokens: int, *, languages: Languages, device: st
             recipe.lr,
             tr("d_model^-0.5 · warmup^-0.5: Vaswani et al. 2017, section 5.3")
             if paper_lr
-            else tr("a small pre-norm model takes a high one: Wu et al. 2021; docs/results.md"),
+            else tr("a small pre-norm model takes a high one: Wu et al. 2021"),
         ),
         "train.warmup_updates": (
             recipe.warmup_updates,
             tr("as in the paper; a shorter one can diverge: Popel and Bojar 2018")
             if paper_lr
-            else tr("short, because training is: docs/results.md"),
+            else tr("short, because training is"),
         ),
     }
     return [Advice(key, value, why) for key, (value, why) in rows.items()]
@@ -304,7 +304,7 @@ def _sampling(sampling: float, device: str) -> tuple[float, str]:
     if sampling and device == "cpu":
         sampling = 0.0
         why = tr(
-            "other sub-words each epoch cost 14 BLEU in 600 updates of Tatoeba: docs/results.md"
+            "other sub-words each epoch cost 14 BLEU in 600 updates of Tatoeba: docs/lab/tatoeba.md"
         )
     elif sampling:
         why = tr("other sub-words each epoch help small corpora in long trainings")
@@ -315,7 +315,7 @@ def _why_dropout(dropout: float) -> str:
     if dropout >= 0.4:
         return tr("each pair is seen very often: {}, Araabi and Monz 2020", _SENNRICH)
     if dropout >= 0.2:
-        return tr("each pair is seen often: Wu et al. 2021, Araabi and Monz 2020; docs/results.md")
+        return tr("each pair is seen often: Wu et al. 2021, Araabi and Monz 2020")
     return tr("as in the paper; each pair is seen a few times only")
 
 
@@ -326,7 +326,7 @@ def _tokens_per_update(tokens: int, tgt_tokens: int) -> tuple[int, str]:
         return affordable // 100 * 100, why
     if tokens > 3_000:
         return tokens, tr("larger updates end better: Vaswani et al. 2017, Popel and Bojar 2018")
-    return tokens, tr("small updates for a small corpus: {}; docs/results.md", _SENNRICH)
+    return tokens, tr("small updates for a small corpus: {}", _SENNRICH)
 
 
 def _setting(cfg: Config, key: str) -> object:

@@ -27,7 +27,6 @@ _NAMES = {
     "system": tr("system"),
     "memory": tr("memory"),
     "allocator": tr("allocator"),
-    "C++ compiler": tr("C++ compiler"),
     "packages": tr("packages"),
     "disk": tr("disk"),
 }
@@ -51,7 +50,7 @@ def examine_machine() -> list[MachineFact]:
     )
     device = choose_device()
     facts = [MachineFact("Python", software), _system(), _cpu(), _memory(), *_allocator(), *_cuda()]
-    return [*facts, _precision(device), _compiler(), *_packages(), _disk(Path.cwd())]
+    return [*facts, _precision(device), *_packages(), _disk(Path.cwd())]
 
 
 def render(facts: Sequence[MachineFact]) -> str:
@@ -149,13 +148,6 @@ def _precision(device: torch.device) -> MachineFact:
     )
     slower = tr("{} is faster here: try --set train.precision={}", other, other)
     return _judge(tr("precision auto"), value, note=slower if ratio < 0.75 else "")  # above: noise
-
-
-def _compiler() -> MachineFact:
-    names = (os.environ.get("CXX"), "c++", "g++", "clang++", "cl")
-    found = next((path for name in names if name and (path := shutil.which(name))), None)
-    slow = tr("training works, but cannot be compiled: install g++ or clang++ for speed")
-    return _judge("C++ compiler", found or "none", note="" if found else slow)
 
 
 def _packages() -> Iterator[MachineFact]:

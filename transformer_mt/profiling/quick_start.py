@@ -4,6 +4,7 @@ Comes in: two text files, or one table. Goes out: the YAML of an experiment with
 each setting. Nothing is trained or written.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -127,7 +128,7 @@ def make_start(own: OwnText, *, minutes: float | None, processes: int) -> str:
 
 
 def _lines(own: OwnText, advice: list[Advice]) -> Iterator[str]:
-    yield f"# {own.note}."
+    yield tr("# {}.", own.note)
     yield tr("# Settings to start from: the score on dev decides. Every key: tmt config base.")
     yield f"name: {flow_yaml(own.name)}"
     yield f"languages: {{src: {own.languages.src}, tgt: {own.languages.tgt}}}"
@@ -141,4 +142,4 @@ def _lines(own: OwnText, advice: list[Advice]) -> Iterator[str]:
         if name != section:
             yield f"{name}:"
             section = name
-        yield f"  {f'{rest}: {flow_yaml(value)}':<31} # {why.partition(': ')[0]}"
+        yield f"  {f'{rest}: {flow_yaml(value)}':<31} # {re.split(': |：', why)[0]}"

@@ -24,7 +24,7 @@ class TokenRules:
         never: ids that are not written at all.
         banned: sequences of ids that are not written.
         prefixes: per sentence, the ids that every hypothesis begins with; empty: none.
-        min_length: tokens before EOS.
+        min_length: tokens before EOS, as long as another one may be written.
         no_repeat_ngram: no n tokens in a row occur twice; 0: any may.
         repetition_penalty: factor on the log-probability of tokens written before, from 1.
             Source: Keskar et al. 2019 (CTRL), section 4.1, on log-probabilities.
@@ -57,7 +57,11 @@ class TokenRules:
             *start, last = sequence
             log_probs[..., last].masked_fill_(_ends_with(history, start), FORBIDDEN)
         log_probs.index_fill_(2, self._never.to(log_probs.device), FORBIDDEN)
-        log_probs[..., self.eos_id] = eos if history.size(2) >= self.min_length else FORBIDDEN
+        log_probs[..., self.eos_id] = eos
+        if history.size(2) < self.min_length:
+            log_probs[..., self.eos_id] = FORBIDDEN
+            stuck = (log_probs == FORBIDDEN).all(-1)  # nothing else may be written any more
+            log_probs[..., self.eos_id] = torch.where(stuck, eos, FORBIDDEN)
         for row, token, values in forced:
             log_probs[row] = FORBIDDEN
             log_probs[row, :, token] = values

@@ -20,6 +20,7 @@ from transformer_mt.serve.jobs import Terms
 from transformer_mt.serve.limits import Refused
 from transformer_mt.serve.service import AUTO, Service, code_of
 from transformer_mt.text.languages import language_name
+from transformer_mt.text.normalise import well_formed
 
 UNLIMITED = 10**12  # characters, as DeepL tells accounts without a limit
 _TARGETS = {"zh": "ZH-HANS", "zh-Hant": "ZH-HANT", "en": "EN-US", "pt": "PT-BR"}
@@ -63,7 +64,10 @@ def deepl_router(service: Service, access: Access, glossaries: Glossaries) -> AP
         terms: Terms = ()
         if fields.glossary_id is not None:
             stored = glossaries.get(owner, fields.glossary_id)
-            if (stored.src, stored.tgt) != (direction.src, direction.tgt):
+            if (_short(stored.src), _short(stored.tgt)) != (
+                _short(direction.src),
+                _short(direction.tgt),
+            ):
                 pair = f"{stored.src} → {stored.tgt}"
                 raise Refused(400, tr("this glossary is for {}", pair))
             terms = stored.terms
@@ -71,7 +75,7 @@ def deepl_router(service: Service, access: Access, glossaries: Glossaries) -> AP
             found = await service.documents(texts, "html", direction, terms=terms)
         else:
             found = [one.text for one in await service.translate(texts, direction, terms=terms)]
-        language = direction.src.partition("-")[0].upper()
+        language = _short(direction.src).upper()
         answers = [
             {
                 "detected_source_language": language, "text": translation,
@@ -96,8 +100,7 @@ def _add_account(router: APIRouter, service: Service, admitted: Any) -> None:
         targets = dict.fromkeys(one.tgt for one in service.directions())
         if kind == "source":
             return [
-                {"language": src.partition("-")[0].upper(), "name": language_name(src)}
-                for src in sources
+                {"language": _short(src).upper(), "name": language_name(src)} for src in sources
             ]
         return [
             {
@@ -130,7 +133,7 @@ def _add_glossaries(
     async def create(request: Request) -> dict[str, Any]:
         fields = await read_fields(request, GlossaryFields)
         owner = admitted(request)
-        terms = read_entries(fields.entries, fields.entries_format)
+        terms = read_entries(well_formed(fields.entries), fields.entries_format)
         pair = code_of(fields.source_lang), code_of(fields.target_lang)
         return _described(glossaries.add(owner, fields.name, *pair, terms))
 

@@ -18,10 +18,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.limits import Limits, Refused
+from transformer_mt.text.normalise import well_formed
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 FILE_PATHS = ("/translate_file",)
 CLIENT_GONE = 499  # in the log and the metrics; nobody reads it
+MOST_REQUESTS = 1000  # under way at once, besides those of GET, by which health is asked
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'none'; "
@@ -41,6 +43,7 @@ def error_response(
     path: str, status: int, message: str, retry_after: int | None = None
 ) -> Response:
     """An error in the form of the interface that a path belongs to."""
+    message = well_formed(message)
     if path.startswith("/v2/"):
         content: Any = {"message": message}
     elif path.startswith("/v1/"):
@@ -70,6 +73,7 @@ class Gate:
             seen: called with each answered request.
         """
         self._app, self._limits, self._hosts, self._seen = app, limits, hosts, seen
+        self._n_open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -86,9 +90,11 @@ class Gate:
                     headers.setdefault(name, value)
             await send(message)
 
+        self._n_open += scope["method"] != "GET"
         try:
             await self._pass(scope, receive, answered)
         finally:
+            self._n_open -= scope["method"] != "GET"
             seconds = time.monotonic() - start
             self._tell(scope, status, seconds)
             self._seen(getattr(scope.get("route"), "path", "other"), status, seconds)
@@ -97,8 +103,10 @@ class Gate:
         try:
             self._check_host(Headers(scope=scope).get("host", ""))
             body = await self._body(scope, receive)
+            if self._n_open > MOST_REQUESTS and scope["method"] != "GET":
+                raise Refused(429, tr("too many requests wait; try again in {} s", 1), 1)
         except Refused as error:
-            response = error_response(scope["path"], error.status, str(error))
+            response = error_response(scope["path"], error.status, str(error), error.retry_after)
             response.headers["Connection"] = "close"  # the rest of the body is not wanted
             await response(scope, receive, send)
             return

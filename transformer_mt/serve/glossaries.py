@@ -5,13 +5,15 @@ import uuid
 from dataclasses import dataclass
 
 from sqlalchemy import Float, Select, String, Text, create_engine, delete, select
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import StaticPool
 
-from transformer_mt.errors import DataError
+from transformer_mt.errors import DataError, TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.jobs import Terms
 from transformer_mt.serve.limits import Refused
+from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.glossary import Glossary, Term
 
 MOST_ENTRIES = 5000  # of a glossary
@@ -47,10 +49,19 @@ class Glossaries:
     """A table of a database; an owner sees only his own."""
 
     def __init__(self, url: str = "sqlite://") -> None:
-        """Args: url: as SQLAlchemy takes it; `sqlite://` is memory alone."""
+        """
+        Args:
+            url: as SQLAlchemy takes it; `sqlite://` is memory alone.
+        Raises:
+            TmtError: no such database can be had.
+        """
         shared = {"poolclass": StaticPool} if url == "sqlite://" else {}
-        self._engine = create_engine(url, **shared)
-        _Table.metadata.create_all(self._engine)
+        try:
+            self._engine = create_engine(url, **shared)
+            _Table.metadata.create_all(self._engine)
+        except (SQLAlchemyError, ImportError) as error:
+            reason = str(error).partition("\n")[0]
+            raise TmtError(tr("--glossaries {}: {}", url, reason)) from error
 
     def add(self, owner: str, name: str, src: str, tgt: str, terms: Terms) -> StoredGlossary:
         """Raises: Refused: too many entries, or a term with two translations."""
@@ -75,7 +86,7 @@ class Glossaries:
     def get(self, owner: str, id_: str) -> StoredGlossary:
         """Raises: Refused: there is none."""
         with Session(self._engine) as session:
-            row = session.scalars(_of(owner).where(_Row.id == id_)).one_or_none()
+            row = session.scalars(_of(owner).where(_Row.id == well_formed(id_))).one_or_none()
         if row is None:
             raise Refused(404, tr("there is no glossary {}", id_[:40]))
         return _stored(row)

@@ -82,13 +82,22 @@ class ApiKeys:
 
     @staticmethod
     def add(path: Path, name: str, per_minute: int) -> str:
-        """A new key."""
+        """A new key.
+
+        Raises:
+            TmtError: the name is blank, or has a line end.
+        """
+        if not name.strip() or len(name.splitlines()) > 1:
+            raise TmtError(tr("the name of a key is a word or some, on one line"))
         key = secrets.token_urlsafe(24)
         is_new = not path.exists()
-        with path.open("a", encoding="utf-8") as file:
+        with path.open("a+", encoding="utf-8") as file:
             if is_new:
                 path.chmod(0o600)
-            file.write(f"{_digest(key)} {per_minute} {name}\n")
+            file.seek(0)
+            text = file.read()
+            before = "" if text.endswith("\n") or not text else "\n"
+            file.write(f"{before}{_digest(key)} {per_minute} {name}\n")
         return key
 
     def admit(self, key: str | None) -> str:
@@ -104,8 +113,9 @@ class ApiKeys:
         now = time.monotonic()
         left, when = self._left.get(digest, (per_minute, now))
         left = min(per_minute, left + (now - when) * per_minute / 60)
-        self._left[digest] = (max(0.0, left - 1), now)
-        if left < 1:
+        admitted = left >= 1  # who is refused loses nothing
+        self._left[digest] = (left - admitted, now)
+        if not admitted:
             wait = 1 + int((1 - left) * 60 / per_minute)
             raise Refused(429, tr("more than {:g} requests a minute", per_minute), wait)
         return name

@@ -3,6 +3,7 @@ accepted.
 """
 
 import asyncio
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 STOP_S = 30  # seconds to finish what was accepted
 MOST_HEAD = 65536  # bytes of it
-MOST_CONNECTIONS = 1024
+MOST_CONNECTIONS = 2048  # `MOST_REQUESTS` of them may be busy
 KEEP_ALIVE_S = 75
 
 
@@ -79,6 +80,7 @@ def run_app(
         timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=STOP_S, ws="none",
         limit_concurrency=MOST_CONNECTIONS, lifespan="on",
     )  # fmt: skip
+    _allow_open_files(2 * MOST_CONNECTIONS)
     server = uvicorn.Server(config)
 
     def stop() -> None:
@@ -89,3 +91,11 @@ def run_app(
         signal.signal(number, lambda *_: None)
     begin(stop)
     server.run(sockets=[listener])
+
+
+def _allow_open_files(n: int) -> None:
+    """As many as there are connections, as far as the system lets this user."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < n:
+        allowed = n if hard == resource.RLIM_INFINITY else min(n, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))

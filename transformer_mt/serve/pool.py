@@ -27,6 +27,7 @@ from transformer_mt.system.processes.environment import DEFAULTS
 
 MOST_DEATHS = 3  # of workers that had one text, until it is given up
 BATCH_S = 120.0  # the longest that a batch may take
+LOOK_S = 1.0  # until somebody looks whether an idle worker is still there
 _PAUSE_S = 1.0  # before the first process is started anew
 
 _log = logging.getLogger(__name__)
@@ -130,9 +131,15 @@ class WorkerPool:
             pid, self.models = started.pid, started.models
             self.pids.add(pid)
             self.started.set()
-            while batch := self.queue.take():
-                self._have_done(batch, connection, pid)
-                batch = []
+            while not self.queue.closed:
+                batch = self.queue.take(LOOK_S)
+                if connection.poll():  # an idle worker says nothing: it has died
+                    self.queue.put_back(batch)
+                    batch = []
+                    raise EOFError
+                if batch:
+                    self._have_done(batch, connection, pid)
+                    batch = []
             connection.send(None)
         except (EOFError, OSError):
             if not self._closing:

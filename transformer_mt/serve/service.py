@@ -3,9 +3,11 @@ documents, through the queue to the workers.
 """
 
 import asyncio
+import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -131,15 +133,17 @@ class Service:
 
     async def _translate_cached(self, call: Call, texts: Sequence[str]) -> list[Translated]:
         self.n_characters += sum(map(len, texts))
-        missing = [text for text in dict.fromkeys(texts) if (call, text) not in self._cache]
-        known = {text: self._cache[call, text] for text in texts if (call, text) in self._cache}
+        known: dict[str, Translated] = {}
+        for text in dict.fromkeys(texts):
+            if (call, text) in self._cache:
+                self._cache.move_to_end((call, text))
+                known[text] = self._cache[call, text]
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
         self.n_cached += len(texts) - len(missing)
         for text, answer in zip(missing, await self.ask(call, missing), strict=True):
             known[text] = answer
             if len(text) <= _LONGEST_CACHED:
                 self._cache[call, text] = answer
-        for text in known.keys() - missing:
-            self._cache.move_to_end((call, text))
         while len(self._cache) > self._most_cached:
             self._cache.popitem(last=False)
         return [known[text] for text in texts]
@@ -179,8 +183,9 @@ class Service:
     async def direction_of_document(
         self, content: bytes, form: Form | PackageForm, source: str, target: str
     ) -> Direction:
-        """`direction`, by the text of a document."""
-        texts = await asyncio.to_thread(_texts_of, content, form)
+        """`direction`, by the text of a document where that must tell."""
+        is_named = source.lower() != AUTO
+        texts = () if is_named else await asyncio.to_thread(_texts_of, content, form)
         return await self.direction(texts, source, target)
 
     async def document(
@@ -191,11 +196,15 @@ class Service:
         Raises:
             Refused: as `translate`, or it is not a document of that form.
         """
-        loop = asyncio.get_running_loop()
+        loop, gone = asyncio.get_running_loop(), threading.Event()
         call = Call("translate", direction.model, direction.tgt, terms=terms)
+        asked: list[Future[Any]] = []
 
-        def wait_for(work: Any) -> Any:
-            return asyncio.run_coroutine_threadsafe(work, loop).result()
+        def wait_for(work: Coroutine[Any, Any, Any]) -> Any:
+            asked[:] = [asyncio.run_coroutine_threadsafe(work, loop)]
+            if gone.is_set():  # nobody waits for the document any more
+                asked[0].cancel()
+            return asked[0].result()
 
         def translated(texts: list[str]) -> list[str]:
             return [one.text for one in wait_for(self._translate_cached(call, texts))]
@@ -204,7 +213,12 @@ class Service:
             (found,) = wait_for(self.ask(replace(call, does="align", against=translation), [text]))
             return found
 
-        return await asyncio.to_thread(_document, content, form, translated, aligned)
+        try:
+            return await asyncio.to_thread(_document, content, form, translated, aligned)
+        finally:
+            gone.set()
+            for one in list(asked):
+                one.cancel()
 
 
 @contextmanager
@@ -216,6 +230,8 @@ def _refusing() -> Iterator[None]:
         raise Refused(400, tr("not UTF-8 text (byte {})", error.start + 1)) from error
     except DataError as error:
         raise Refused(400, str(error)) from error
+    except RecursionError as error:
+        raise Refused(400, tr("has elements in elements, too deep to be read")) from error
 
 
 @_refusing()

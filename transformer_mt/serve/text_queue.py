@@ -42,7 +42,7 @@ class TextQueue:
         self._texts: list[Waiting] = []
         self._changed = threading.Condition()
         self._n_free = 0  # threads that wait for a batch
-        self._closed = False
+        self.closed = False
         self._speed = 1000.0  # characters per second, lately
 
     def __len__(self) -> int:
@@ -67,12 +67,13 @@ class TextQueue:
             self._texts[:0] = texts
             self._changed.notify_all()
 
-    def take(self) -> list[Waiting]:
-        """Wait for a batch; empty: the queue is closed."""
+    def take(self, patience_s: float) -> list[Waiting]:
+        """Wait for a batch; empty: the queue is closed, or none came for so long."""
+        end = time.monotonic() + patience_s
         with self._changed:
             self._n_free += 1
             try:
-                while not self._closed:
+                while not self.closed and (left := end - time.monotonic()) > 0:
                     batch = self._next_batch()
                     if batch and (early := self._early(batch)) <= 0:
                         taken = set(map(id, batch))
@@ -81,7 +82,7 @@ class TextQueue:
                         if batch := [text for text in batch if text.is_wanted()]:
                             return batch
                     else:
-                        self._changed.wait(early if batch else None)
+                        self._changed.wait(min(early, left) if batch else left)
             finally:
                 self._n_free -= 1
         return []
@@ -95,7 +96,7 @@ class TextQueue:
     def close(self) -> None:
         """End the waiting of `take`; what is in the queue is not taken any more."""
         with self._changed:
-            self._closed = True
+            self.closed = True
             self._changed.notify_all()
 
     def _next_batch(self) -> list[Waiting]:

@@ -4,6 +4,7 @@ Layers and heads are numbered from 1 here, as in the paper and on every picture.
 know where weights come from or how they are drawn.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -114,7 +115,7 @@ def parse_choice(text: str, option: str) -> Choice:
     """Raises: ConfigError: `text` is neither a number from 1 nor "mean"; names the option."""
     if text == "mean":
         return "mean"
-    if not (text.isascii() and text.isdigit()) or int(text) == 0:
+    if not re.fullmatch("0*[1-9][0-9]{0,5}", text, re.ASCII):
         raise ConfigError(tr("{} {}: expected a number, counted from 1, or mean", option, text))
     return int(text)
 

@@ -168,7 +168,8 @@ def _read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
     lines = list(split_lines(path))
     counts = {mark: sum(mark in line for line in lines) for mark in ",;\t"}
     delimiter = max(counts, key=lambda mark: counts[mark])
-    rows = csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=True)
+    ended = (f"{line}\n" for line in lines)
+    rows = csv.reader(ended, delimiter=delimiter, strict=True, skipinitialspace=True)
     try:
         for row in rows:
             is_header = rows.line_num == 1 and all(map(_names_column, row))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
@@ -124,9 +124,11 @@ class PartialOutput:
         return 0
 
     def _refuse_other(self, header: bytes, n_kept: int) -> None:
-        made_from: dict[str, str] = {}
+        made_from: Any = None
         with suppress(ValueError, KeyError):
             made_from = json.loads(header)["made_from"]
+        if not isinstance(made_from, dict):  # somebody else has written it
+            made_from = {}
         others = [
             _ORIGINS.get(name, name)
             for name, print_ in self._made_from.items()
@@ -171,4 +173,8 @@ def _is_whole(line: bytes) -> bool:
         value = json.loads(line)
     except ValueError:
         return False
-    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)
+    return (
+        isinstance(value, list)
+        and list(map(type, value)) == [str, list]
+        and all(isinstance(fault, str) for fault in value[1])
+    )

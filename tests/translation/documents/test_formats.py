@@ -182,6 +182,7 @@ def test_what_stands_before_the_first_time_of_subtitles_stays() -> None:
         ("jsonl", '{"a": {"text": "b"}, "text": "c"}', [], '{"a": {"text": "b"}, "text": "C"}'),
         ("jsonl", '{"a": "\\"text\\": 1", "text": "c"}', [], '{"a": "\\"text\\": 1", "text": "C"}'),
         ("jsonl", '{"text": " a\\n\\n\\tb "}', [], '{"text": " A\\n\\n\\tB "}'),
+        ("jsonl", '{"text": "a\\r\\nb\\rc"}', [], '{"text": "A\\r\\nB\\rC"}'),
         ("jsonl", '{"text": "a\\\\nb"}', [], '{"text": "A\\\\NB"}'),
         ("jsonl", '{"text": "\\u00e9\\u4f60"}', [], '{"text": "É你"}'),
         ("jsonl", '{"text": "1"}\n\n{"text": ""}', [], '{"text": "1"}\n\n{"text": ""}'),

@@ -3,6 +3,7 @@
 Documents are generated as XML; those that python-docx writes are read by it again.
 """
 
+import random
 import re
 import time
 import zipfile
@@ -348,3 +349,37 @@ def test_elements_within_elements() -> None:
     deep = archive(**{"content.xml": "<a>" * 100_000 + "</a>" * 100_000})
     with pytest.raises((RecursionError, DataError)):
         read_package(deep, "odt")
+
+
+@pytest.mark.parametrize(
+    "compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+)
+def test_damaged_archives_are_told(compression: int) -> None:
+    """Whatever byte is another one."""
+    stream = BytesIO()
+    with zipfile.ZipFile(stream, "w", compression) as found:
+        found.writestr("[Content_Types].xml", "<Types/>" * 20)
+        found.writestr("word/document.xml", one(T("a") * 20))
+    draw, whole, n_told = random.Random(1), stream.getvalue(), 0
+    for _ in range(1500):
+        damaged = bytearray(whole)
+        for _ in range(draw.randint(1, 4)):
+            damaged[draw.randrange(len(damaged))] = draw.randrange(256)
+        try:
+            read_package(bytes(damaged), "docx")
+        except DataError:
+            n_told += 1
+    assert n_told > 300
+
+
+def test_a_small_file_of_many_elements() -> None:
+    content = archive(**{"word/document.xml": "<a>" + "<b/>" * 1_000_001 + "</a>"})
+    with pytest.raises(DataError, match="more than 1,000,000 XML tags; divide the document"):
+        read_package(content, "docx")
+
+
+@pytest.mark.parametrize(("count", "n"), [("3", 3), ("x", 1), ("-2", 1), ("9" * 5000, 1)])
+def test_spaces_that_are_counted(count: str, n: int) -> None:
+    page = one(f'a<text:s text:c="{count}"/>b', "odf")
+    (segment,) = read_office_xml(page.encode(), OPEN_DOCUMENT).segments
+    assert segment.text == "a" + " " * n + "b"

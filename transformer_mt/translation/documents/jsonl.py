@@ -66,9 +66,9 @@ def _value_span(line: str, field: str, number: int) -> tuple[int, int]:
 
 
 def _string_parts(raw: str) -> list[str | Segment]:
-    r"""The lines of a string, which are apart by `\n`, each as it is spelled in JSON."""
+    r"""The lines of a string, which are apart by `\n` or `\r\n`, each as it is spelled in JSON."""
     parts: list[str | Segment] = []
-    lines = groupby(_UNIT.findall(raw), lambda unit: unit == r"\n")
+    lines = groupby(_UNIT.findall(raw), lambda unit: unit in (r"\n", r"\r"))
     for is_end, units in lines:
         line = "".join(units)
         parts += [line] if is_end else text_parts(line, _JsonSyntax())

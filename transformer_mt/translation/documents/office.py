@@ -138,8 +138,9 @@ class _Reader:
         elif element.name == names.run:
             yield from self._run(element)
         elif element.name in names.spelled and not names.run:
-            n = int(element.attributes.get("c", "1"))
-            yield Piece(Token("text", names.spelled[element.name] * min(n, 100)))
+            count = element.attributes.get("c", "")
+            n = min(int(count), 100) if re.fullmatch("[0-9]{1,9}", count) else 1
+            yield Piece(Token("text", names.spelled[element.name] * n))
         elif element.name == "text:span" and element.attributes.get("style-name") in self._unseen:
             for child in element.children:
                 yield from self._pieces(child)

@@ -1,11 +1,13 @@
 """DOCX, PPTX and ODT: ZIP archives; the XML with text in it is translated, other files stay."""
 
+import lzma
 import re
 import zipfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import compress
 
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
@@ -20,6 +22,11 @@ from transformer_mt.translation.documents.office_names import (
 )
 
 _MOST_BYTES = 1 << 30  # of all files, unpacked
+_MOST_TAGS = 1_000_000  # of the files with text: an element takes some 800 bytes of memory
+# What zipfile raises; RuntimeError: a password, or a kind of compression that it has not.
+_DAMAGES = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError,
+)  # fmt: skip
 _TEXT: dict[PackageForm, tuple[re.Pattern[str], Vocabulary]] = {
     "docx": (re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml"), WORD),
     "pptx": (re.compile(r"ppt/(?:slides/slide|notesSlides/notesSlide)\d+\.xml"), SLIDES),
@@ -62,7 +69,7 @@ def read_package(content: bytes, form: PackageForm) -> Package:
                     tr("more than {} MiB unpacked; divide the document", _MOST_BYTES >> 20)
                 )
             found = [(info, archive.read(info)) for info in archive.infolist()]
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except _DAMAGES as error:
         text = tr(
             "not read as .{}, a ZIP archive: {}; open it in an office program, without a "
             "password, and save it as .{} again",
@@ -76,6 +83,8 @@ def read_package(content: bytes, form: PackageForm) -> Package:
         raise DataError(
             tr("is an archive, but has no text of a .{} in it; which format is it?", form)
         )
+    if sum(data.count(b"<") for _, data in compress(found, is_text)) > _MOST_TAGS:
+        raise DataError(tr("more than {:,} XML tags; divide the document", _MOST_TAGS))
     return Package(
         [
             (info, _block(info.filename, data, vocabulary) if with_text else data)

@@ -1,0 +1,168 @@
+"""What the server keeps in mind: translations, who has gone, keys and how often they asked."""
+
+import asyncio
+import time
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from starlette.responses import Response
+
+from transformer_mt.errors import TmtError
+from transformer_mt.serve import limits
+from transformer_mt.serve.gate import MOST_REQUESTS, Gate
+from transformer_mt.serve.glossaries import Glossaries
+from transformer_mt.serve.jobs import ModelInfo, Translated
+from transformer_mt.serve.limits import ApiKeys, Limits, Refused
+from transformer_mt.serve.service import Direction, Service
+from transformer_mt.serve.text_queue import TextQueue
+
+ZH_EN = Direction(0, "zh", "en")
+
+
+def service(*, most_cached: int = 4, answer_s: float = 60.0) -> tuple[Service, TextQueue]:
+    """A service whose queue nobody takes from."""
+    queue = TextQueue(most_characters=10**6, wait_s=0)
+    pool: Any = SimpleNamespace(queue=queue, models=(ModelInfo("m", (("zh", "en"),), 99),))
+    return Service(pool, Limits(answer_s=answer_s), most_cached), queue
+
+
+def test_a_translation_that_leaves_the_cache_while_others_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served, _ = service()
+
+    async def ask(call: object, texts: list[str]) -> list[Translated]:
+        await asyncio.sleep(0.05 if "slow" in texts else 0)
+        return [Translated(text.upper()) for text in texts]
+
+    monkeypatch.setattr(served, "ask", ask)
+
+    async def clients() -> list[Translated]:
+        await served.translate(["a", "b", "c", "d"], ZH_EN)
+        first = asyncio.create_task(served.translate(["a", "slow"], ZH_EN))
+        await asyncio.sleep(0)
+        await served.translate(["e", "f", "g", "h"], ZH_EN)
+        return await first
+
+    assert [one.text for one in asyncio.run(clients())] == ["A", "SLOW"]
+
+
+@pytest.mark.parametrize("content", [b"a document", b"one line\nand another"])
+def test_nobody_translates_a_document_for_who_has_gone(content: bytes) -> None:
+    served, queue = service()
+
+    async def client() -> None:
+        asked = asyncio.create_task(served.document(content, "text", ZH_EN))
+        while not len(queue):
+            await asyncio.sleep(0.01)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        await asyncio.sleep(0.05)
+
+    started = time.monotonic()
+    asyncio.run(client())  # waits for threads that still work
+    assert time.monotonic() - started < 10
+    assert not [text for text in queue._texts if text.is_wanted()]
+
+
+def test_more_requests_than_may_wait() -> None:
+    """Who comes too late is told so in the form of its interface, and health is still answered."""
+    sent: list[tuple[str, Any]] = []
+
+    async def clients() -> None:
+        release = asyncio.Event()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if scope["method"] == "POST":
+                await release.wait()
+            await Response("translated")(scope, receive, send)
+
+        gate = Gate(app, Limits())
+
+        async def client(method: str, path: str) -> None:
+            unread = [{"type": "http.request", "body": b"", "more_body": False}]
+
+            async def receive() -> Any:
+                return unread.pop() if unread else await asyncio.Event().wait()
+
+            async def send(message: Any) -> None:
+                sent.append((path, message))
+
+            scope = {"type": "http", "method": method, "path": path, "headers": []}
+            await gate(scope, receive, send)
+
+        waiting = [asyncio.create_task(client("POST", "/early")) for _ in range(MOST_REQUESTS)]
+        await asyncio.sleep(0.1)
+        await client("POST", "/translate")
+        await client("GET", "/health")
+        release.set()
+        await asyncio.gather(*waiting)
+        await client("POST", "/late")
+
+    asyncio.run(clients())
+    starts = [(path, message) for path, message in sent if "status" in message]
+    counts = Counter((path, message["status"]) for path, message in starts)
+    assert counts == {
+        ("/early", 200): MOST_REQUESTS, ("/translate", 429): 1,
+        ("/health", 200): 1, ("/late", 200): 1,
+    }  # fmt: skip
+    (headers,) = [dict(message["headers"]) for path, message in starts if path == "/translate"]
+    assert headers[b"retry-after"] == b"1"
+    bodies = [message.get("body") for path, message in sent if path == "/translate"]
+    assert b'{"error":"too many requests' in bodies[1]
+
+
+def keys_of(path: Path, monkeypatch: pytest.MonkeyPatch, per_minute: int) -> tuple[ApiKeys, Any]:
+    """Keys, `alice`'s among them, and a clock that stands."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(limits.time, "monotonic", lambda: clock.now)
+    clock.key = ApiKeys.add(path, "alice", per_minute)
+    return ApiKeys(path), clock
+
+
+@pytest.mark.parametrize("per_s", [1, 2, 9])
+def test_who_asks_too_often_still_gets_what_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_s: int
+) -> None:
+    keys, clock = keys_of(tmp_path / "keys", monkeypatch, 60)
+    n_admitted = 0
+    for i in range(600 * per_s):
+        clock.now = i / per_s
+        try:
+            n_admitted += keys.admit(clock.key) == "alice"
+        except Refused as refused:
+            assert refused.status == 429
+    assert 600 <= n_admitted <= 660  # a minute's worth at first, and one each second
+
+
+def test_who_waits_as_told_is_admitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, clock = keys_of(tmp_path / "keys", monkeypatch, 6)
+    for _ in range(6):
+        keys.admit(clock.key)
+    for _ in range(20):
+        with pytest.raises(Refused) as refused:
+            keys.admit(clock.key)
+        clock.now += refused.value.retry_after
+        keys.admit(clock.key)
+
+
+def test_a_key_is_a_line_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    first = ApiKeys.add(path, "alice", 5)
+    path.write_text(path.read_text().rstrip("\n"))
+    second = ApiKeys.add(path, "bob the second", 5)
+    for name in ("", " ", "a\nb", "a\u2028b"):
+        with pytest.raises(TmtError, match="the name of a key is a word"):
+            ApiKeys.add(path, name, 5)
+    keys = ApiKeys(path)
+    assert [keys.admit(first), keys.admit(second)] == ["alice", "bob the second"]
+
+
+@pytest.mark.parametrize("url", ["foo", "sqlite:////nowhere/at/all/x.db", "nothing://x"])
+def test_a_database_that_cannot_be_had(url: str) -> None:
+    with pytest.raises(TmtError, match=f"--glossaries {url}: "):
+        Glossaries(url)
