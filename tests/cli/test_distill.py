@@ -143,12 +143,15 @@ def test_minutes_choose_a_schedule_and_no_size(
     """On a machine that reads 100,000 tokens in the time."""
     monkeypatch.setattr(timed_start, "measure_budget", lambda _, minutes, *__: Budget(minutes, 1e5))
     path = student[0].directory / "student.yaml"
-    made = load_config(for_minutes(path, 3.0, 1, tmp_path / "run", fresh=False))
+    made = load_config(for_minutes(path, [], 3.0, 1, tmp_path / "run", fresh=False))
     own = load_config(path)
     assert (made.train.max_minutes, own.train.max_minutes) == (3.0, None)
     assert made.train.cooldown_updates != own.train.cooldown_updates
     assert made.model.model_copy(update={"dropout": own.model.dropout}) == own.model
     assert (made.data, made.tokenizer, made.decode) == (own.data, own.tokenizer, own.decode)
+    said = ["train.lr=0.001", "train.tokens_per_update=900", "model.dropout=0.45"]
+    kept = load_config(for_minutes(path, said, 3.0, 1, tmp_path / "kept", fresh=False))
+    assert (kept.train.lr, kept.train.tokens_per_update, kept.model.dropout) == (0.001, 900, 0.45)
 
 
 def test_killed_between_two_stages_it_goes_on(

@@ -46,6 +46,8 @@ def en_de(src: str, ref: str, hyp: str) -> Case:
         (en_de("It is 12 km", "Es sind 12 km", "Es sind 13 km"), "without 12", "another number"),
         (en_de("It is 1,500 m", "Es sind 1.500 m", "Es sind 1500 m"), "", "separators"),
         (en_de("Number 1102", "Nummer 1102", "Nummer 113"), "without 1102", "large"),
+        (zh_en("3千本", "3,000 books", "3 thou\u017fand books"), "without 3000", "a long s"),
+        (zh_en("3百万", "3 million", "3 m\u0131llion"), "without 3000000", "an i without a dot"),
         (Case("", "He has 23 books", "He has books", "", "en"), None, "no source"),
     ],
 )  # fmt: skip

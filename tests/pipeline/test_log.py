@@ -1,5 +1,6 @@
 """What a run tells: one record per event in the file, one aligned line on the console."""
 
+import errno
 import io
 import json
 import math
@@ -83,6 +84,25 @@ def test_a_record_that_cannot_be_written_is_written_later(tmp_path: Path) -> Non
         path.mkdir()
         log.record("train", 5, TRAIN)
     assert "1 records could not be written" in output.getvalue()
+
+
+def test_records_that_cannot_be_read_are_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    log, _ = make_log(path)
+    with log:
+        log.record("train", 1, TRAIN)
+    before = path.read_bytes()
+
+    def fails(_: Path) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "read_bytes", fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        make_log(path)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
 
 
 def test_lines_are_aligned() -> None:

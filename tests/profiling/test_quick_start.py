@@ -9,7 +9,7 @@ from transformer_mt.config.recipes import Budget
 from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.profiling import quick_start
-from transformer_mt.profiling.quick_start import make_start, read_own_text
+from transformer_mt.profiling.quick_start import check_is_of, make_start, read_own_text
 
 PAIRS = build_demo().train[:300]
 
@@ -86,3 +86,33 @@ def test_the_settings_are_a_configuration_whose_warm_up_ends(
         updates = 60 * minutes * 1_500 / seconds / cfg.train.tokens_per_update
     assert cfg.train.warmup_updates <= updates / 5
     assert cfg.train.validate_every <= max(1, updates / 7)
+
+
+@pytest.mark.parametrize(
+    ("stem", "name"), [("语料", "my"), ("my corpus", "my-corpus"), (".x", "my"), ("-a-", "a")]
+)
+def test_the_run_has_a_name_that_configurations_take(tmp_path: Path, stem: str, name: str) -> None:
+    own = read_own_text([write(tmp_path / f"{stem}.zh", 0), write(tmp_path / f"{stem}.en", 1)])
+    assert own.name == name
+    path = tmp_path / "start.yaml"
+    path.write_text(make_start(own, minutes=None, processes=1), encoding="utf-8")
+    assert load_config(path).name == name
+
+
+def test_settings_of_another_text_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owns = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        files = [
+            write(tmp_path / folder / f"train.{code}", i) for i, code in enumerate(("zh", "en"))
+        ]
+        owns.append(read_own_text(files))
+    start = tmp_path / "start.yaml"
+    start.write_text(make_start(owns[0], minutes=None, processes=1), encoding="utf-8")
+    check_is_of(owns[0], start)
+    monkeypatch.chdir(tmp_path / "a")
+    check_is_of(read_own_text([Path("train.zh"), Path("train.en")]), start)  # named from elsewhere
+    with pytest.raises(ConfigError, match=r"start.yaml: is of another text: .*--run-dir DIR"):
+        check_is_of(owns[1], start)

@@ -1,8 +1,11 @@
 """Where the time of recorded updates goes: traces written by hand, for a CPU and for a GPU."""
 
+import re
+import time
 from typing import Any
 
 import pytest
+import torch
 
 from transformer_mt.profiling.update_trace import UpdateTrace, update_times
 
@@ -45,7 +48,7 @@ CPU = [
 
 
 def test_on_a_cpu_operations_count_and_the_time_between_them_is_the_host() -> None:
-    times = update_times(CPU)
+    times = update_times(CPU, 2)
     assert (times.updates, times.device) == (2, "cpu")
     assert {kind: 2 * ms for kind, ms in times.ms.items()} == pytest.approx(
         {
@@ -90,7 +93,7 @@ GPU = [
 
 
 def test_on_a_gpu_kernels_count_for_the_operations_that_started_them() -> None:
-    times = update_times(GPU)
+    times = update_times(GPU, 1)
     assert (times.updates, times.device) == (1, "cuda")
     assert times.ms == pytest.approx(
         {
@@ -111,10 +114,24 @@ def test_on_a_gpu_kernels_count_for_the_operations_that_started_them() -> None:
     assert "validation" not in text, "there was none"
 
 
-def test_a_training_that_ends_too_soon_is_told(tmp_path: Any) -> None:
+@pytest.mark.parametrize("n_updates", [0, 2, 3, 4])
+def test_a_training_that_ends_too_soon_is_told(tmp_path: Any, n_updates: int) -> None:
     said: list[str] = []
     with UpdateTrace(tmp_path / "trace.json.gz", 3, said.append) as trace:
-        for update in range(2):
+        for update in range(n_updates):
             trace.watch(update)
-    assert said == ["[profile] nothing was recorded: 2 updates were done, but it begins after 4"]
+    text = f"nothing was recorded: {n_updates} updates were done, but it begins after 4"
+    assert said == [f"[profile] {text}"]
     assert not list(tmp_path.iterdir())
+
+
+def test_what_follows_the_last_update_is_none(tmp_path: Any) -> None:
+    """Validation and tests of a training that ends while it is traced."""
+    said: list[str] = []
+    with UpdateTrace(tmp_path / "trace.json.gz", 30, said.append) as trace:
+        for update in range(9):
+            torch.ones(9) + 1
+            trace.watch(update)
+        time.sleep(0.5)
+    (update_ms,) = re.findall(r"5 updates of the first process, ([0-9.]+) ms each", said[0])
+    assert float(update_ms) < 50

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from transformer_mt.errors import CheckpointError, TmtError
@@ -139,6 +140,30 @@ def test_a_damaged_newest_is_told_and_passed_over(
     assert report.endswith("; using the checkpoint before it")
     assert not damaged.exists(), "or it would be in the way of the one that is made again"
     save(store, 20)
+    assert load(store) == (20, [])
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "progress.json"])
+def test_what_cannot_be_read_for_a_moment_is_not_damaged(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    save(store, 10, 20)
+    before = contents(store)
+
+    def stale(path: Path | str, *args: Any, **kwargs: Any) -> Any:
+        if str(path).endswith(f"00000020/{name}"):
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return load_file(path) if name.startswith("weights") else os_open(path, *args, **kwargs)
+
+    os_open = os.open
+    if name.startswith("weights"):
+        monkeypatch.setattr(checkpoint_module, "load_file", stale)
+    else:
+        monkeypatch.setattr(os, "open", stale)
+    with pytest.raises(CheckpointError, match=r"00000020: cannot be read: .* before it is used"):
+        load(store)
+    assert contents(store) == before
+    monkeypatch.undo()
     assert load(store) == (20, [])
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.config.experiment import TrainConfig
+from transformer_mt.training.flat_parameters import FlatParameters
 from transformer_mt.training.optimizer import LossScale, MasterOptimizer, learning_rate
 
 X, Y, Z = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(1))
@@ -228,3 +229,24 @@ def test_learning_rate(step: int, warmup: int, left: float, expected: float, why
 def test_peak_learning_rate(lr: float | str, warmup: int, expected: float) -> None:
     cfg = TrainConfig.model_validate({"lr": lr, "warmup_updates": warmup})
     assert cfg.peak_lr(512) == pytest.approx(expected)
+
+
+class _Moving(nn.Linear):
+    """Moves its parameters when it is cast, as recurrent layers do on a GPU."""
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "_Moving":
+        super()._apply(fn, recurse)
+        for parameter in self.parameters():
+            parameter.data = parameter.data.clone()
+        return self
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_parameters_stay_views_of_the_flat_buffer(dtype: torch.dtype) -> None:
+    model = nn.Sequential(nn.Linear(3, 2), _Moving(2, 2))
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    flat = FlatParameters(model, dtype)
+    assert torch.equal(flat.exact, torch.cat([p.flatten() for p in before]))
+    flat.rounded.add_(1)
+    for parameter, old in zip(model.parameters(), before, strict=True):
+        assert torch.equal(parameter.detach(), old.to(dtype) + 1)

@@ -181,6 +181,18 @@ def test_a_finished_run_does_nothing_more_and_a_larger_number_goes_on(tmp_path: 
     assert third.validated_at == [10, 12], "every five updates, and the last"
 
 
+def test_values_of_two_metrics_are_not_compared(tmp_path: Path) -> None:
+    """After a start with another metric its first value is the best so far."""
+    first = make_config(metric="bleu", max_updates=10)
+    Session(tmp_path, first, scores=lambda _: {"bleu": 30.0, "loss": 3.0}).run()
+    second = make_config(metric="loss", max_updates=30, patience=2)
+    falling = Session(
+        tmp_path, second, scores=lambda update: {"bleu": 1.0, "loss": 3 - update / 20}
+    )
+    outcome = falling.run()
+    assert (outcome.stopped_by, outcome.progress.best_update) == ("max_updates", 30)
+
+
 def test_a_crash_and_a_damaged_checkpoint_cost_the_updates_since_the_one_before(
     tmp_path: Path, whole: Session
 ) -> None:

@@ -277,7 +277,7 @@ def tokenizer_train(
     input_path: Annotated[Path, _argument(help="text, one sentence per line")],
     out_path: Annotated[Path, _argument(help="the .model file to write")],
     lang: Annotated[list[str], _option(help="language of the text; repeat for a joint one")],
-    vocab_size: Annotated[int, _option(min=16, help="pieces")] = 8000,
+    vocab_size: Annotated[int, _option(min=16, max=1_000_000, help="pieces")] = 8000,
     model_type: Annotated[str, _option("--type", help="bpe or unigram")] = "bpe",
     seed: Annotated[int, _option(help="of the lines that are drawn")] = 1,
 ) -> None:

@@ -1,6 +1,7 @@
 """The command `tmt distill`: parse, call, print."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,9 +55,12 @@ def distill(
     config = begin_student(teacher, mono or (), run, overrides or (), beam=beam, say=say)
     n_processes = processes or count_processes()
     if minutes is not None:
-        config = for_minutes(config, minutes, n_processes, run.directory, fresh=fresh)
+        config = for_minutes(
+            config, overrides or (), minutes, n_processes, run.directory, fresh=fresh
+        )
+    ends = {} if minutes is None else {"train.max_minutes": minutes}
     try:
-        start_training(config, {}, run_dir=run.directory, fresh=fresh, processes=n_processes)
+        start_training(config, ends, run_dir=run.directory, fresh=fresh, processes=n_processes)
     except TrainingStopped as stopped:
         say(Always(tr("{}; the same command goes on", stopped)))
         raise typer.Exit(STOPPED) from stopped
@@ -68,15 +72,16 @@ def distill(
 
 
 def for_minutes(
-    config: Path, minutes: float, processes: int, run_dir: Path, *, fresh: bool
-) -> Path:
-    """The student with a schedule for the time; its size stays."""
+    config: Path, overrides: Sequence[str], minutes: float, processes: int, run_dir: Path, *,
+    fresh: bool,
+) -> Path:  # fmt: skip
+    """The student with a schedule for the time; its size stays, and what `overrides` say."""
     from transformer_mt.config.experiment import load_config
     from transformer_mt.profiling.timed_start import configuration_for_minutes
 
     sizes = load_config(config).model.model_dump(exclude={"dropout"})
     kept = [f"model.{key}={value}" for key, value in sizes.items()]
-    kept.append(f"train.max_minutes={minutes}")
+    kept += [*overrides, f"train.max_minutes={minutes}"]
     made = configuration_for_minutes(
         str(config), kept, minutes, processes=processes, say=say, run_dir=run_dir, fresh=fresh
     )

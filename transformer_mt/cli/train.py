@@ -175,7 +175,7 @@ def _configuration_of(
             )
         )
     from transformer_mt.pipeline.run_dir import Run
-    from transformer_mt.profiling.quick_start import make_start, read_own_text
+    from transformer_mt.profiling.quick_start import check_is_of, make_start, read_own_text
     from transformer_mt.system.output import write_text
 
     own = read_own_text([Path(file) for file in files])
@@ -183,6 +183,7 @@ def _configuration_of(
     path = run.directory / "start.yaml"
     say(own.note)
     if path.is_file():
+        check_is_of(own, path)
         say(tr("settings of the first start: {}", path))
         return path
     text = make_start(own, minutes=minutes, processes=processes)
@@ -192,7 +193,7 @@ def _configuration_of(
         tr(
             "settings for this text and machine: {}; to edit them: tmt init {}",
             path,
-            " ".join(files),
+            shlex.join(files),
         )
     )
     return path

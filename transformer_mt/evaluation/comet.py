@@ -4,7 +4,10 @@ The versions and the size of COMET's own needs do not fit beside ours, so it is 
 a short script runs in its own environment and talks JSON over standard input and output.
 """
 
+import errno
 import json
+import os
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -65,6 +68,23 @@ def score_comet(
     return dict(zip(outputs, _compare(values, signature), strict=True))
 
 
+def check_python(python: Path) -> None:
+    """Raises: ConfigError: there is no such program."""
+    if shutil.which(python) is None:
+        raise _no_start(python, os.strerror(errno.ENOENT))
+
+
+def _no_start(python: Path, reason: str | None) -> ConfigError:
+    return ConfigError(
+        tr(
+            "--comet {}: cannot be started: {}; name the Python of an environment "
+            "with unbabel-comet, such as comet/bin/python",
+            python,
+            reason,
+        )
+    )
+
+
 def _ask(python: Path, request: dict[str, Any]) -> dict[str, Any]:
     try:
         result = subprocess.run(
@@ -76,14 +96,7 @@ def _ask(python: Path, request: dict[str, Any]) -> dict[str, Any]:
             encoding="utf-8",
         )
     except OSError as error:
-        raise ConfigError(
-            tr(
-                "--comet {}: cannot be started: {}; name the Python of an environment "
-                "with unbabel-comet, such as comet/bin/python",
-                python,
-                error.strerror,
-            )
-        ) from error
+        raise _no_start(python, error.strerror) from error
     if "No module named 'comet'" in result.stderr:
         raise ConfigError(
             tr(

@@ -43,7 +43,7 @@ _SCALES = {
     "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9,
     "百": 10**2, "千": 10**3, "万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8,
 }  # fmt: skip
-_SCALE = re.compile(rf"\s?({'|'.join(_SCALES)})", re.IGNORECASE)
+_SCALE = re.compile(rf"[\s\u3000]?({'|'.join(_SCALES)})", re.IGNORECASE | re.ASCII)
 # Numbers that are looked for in words on both sides. 1 and 2 have too many: a, both, pair, again …;
 # and 30 is found where 3 is, because zeros do not count in words.
 _SPELT = [str(number) for number in range(3, 32) if number % 10]

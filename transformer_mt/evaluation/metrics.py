@@ -88,6 +88,11 @@ class Scorer:
             scores[name] = Score(_name_of(name, found.name), found.score, signature)
         return scores
 
+    def check(self, metrics: Iterable[str]) -> None:
+        """Raises: ConfigError: a metric that `score` would not take."""
+        for name in metrics:
+            self._metric(name)
+
     def compare(
         self,
         outputs: Mapping[str, Sequence[str]],

@@ -14,7 +14,7 @@ import torch
 from transformer_mt.config.experiment import load_config
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import DataError, TmtError
-from transformer_mt.evaluation.comet import score_comet
+from transformer_mt.evaluation.comet import check_python, score_comet
 from transformer_mt.evaluation.contrast import ContrastItem, evaluate_contrast, read_contrast
 from transformer_mt.evaluation.metrics import (
     DEFAULT_METRICS,
@@ -153,10 +153,21 @@ def evaluate_systems(
     outputs: Outputs = {test.name: {} for test in tests}
     faults: dict[str, dict[str, Counter[str]]] = {test.name: {} for test in tests}
     shares: dict[str, SystemScores] = defaultdict(dict)
+    # Mistakes are told before the work.
+    finished = {
+        (test.name, system.name): _read_output(system, test, len(tests))
+        for test in tests
+        for system in systems
+        if not system.is_model
+    }
+    for test in tests:
+        Scorer(test.tgt).check(metrics)
+    if comet_python is not None:
+        check_python(comet_python)
     for system in systems:
         if not system.is_model:
             for test in tests:
-                outputs[test.name][system.name] = _read_output(system, test, len(tests))
+                outputs[test.name][system.name] = finished[test.name, system.name]
             continue
         stages.begin(tr("loading {}", system.path))
         translator = Translator.load(system.path, precision=precision)

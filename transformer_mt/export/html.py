@@ -74,7 +74,9 @@ def _csp_hash(script: str) -> str:
 def _example(task: ExportTask) -> str:
     """A sentence that the page opens with: of usual length, from the proof's texts."""
     fitting = [text for text in task.srcs if 8 <= len(text) <= 60]
-    return str(EXAMPLES.get(task.translator.cfg.name) or (fitting or [""])[0])
+    cfg = task.translator.cfg
+    bundled = EXAMPLES.get(cfg.name) if cfg.languages.src == "zh" else None
+    return str(bundled or (fitting or [""])[0])
 
 
 def _telling_head(translator: Translator, text: str) -> dict[str, Any]:
@@ -155,6 +157,7 @@ def describe_rules(language: str, tokenizer: Tokenizer | None) -> dict[str, Any]
     return {
         "language": language,
         "cjk": CJK if chinese else None,
+        "unspaced": is_unspaced(language),
         "simplified": list(_simplified(tokenizer)) if chinese and tokenizer else [],
     }
 

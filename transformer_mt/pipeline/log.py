@@ -54,6 +54,8 @@ class TrainingLog(SilentLog):
         watch: Watch = ignore_update,
         console: Console | None = None,
     ) -> None:
+        if metrics_path.is_file():
+            metrics_path.read_bytes()  # or what cannot be read would be taken for nothing, and lost
         self.records = [r for r in read_metrics(metrics_path) if r["update"] <= resume_update]
         self._path = metrics_path
         self._n_unwritten = 0

@@ -87,7 +87,7 @@ def train_experiment(
                     run.directory,
                 )
             )
-        seed_all(cfg.seed, tr("initial weights"))
+        seed_all(cfg.seed, "initial weights")
         model = build_model(cfg, prepared.tokenizers).to(choose_device())
         if cfg.train.first_embeddings == "cooccurrence" and ranks.is_main and not store.has_any():
             say(tr("[train] embeddings begin with the sentence pairs that words share"))
@@ -95,11 +95,11 @@ def train_experiment(
         cfg = _resolve_auto(cfg, run, model, prepared.train, store, ranks, say)
         trainer, outcome = _train(cfg, run, prepared, model, store, ranks, say, watch)
         if outcome.stopped_by == "signal":
-            if ranks.is_main and not store.holds(outcome.progress.update):
+            update = outcome.progress.update
+            if update and ranks.is_main and not store.holds(update):
                 raise TrainingError(
                     tr("{}: the run directory is gone; nothing is saved", run.directory)
                 )
-            update = outcome.progress.update
             raise TrainingStopped(tr("stopped after update {}, everything is saved", update))
         return finish(cfg, run, prepared, trainer, outcome, say)
 

@@ -94,11 +94,13 @@ def bench_model(
     texts = [text for text in split_lines(src_path) if text.strip()][:n_sentences]
     if not texts:
         raise DataError(tr("{}: there is nothing to translate", src_path))
-    requests = [Request(ids) for ids in translator.src_tokenizer.encode(texts) if ids]
+    to = translator.cfg.languages.tgt
+    encoded = [translator.encode_pair(text, "", to)[0][:-1] for text in texts]  # without EOS
+    requests = [Request(ids) for ids in encoded if ids]
     options = SearchOptions.resolve(translator.cfg.decode)
     stages.begin(tr("starting tmt translate once"))
     command = python_command(
-        TMT, "translate", "-m", str(model_dir), "--precision", precision, texts[0]
+        TMT, "translate", "-m", str(model_dir), "--precision", precision, "--to", to, "--", texts[0]
     )
     started = time.monotonic()
     subprocess.run(command, env=child_environment(), check=True, capture_output=True)

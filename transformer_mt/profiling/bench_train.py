@@ -223,8 +223,8 @@ def cold_start_seconds(cfg: Config, run: Run, processes: int) -> float:
     command = python_command(TMT, *words)
     lines, start = list[str](), time.monotonic()
     with subprocess.Popen(
-        command, env=child_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        encoding="utf-8",
+        command, env=child_environment(TMT_LANG="en"), stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, encoding="utf-8",
     ) as process:  # fmt: skip
         assert process.stderr is not None
         try:

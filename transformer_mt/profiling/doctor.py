@@ -106,8 +106,6 @@ def _cpu() -> MachineFact:
 def _memory() -> MachineFact:
     """RAM, or the limit of the container where that is lower."""
     total = total_memory_bytes()
-    if total is None:
-        return MachineFact("memory", tr("unknown on this system"))
     little = tr("little for training: lower train.max_tokens and model.d_model")
     return _judge("memory", f"{total / GIB:.1f} GiB", note=little if total < 4 * GIB else "")
 

@@ -165,7 +165,7 @@ def time_of_updates(train: TrainConfig, update_s: float, validation_s: float) ->
 
 def _describe(corpus: PlanningCorpus) -> str:
     if not corpus.preparation_s:
-        return "prepared"
+        return tr("prepared")
     if corpus.scale == 1:
         return tr("prepared for this plan")
     return tr("estimated from {:.2%} of the pairs", 1 / corpus.scale)

@@ -101,5 +101,5 @@ def _wrapped(text: str, first: str, others: str) -> list[str]:
 
 def _duration(hours: float) -> str:
     if hours == 0:
-        return "done"
+        return tr("done")
     return tr("about {:.1f} minutes", 60 * hours) if hours < 1 else tr("about {:.1f} hours", hours)

@@ -4,6 +4,7 @@ Comes in: two text files, or one table. Goes out: the YAML of an experiment with
 each setting. Nothing is trained or written.
 """
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config.data import Languages, Source
-from transformer_mt.config.experiment import Config
+from transformer_mt.config.experiment import Config, load_config
 from transformer_mt.config.recipes import Advice, apply_advice, starting_point
 from transformer_mt.config.yaml_text import flow_yaml
 from transformer_mt.corpus.check import first_texts, tell_languages
@@ -83,11 +84,31 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
     if len(paths) == 1:
         source, both = both, f"{both}: {layout_of(paths[0]).describe()}"
     pairs, tokens, characters = _count(source, languages)
-    name = paths[0].name.partition(".")[0] or "my"
+    stem = paths[0].name.partition(".")[0]
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "my"
     if not pairs:
         raise DataError(tr("{}: there is no text; the format is one sentence per line", both))
     note = tr("{}: {} → {}, sentence pairs: {:,}", both, src, tgt, pairs)
     return OwnText(name, source, languages, pairs, tokens, characters, note)
+
+
+def check_is_of(own: OwnText, start: Path) -> None:
+    """Raises: ConfigError: the settings of an earlier start are of another text."""
+    kept, wanted = load_config(start), Source.model_validate(own.source)
+    texts = [_absolute(source) for source in kept.data.train]
+    if kept.languages != own.languages or _absolute(wanted) not in texts:
+        raise ConfigError(
+            tr(
+                "{}: is of another text: {}; name another run directory: --run-dir DIR",
+                start,
+                ", ".join(map(str, kept.data.train)),
+            )
+        )
+
+
+def _absolute(source: Source) -> list[str]:
+    """Its files, wherever they are named from."""
+    return list(map(os.path.abspath, source.files or [source.path or ""]))
 
 
 def _count(source: str | dict[str, Any], languages: Languages) -> tuple[int, int, tuple[int, int]]:

@@ -151,11 +151,12 @@ def _tokens_per_s(cfg: Config, ranks: Ranks) -> float:
     rows = max(1, cfg.train.tokens_per_update // ranks.size // _LENGTH)
     n_tokens = ranks.size * rows * _LENGTH
     src = torch.randint(4, min(sizes), (rows, _LENGTH), device=learner.device)
+    rows_of_all = torch.arange(src.numel(), device=learner.device)
     times = []
     for _ in range(_WARM_UP + _MEASURED):
         started = time.perf_counter()
         learner.optimizer.gradient.send_with_next()
-        learner.add_gradients(Batch(src, src, src, torch.arange(src.numel())))
+        learner.add_gradients(Batch(src, src, src, rows_of_all))
         learner.optimizer.step(1e-9, n_tokens)
         times.append(time.perf_counter() - started)
     return n_tokens / statistics.median(times[_WARM_UP:])

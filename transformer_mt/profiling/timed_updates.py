@@ -5,6 +5,7 @@ updates, and the memory they took. This file does not know which updates are of 
 """
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ class TimedTraining:
         self.tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
-        seed_all(cfg.seed, tr("initial weights"))
+        seed_all(cfg.seed, "initial weights")
         self.model = build_model(cfg, self.tokenizers).to(self.device).train()
         self.learner = Learner(self.model, cfg.train, ranks)
         self.plan = experiment_plan(cfg, block)
@@ -198,6 +199,8 @@ def in_new_processes(
             while not group.join(timeout=_CALL_EVERY_S):
                 waiting(_CALL_EVERY_S)
         except ProcessExitedException as error:
+            if not results.empty() and isinstance(told := results.get(), TmtError):
+                raise told from error
             if error.signal_name == "SIGKILL":  # how a system that is short of memory ends it
                 raise TrainingError(_TOO_LITTLE.format(tr("killed"))) from error
             raise TrainingError(tr("a process that measured training ended: {}", error)) from error
@@ -212,16 +215,17 @@ def _as_rank(
 ) -> None:
     start_worker()
     os.environ |= place_variables(rank, n_processes, folder)
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    with joined_ranks() as ranks:
-        try:
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"].partition(",")[0]))
+    try:
+        with joined_ranks() as ranks:
             result = work(ranks)
-        except TmtError as error:
-            results.put(error)  # the first one is the cause: others lose contact with this process
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            results.put(TrainingError(_TOO_LITTLE.format(tr("refused more memory"))))
-        else:
             if ranks.is_main:
                 results.put(result)
+            return
+    except TmtError as error:
+        results.put(error)  # the first one is the cause: others lose contact with this process
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        results.put(TrainingError(_TOO_LITTLE.format(tr("refused more memory"))))
+    sys.exit(1)  # the others are ended: they would wait for this one

@@ -107,15 +107,17 @@ class UpdateTrace:
             self._profile.step()
 
     def _finish(self, recorded: profile) -> None:
+        if self._n_seen <= WARM_UP:
+            return
         with writing(self._path) as staged:
             recorded.export_chrome_trace(str(staged))
             events = json.loads(gzip.decompress(staged.read_bytes()))["traceEvents"]
-        self._say(update_times(events).render())
+        self._say(update_times(events, self._n_seen - WARM_UP).render())
         self._say(tr("  trace: {} (https://ui.perfetto.dev shows it)", self._path))
 
 
-def update_times(events: Iterable[Event]) -> UpdateTimes:
-    """Where the time of the steps of a trace goes.
+def update_times(events: Iterable[Event], n_updates: int) -> UpdateTimes:
+    """Where the time of the first steps of a trace goes; one more may hold the end of a training.
 
     On a GPU the time of a kernel counts for the operation that has started it; what a copy or the
     network does beside kernels is hidden and counts nothing; while the GPU has nothing to do, the
@@ -124,6 +126,7 @@ def update_times(events: Iterable[Event]) -> UpdateTimes:
     """
     spans = [event for event in events if event.get("ph") == "X" and "dur" in event]
     steps = [e for e in spans if e["name"].startswith(_STEP) and e["cat"] == "user_annotation"]
+    steps = sorted(steps, key=lambda step: float(step["ts"]))[:n_updates]
     kernels = [event for event in spans if event["cat"] in _ON_DEVICE]
     threads: dict[Any, list[Event]] = {}
     for event in spans:

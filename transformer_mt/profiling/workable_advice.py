@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from transformer_mt.config.experiment import Config, build_config
-from transformer_mt.config.recipes import Advice, compare, recommend
+from transformer_mt.config.recipes import Advice, changes, compare, recommend
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.encoding.tags import tag_pieces
 from transformer_mt.encoding.tokenizer import train_tokenizer
@@ -47,7 +47,7 @@ def workable_advice(
     pieces = compare(cfg, advice)
     if not pieces or _is_valid(cfg, pieces):
         return pieces
-    return [piece for piece in advice if _is_set_otherwise(cfg, piece)]
+    return changes(cfg, advice)
 
 
 def _possible(piece: Advice, cfg: Config, texts: Sequence[Path], sharing: set[bool]) -> Advice:
@@ -102,8 +102,3 @@ def _is_valid(cfg: Config, pieces: Sequence[Advice]) -> bool:
         return bool(build_config(tree, "advice"))
     except ConfigError:
         return False
-
-
-def _is_set_otherwise(cfg: Config, piece: Advice) -> bool:
-    section, name = piece.key.split(".")
-    return bool(getattr(getattr(cfg, section), name) != piece.value)

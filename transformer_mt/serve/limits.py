@@ -75,6 +75,8 @@ class ApiKeys:
             try:
                 digest, per_minute, name = line.split(maxsplit=2)
                 self._names[digest] = (name, float(per_minute))
+                if not float(per_minute) >= 1:
+                    raise ValueError(per_minute)
             except ValueError as error:
                 raise TmtError(
                     tr("{}: line {}: expected SHA-256, requests per minute, name", path, number)

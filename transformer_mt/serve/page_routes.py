@@ -14,7 +14,7 @@ from transformer_mt.serve.fields import described, read_fields
 from transformer_mt.serve.glossaries import check_terms
 from transformer_mt.serve.jobs import Call
 from transformer_mt.serve.service import AUTO, Service
-from transformer_mt.text.languages import language_name
+from transformer_mt.text.languages import is_unspaced, language_name
 from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.documents.forms import SUFFIXES
 
@@ -55,6 +55,7 @@ def page_router(service: Service, access: Access) -> APIRouter:
             {
                 "source": one.src, "sourceName": language_name(one.src),
                 "target": one.tgt, "targetName": language_name(one.tgt),
+                "sourceUnspaced": is_unspaced(one.src), "targetUnspaced": is_unspaced(one.tgt),
                 "model": service.pool.models[one.model].name,
             }
             for one in service.directions()
@@ -70,7 +71,7 @@ def page_router(service: Service, access: Access) -> APIRouter:
         fields = await read_fields(request, PageFields)
         access.admit(request, fields.key, [fields.text])
         service.limits.check([fields.text], fields.alternatives)
-        terms = tuple((src, tgt) for src, tgt in fields.glossary if src.strip())
+        terms = tuple((src, " ".join(tgt.split())) for src, tgt in fields.glossary if src.strip())
         check_terms(terms)
         direction = await service.direction([fields.text], fields.source, fields.target)
         (found,) = await service.translate(

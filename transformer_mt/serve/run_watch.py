@@ -46,7 +46,7 @@ class WatchedRun:
         """Read what is new. Raises: one of `OUTSIDE`: the run has gone."""
         has_grown = self.metrics.read()
         paths = (self.run.config_path, self.run.model_dir / "metadata.json", self.run.report_path)
-        seen = [path.stat().st_mtime if path.exists() else 0.0 for path in paths]
+        seen = list(map(_changed, paths))
         if has_grown or seen != self._seen:
             self._seen = seen
             self.version += 1
@@ -151,3 +151,10 @@ def _thinned(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Every validation, and of the others at most about `MOST_RECORDS`."""
     step = 1 + len(records) // MOST_RECORDS
     return [one for i, one in enumerate(records) if i % step == 0 or one["event"] == "validation"]
+
+
+def _changed(path: Path) -> float:
+    """When, in seconds since 1970; 0: it is not there, or cannot be looked at."""
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0

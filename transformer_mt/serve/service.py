@@ -128,8 +128,7 @@ class Service:
         return [next(lines if "\n" in text else answers) for text in texts]
 
     async def _lines(self, text: str, direction: Direction, terms: Terms) -> list[Translated]:
-        found = await self.document(text.encode(), "text", direction, terms=terms)
-        return [Translated(found.decode())]
+        return list(map(Translated, await self.documents([text], "text", direction, terms=terms)))
 
     async def _translate_cached(self, call: Call, texts: Sequence[str]) -> list[Translated]:
         self.n_characters += sum(map(len, texts))

@@ -83,11 +83,12 @@ class Answerer:
         return [self._translated(translator, call, one) for one in found]
 
     def _translated(self, translator: Translator, call: Call, found: Translation) -> Translated:
-        others = dict.fromkeys(one.text for one in found.alternatives if one.text != found.text)
+        others = dict.fromkeys(one.text for one in found.alternatives)
+        shown = tuple(text for text in others if text and text != found.text)
         one_part = found.pieces == 1 and bool(found.text)
         return Translated(
             found.text,
-            tuple(others),
+            shown,
             found.confidence,
             found.faults,
             tuple(found.input.notes),

@@ -1,9 +1,7 @@
 """For torch: device, precision, memory, seeds, stop signals. Nothing happens on import."""
 
-import ctypes
 import hashlib
 import os
-import platform
 import re
 import signal
 from collections.abc import Iterator
@@ -14,7 +12,13 @@ import torch
 
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.system.machine import cpu_flags
+from transformer_mt.system.machine import (
+    ARENA_MAX,
+    cpu_flags,
+    glibc,
+    keep_freed_memory,
+    release_freed_memory,
+)
 
 _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -107,24 +111,16 @@ def keep_memory() -> None:
     A training step frees and takes the same few megabytes hundreds of times; by default each time
     costs the page faults again, half of the step. `release_memory` bounds the kept memory.
     """
-    if (libc := _glibc()) is None:
-        return
-    trim_threshold, mmap_threshold, arena_max = -1, -3, -8  # names of mallopt(3)
-    libc.mallopt(arena_max, 1)  # backward runs in another thread: let it reuse the same heap
-    libc.mallopt(mmap_threshold, 32 << 20)  # the largest value glibc accepts
-    libc.mallopt(trim_threshold, 1 << 30)
+    if (libc := glibc()) is not None:
+        libc.mallopt(ARENA_MAX, 1)  # backward runs in another thread: let it reuse the same heap
+    keep_freed_memory(1 << 30)
 
 
 def release_memory() -> None:
     """Give unused heap back to the kernel; cheap enough for once per validation."""
-    if (libc := _glibc()) is not None:
-        libc.malloc_trim(0)
+    release_freed_memory()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def _glibc() -> ctypes.CDLL | None:
-    return ctypes.CDLL(None) if platform.libc_ver()[0] == "glibc" else None
 
 
 def seed_all(*parts: object) -> None:

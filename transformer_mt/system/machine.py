@@ -1,13 +1,17 @@
 """Cores and memory of this machine, or of the container, as far as this process may use them."""
 
+import ctypes
 import multiprocessing
 import os
+import platform
 import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path("/")  # where `proc` and `sys` are
+TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # names of mallopt(3)
+_LARGEST_MMAP_THRESHOLD = 32 << 20  # that glibc accepts
 
 
 def usable_cores() -> int:
@@ -23,6 +27,26 @@ def cpu_flags() -> set[str]:
         if line.startswith("flags"):
             return set(line.partition(":")[2].split())
     return set()
+
+
+def keep_freed_memory(most: int) -> None:
+    """Let glibc keep freed memory, at most so many bytes of it, instead of giving it back at once.
+
+    To take it again costs page faults, which is most of the time of an operation on some megabytes.
+    """
+    if (libc := glibc()) is not None:
+        libc.mallopt(MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
+        libc.mallopt(TRIM_THRESHOLD, most)
+
+
+def release_freed_memory() -> None:
+    """Give all that is kept back to the kernel."""
+    if (libc := glibc()) is not None:
+        libc.malloc_trim(0)
+
+
+def glibc() -> ctypes.CDLL | None:
+    return ctypes.CDLL(None) if platform.libc_ver()[0] == "glibc" else None
 
 
 def peak_memory_mib() -> float:

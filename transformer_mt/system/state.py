@@ -28,6 +28,10 @@ class Damaged(TmtError):
     """A file of tmt's own is not as tmt wrote it; the message names it."""
 
 
+class Unreadable(Damaged):
+    """The system does not let it be read, perhaps for a moment: nothing is known of its content."""
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     """The object in a JSON file; None: there is no such file."""
     text = _read(path)
@@ -201,7 +205,7 @@ def _read(path: Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise Damaged(tr("{}: cannot be read: {}", path, reason_of(error.errno))) from error
+        raise Unreadable(tr("{}: cannot be read: {}", path, reason_of(error.errno))) from error
 
 
 def _open_file(path: Path) -> BinaryIO:

@@ -22,7 +22,13 @@ from transformer_mt.errors import CheckpointError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import writing_folder
 from transformer_mt.system.staging import remove_left_over
-from transformer_mt.system.state import Damaged, damages, read_manifest, write_manifest
+from transformer_mt.system.state import (
+    Damaged,
+    Unreadable,
+    damages,
+    read_manifest,
+    write_manifest,
+)
 
 _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors", "progress.json"
 _FILES = (_PROGRESS, _OPTIMIZER, _WEIGHTS)
@@ -45,6 +51,7 @@ class Progress:
     split: int = 0  # micro-batches that did not fit into memory and were done in halves
     best_update: int = 0  # validation with the best metric; 0: none yet
     best_metric: float = 0.0
+    metric: str | None = None  # that it is a value of; older files do not say
     validations_without_gain: int = 0
     validated: bool = False  # the weights of this checkpoint may be averaged
 
@@ -113,7 +120,16 @@ class CheckpointStore:
                 found, identity = self._read(update, _WEIGHTS, _OPTIMIZER)
                 self._compare(identity)
                 weights, optimizer = load_file(path / _WEIGHTS), load_file(path / _OPTIMIZER)
-            except (Damaged, SafetensorError, OSError) as error:
+            except (Unreadable, OSError) as error:
+                raise CheckpointError(
+                    tr(
+                        "{}: cannot be read: {}; if it stays so, remove it, and the checkpoint "
+                        "before it is used",
+                        path,
+                        error,
+                    )
+                ) from error
+            except (Damaged, SafetensorError) as error:
                 damaged.append(path)
                 report(tr("{} is damaged ({}); using the checkpoint before it", path, error))
                 continue

@@ -33,13 +33,14 @@ class FlatParameters:
         self.parameters = list(named.values())
         self._shapes = {name: parameter.shape for name, parameter in named.items()}
         self.exact = torch.cat([p.detach().float().flatten() for p in self.parameters])
+        # Before parameters become views: on a GPU recurrent layers move theirs when they are cast.
+        model.to(dtype)
         self.rounded = self.exact.to(dtype)
         self.gradients = torch.zeros_like(self.rounded)
         weights, gradients = self.views(self.rounded), self.views(self.gradients)
         for name, parameter in named.items():
             parameter.data = weights[name]
             parameter.grad = gradients[name]
-        model.to(dtype)  # buffers; the parameters have their dtype already
 
     def round(self) -> None:
         """Bring the model's weights up to date with the exact ones."""

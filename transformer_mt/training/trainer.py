@@ -265,14 +265,16 @@ class Trainer:
         with record_function("validation"):
             scores = self.validate()
         value = -scores["loss"] if train.metric == "loss" else scores[train.metric]
-        better = not self.progress.best_update or value > self.progress.best_metric
         so_far = self.progress
+        is_other = so_far.metric not in (None, train.metric)  # values of two do not compare
+        better = not so_far.best_update or is_other or value > so_far.best_metric
         best = (so_far.update, value) if better else (so_far.best_update, so_far.best_metric)
         self.progress = replace(
             so_far,
             validated=True,
             best_update=best[0],
             best_metric=best[1],
+            metric=train.metric,
             validations_without_gain=0 if better else so_far.validations_without_gain + 1,
         )
         clock = {"minutes": so_far.seconds / 60, "validation_s": time.monotonic() - started}

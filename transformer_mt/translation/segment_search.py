@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.tokenizer import Tokenizer
@@ -38,11 +38,17 @@ def find_faults(segment: SourceSegment, text: str, complete: bool) -> tuple[str,
     direction, constraints = segment.direction, segment.constraints
     languages = {"src": direction.src, "tgt": direction.tgt}
     found: list[str] = [*faults(segment.text, text, **languages, complete=complete)]
-    if any(word not in text for word in constraints.required(segment.text)):
+    normal = _one_line(direction.tgt)  # a term may have other quotes, or more spaces
+    if any(normal(word) not in normal(text) for word in constraints.required(segment.text)):
         found.append("term")
     if any(word.lower() in text.lower() for word in constraints.banned):
         found.append("banned")
     return tuple(found)
+
+
+@lru_cache
+def _one_line(code: str) -> Normaliser:
+    return Normaliser(code, None)
 
 
 def joined_text(found: Sequence[SegmentTranslation], language: str) -> str:
@@ -60,8 +66,6 @@ class SegmentSearch:
         """Args: tokenizer: of the target side."""
         self._engine, self._tokenizer = engine, tokenizer
         self._limit = cfg.data.max_length
-        codes = cfg.languages.src, cfg.languages.tgt
-        self._one_line = {code: Normaliser(code, None) for code in codes}
 
     def search(
         self, segments: Sequence[SourceSegment], options: SearchOptions
@@ -99,7 +103,7 @@ class SegmentSearch:
         translations = []
         for segment, hypotheses in zip(segments, found, strict=True):
             # The byte pieces of a model could also spell line ends.
-            one_line = self._one_line[segment.direction.tgt]
+            one_line = _one_line(segment.direction.tgt)
             texts = [one_line(next(decoded)) for _ in hypotheses]
             translations.append(SegmentTranslation(segment, texts, hypotheses))
         return translations

@@ -81,7 +81,8 @@ def bins(found: Histogram, common: list[Histogram]) -> list[Bin]:
 def _range(edges: list[float], i: int) -> str:
     """The values of a bin in words; of whole numbers the last one that is in."""
     if i + 1 == len(edges):
-        return tr("{:,.3g} and more", edges[i])
+        whole = edges[i] == int(edges[i])
+        return tr("{} and more", f"{edges[i]:,.0f}" if whole else f"{edges[i]:,.3g}")
     low, high = edges[i], edges[i + 1]
     if low == int(low) and high == int(high):
         return f"{low:,.0f}" if high - low == 1 else f"{low:,.0f}–{high - 1:,.0f}"

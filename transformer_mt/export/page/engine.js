@@ -63,7 +63,8 @@ const STRAIGHT = { "’": "'", "‘": "'", "‛": "'", "“": '"', "”": '"', "
 
 class TextRules {
   /** `cjk`: class of characters between which spaces go; `simplified`: Traditional → Simplified. */
-  constructor({ language, cjk, simplified }) {
+  constructor({ language, cjk, unspaced, simplified }) {
+    this.unspaced = unspaced;
     this.chinese = cjk !== null;
     this.english = language === "en";
     this.cjkSpace = cjk && new RegExp(` (?<=${cjk} )(?=${cjk})`, "gu");

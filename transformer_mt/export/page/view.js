@@ -48,12 +48,12 @@ const spelled = (tokenizer, id) => (id === EOS ? "⏎" : tokenizer.pieces[id]);
 function translatePart(text, ids, prefix = []) {
   const found = translator.search(ids, { beam: Number($("beam").value), prefix });
   const best = found.hypotheses[0];
-  const unspaced = { src: translator.rules.src.chinese, tgt: translator.model.joint === "" };
+  const { src, tgt } = translator.rules;
   return { ...found, best, text, src: ids, moved: {}, forced: translator.forced(found.source, best.ids),
-    srcWords: words(translator.src, ids, unspaced.src), tgtWords: words(translator.tgt, best.ids, unspaced.tgt) };
+    srcWords: words(translator.src, ids, src.unspaced), tgtWords: words(translator.tgt, best.ids, tgt.unspaced) };
 }
 
-let waiting;
+let waiting, took; // took: milliseconds
 function translate() {
   clearTimeout(waiting);
   const started = performance.now(), segments = translator.segments($("input").value);
@@ -66,9 +66,7 @@ function translate() {
       waiting = setTimeout(next, 0); // what is typed meanwhile stops the rest
       return;
     }
-    const n = parts.reduce((sum, part) => sum + part.src.length + part.best.ids.length, 0);
-    const cut = parts.some((part) => !part.best.complete);
-    $("status").textContent = parts.length ? say("took", Math.round(performance.now() - started), n) + (cut ? ` · ${say("cut")}` : "") : "";
+    took = Math.round(performance.now() - started);
     show();
   };
   next();
@@ -78,13 +76,16 @@ function translate() {
 function force(part, prefix) {
   parts[part] = translatePart(parts[part].text, parts[part].src, prefix);
   chosen.word = Math.max(0, parts[part].tgtWords.findIndex(([, places]) => places.includes(prefix.length - 1)));
-  show();
+  redraw();
 }
 
 /* ---- Show ---- */
 
 function show() {
   showTranslation();
+  const n = parts.reduce((sum, part) => sum + part.src.length + part.best.ids.length, 0);
+  const cut = parts.some((part) => !part.best.complete);
+  $("status").textContent = parts.length ? say("took", took, n) + (cut ? ` · ${say("cut")}` : "") : "";
   $("inside").hidden = !parts.length;
   if (!parts.length) return;
   const part = parts[chosen.part], { encoder_layers, decoder_layers, heads } = translator.model.config;
@@ -154,8 +155,8 @@ function showNumbers(part) {
   const mixed = chosen.shown > 4 ? [make("p", {}, `${say("mixed", n, width)} ${[...mix.slice(start, start + n)].map(number).join("  ")}`)] : [];
   $("stepper").replaceChildren(
     make("span", {}, `${say(chosen.kind)}, ${say("head", chosen.layer + 1, chosen.head + 1)}, ${rows[chosen.row]}`),
-    make("button", { click: () => { chosen.shown = (chosen.shown % 5) + 1; show(); } }, say("next")),
-    make("button", { click: () => { chosen.shown = 5; show(); } }, say("all")));
+    make("button", { click: () => { chosen.shown = (chosen.shown % 5) + 1; redraw(); } }, say("next")),
+    make("button", { click: () => { chosen.shown = 5; redraw(); } }, say("all")));
   $("numbers").setAttribute("aria-label", say("steps"));
   $("numbers").replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, make("td"),
     ...columns.map((name) => make("th", { scope: "col" }, name)))), make("tbody", {}, ...table)), ...mixed);

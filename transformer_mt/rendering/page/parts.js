@@ -25,10 +25,8 @@ const ATTENTION = ["encoder", "decoder", "cross"]; // its kinds; a recurrent mod
 /* ---- Labels ---- */
 
 function say(name, ...values) {
-  const [first, ...rest] = WORDS[name][chosen.language].split(/\{(\d?)\}/);
-  let at = 0, text = first;
-  for (let i = 0; i < rest.length; i += 2) text += values[rest[i] === "" ? at++ : Number(rest[i])] + rest[i + 1];
-  return text;
+  let at = 0;
+  return WORDS[name][chosen.language].replace(/\{(\d?)\}/g, (_, place) => values[place || at++]);
 }
 
 /** Set all labels that the markup names: `data-say` the text, `data-label` the accessible name. */

@@ -1,19 +1,19 @@
 "use strict";
 /* Beside the translation: questions to the server, the glossary, files, the history, links. */
 
-/* ---- What the browser keeps ---- */
+/* ---- What the browser keeps, if it lets a page keep anything ---- */
 
-function stored(name) {
+function stored(name, storage = () => localStorage) {
   try {
-    return JSON.parse(localStorage.getItem(`tmt.${name}`));
+    return JSON.parse(storage().getItem(`tmt.${name}`));
   } catch {
     return null;
   }
 }
 
-function store(name, value) {
+function store(name, value, storage = () => localStorage) {
   try {
-    localStorage.setItem(`tmt.${name}`, JSON.stringify(value));
+    storage().setItem(`tmt.${name}`, JSON.stringify(value));
   } catch { /* it is full, or the browser keeps nothing */ }
 }
 
@@ -34,9 +34,10 @@ async function ask(path, body, signal) {
   const [headers, content] = body instanceof FormData ? [{}, body] : [{ "Content-Type": "application/json" }, JSON.stringify(body)];
   const options = body ? { method: "POST", headers, body: content, signal } : { signal };
   const response = await fetch(path, options).catch(() => { throw new Problem("offline", "", 5); });
-  const found = await response.json().catch(() => ({}));
-  if (response.ok) return found;
-  const { status } = response, detail = String(found.error ?? status);
+  const found = await response.json().catch(() => null);
+  if (response.ok && found) return found;
+  if (response.ok) throw new Problem("offline", "", 5); // it was cut off
+  const { status } = response, detail = String(found?.error ?? status);
   const wait = Math.min(Math.max(Number(response.headers.get("Retry-After")) || 2, 1), 120);
   if (status === 429) throw new Problem("busy", detail, wait);
   if (status === 503) throw new Problem("notReady", detail, wait);
@@ -97,6 +98,7 @@ const files = [];
 let filesDone = Promise.resolve(); // one after the other
 
 function addFiles(list) {
+  if (!pair.target) return; // the models are being loaded
   $("documents").open = true;
   for (const file of list) {
     const entry = { file, fields: { file, ...pair, api_key: $("key").value }, name: file.name.replace(/(\.\w+)?$/, `.${pair.target}$1`) };
@@ -108,6 +110,7 @@ function addFiles(list) {
 
 async function translateFile(entry) {
   const form = new FormData(), tell = (problem) => { entry.problem = problem; showFiles(); };
+  if (!(await entry.file.slice(0, 1).arrayBuffer().catch(() => null))) return tell(new Problem("unreadable"));
   for (const [name, value] of Object.entries(entry.fields)) form.append(name, value);
   const found = await askPatiently("translate_file", form, tell);
   [entry.link] = /download_file\/[\w-]+$/.exec(found?.translatedFileUrl) ?? [];
@@ -131,12 +134,12 @@ function drag(event) {
 /* ---- History ---- */
 
 const MOST_PAST = 50;
-let remembering; // when a text has stood for a moment
+let remembering, forgotten; // when a text has stood for a moment; what does not come back
 
 /** Keep the translation shown; it takes the place of one whose text it goes on from. */
 function remember() {
   clearTimeout(remembering);
-  if (!answer) return;
+  if (!answer || answer === forgotten) return;
   const { text, source, target } = answer, past = storedPast();
   const isOther = (one, i) => one.target !== target || !(one.text === text || (i === 0 && text.startsWith(one.text)));
   store("history", [{ text, translation: shownTranslation(), source, target }, ...past.filter(isOther)].slice(0, MOST_PAST));
@@ -152,7 +155,7 @@ function showPast() {
       make("span", { class: "muted", lang: source, dir: "auto" }, text), make("span", { lang: target, dir: "auto" }, translation)))));
 }
 
-const forget = () => { clearTimeout(remembering); store("history", []); showPast(); };
+const forget = () => { clearTimeout(remembering); forgotten = answer; store("history", []); showPast(); };
 
 /* ---- Links, with text and languages behind the #, which browsers keep to themselves ---- */
 

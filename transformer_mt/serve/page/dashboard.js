@@ -25,6 +25,7 @@ Object.assign(WORDS, {
   live: ["live", "实时"], lost: ["no connection; trying again", "连接中断，正在重试"],
 });
 
+const MOST_RUNS = 12; // that the server compares
 const SHOWN_SAMPLES = 10, HEIGHT = 200, LEFT = 52, BOTTOM = 18, TOP = 6;
 let names = [], states = null, records = {}, details = {}, source, pointers = [];
 Object.assign(chosen, { ticked: new Set(), x: "update", all: false, at: null });
@@ -61,16 +62,16 @@ function showList() {
   $("table").replaceChildren(...(rows.length ? table(head, rows) : []));
   $("none").hidden = rows.length > 0;
   $("choose").hidden = rows.length < 2;
-  $("compare").disabled = ticked().length < 2;
+  $("compare").disabled = ticked().length < 2 || ticked().length > MOST_RUNS;
 }
 
 const ticked = () => [...chosen.ticked].filter((name) => states?.some((one) => one.run === name));
 
 function showFacts() {
   const found = names.map((name) => states.find((one) => one.run === name)).filter(Boolean);
-  const rows = found.map((one, i) => {
+  const rows = found.map((one) => {
     const eta = one.finished ? undefined : (records[one.run] ?? []).findLast((record) => record.event === "train")?.eta_minutes;
-    return [rowHead(names.length > 1 ? make("a", { href: linkTo(one.run), "data-key": one.run, class: `c${i % 7}` }, one.run) : one.run), within("pair", one.languages), stateOf(one) + (typeof eta === "number" ? `, ${say("left", fixed(eta, 1))}` : ""),
+    return [rowHead(names.length > 1 ? make("a", { href: linkTo(one.run), "data-key": one.run, class: `c${names.indexOf(one.run) % 7}` }, one.run) : one.run), within("pair", one.languages), stateOf(one) + (typeof eta === "number" ? `, ${say("left", fixed(eta, 1))}` : ""),
       `${scores(one.dev)}${one.dev.loss === undefined ? "" : ` · ${say("devLoss")} ${fixed(one.dev.loss, 3)}`}`, within("minutes", fixed(one.minutes, 1)), within("last", time(one.modified))];
   });
   const parts = [make("table", {}, ...table(["run", "pair", "state", "dev", "minutes", "last"].map(column), rows)), testTable(found)];
@@ -159,7 +160,7 @@ function draw(figure, title, curves, fromZero) {
   const all = curves.flatMap((curve) => curve.points), ys = all.map(([, y]) => y);
   const width = Math.max(200, figure.clientWidth), right = width - 8, floor = HEIGHT - BOTTOM;
   const most = all.reduce((m, [x]) => Math.max(m, x), 0) || 1, low = fromZero || !ys.length ? 0 : ys.reduce((a, b) => Math.min(a, b)), top = ys.length ? ys.reduce((a, b) => Math.max(a, b)) : 1;
-  const high = top > low ? top : low + 1, x = (value) => LEFT + (value / most) * (right - LEFT), y = (value) => floor - ((value - low) / (high - low)) * (floor - TOP);
+  const high = top - low > 1e-9 * Math.abs(top) ? top : low + 1, x = (value) => LEFT + (value / most) * (right - LEFT), y = (value) => floor - ((value - low) / (high - low)) * (floor - TOP);
   const line = (found) => found.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)},${y(b).toFixed(1)}`).join("");
   const dots = (found) => (found.length > 60 ? "" : found.map(([a, b]) => `M${(x(a) - 1.5).toFixed(1)},${y(b).toFixed(1)}a1.5,1.5 0 1,0 3,0a1.5,1.5 0 1,0 -3,0`).join(""));
   const grid = [...ticks(low, high).flatMap((value) => [make("path", { d: `M${LEFT},${y(value)}H${right}` }), make("text", { x: LEFT - 6, y: y(value) + 4, class: "right" }, short(value))]),
@@ -169,8 +170,9 @@ function draw(figure, title, curves, fromZero) {
   const at = (value) => {
     curves.forEach((curve, i) => {
       const near = value === null ? bests[i] : curve.points.reduce((a, b) => (Math.abs(b[0] - value) < Math.abs(a[0] - value) ? b : a), curve.points[0]);
-      keys[i].textContent = `${curve.name} ${near ? say("at", short(near[1]), short(near[0])) : "–"}`;
+      keys[i].textContent = `${curve.name} ${near ? say("at", short(near[1]), chosen.x === "update" ? whole(near[0]) : short(near[0])) : "–"}`;
     });
+    picture.setAttribute("aria-label", `${title}: ${keys.map((key) => key.textContent).join("; ")}`);
     pointer.setAttribute("d", value === null ? "" : `M${x(value)},${TOP}V${floor}`);
   };
   const xs = [...new Set(all.map(([a]) => a))].sort((a, b) => a - b);
@@ -182,12 +184,11 @@ function draw(figure, title, curves, fromZero) {
     event.preventDefault();
     point(xs[Math.min(xs.length - 1, Math.max(0, (chosen.at === null ? xs.length : xs.indexOf(nearest(chosen.at))) + by))]);
   };
+  const picture = make("svg", { width, height: HEIGHT, role: "img", tabindex: 0, "data-key": title, keydown: step, pointerleave: () => point(null),
+    pointermove: (event) => point(nearest(((event.offsetX - LEFT) / (right - LEFT)) * most)) },
+    ...grid, ...curves.map((curve) => make("path", { class: `curve c${curve.color}`, d: line(curve.points) + dots(curve.points) })), pointer);
   at(chosen.at);
-  const name = `${title}: ${keys.map((key) => key.textContent).join("; ")}`;
-  figure.replaceChildren(make("figcaption", {}, title, make("div", { class: "legend" }, ...keys)),
-    make("svg", { width, height: HEIGHT, role: "img", tabindex: 0, "aria-label": name, "data-key": title, keydown: step, pointerleave: () => point(null),
-      pointermove: (event) => point(nearest(((event.offsetX - LEFT) / (right - LEFT)) * most)) },
-      ...grid, ...curves.map((curve) => make("path", { class: `curve c${curve.color}`, d: line(curve.points) + dots(curve.points) })), pointer));
+  figure.replaceChildren(make("figcaption", {}, title, make("div", { class: "legend" }, ...keys)), picture);
   return at;
 }
 
@@ -228,7 +229,10 @@ function listen() {
   source?.close();
   if (document.hidden) return;
   const stream = source = new EventSource(`api/events?${query()}`);
-  stream.onopen = () => tell("live");
+  stream.onopen = () => {
+    tell("live");
+    if (names.length && !details.settings) ask().catch(fail);
+  };
   stream.onerror = () => {
     tell("lost");
     if (stream.readyState === EventSource.CLOSED) setTimeout(() => stream === source && listen(), 3000);

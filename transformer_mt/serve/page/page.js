@@ -4,7 +4,6 @@
 
 const PAUSE_MS = 300; // in typing, until a text is translated
 const STANDS_MS = 1000; // until a translation goes into the history
-const UNSPACED = ["zh", "zh-Hant", "ja", "th", "lo", "km", "my", "yue", "bo"];
 
 Object.assign(chosen, { word: 0, choice: 0 });
 let known = { directions: [], maxCharacters: Infinity }; // of the server
@@ -35,6 +34,7 @@ function showLanguages() {
   $("target").replaceChildren(...options(targets));
   for (const side of ["source", "target"]) $(side).value = pair[side];
   $("model").textContent = unique(directions.map(({ model }) => model)).join(", ");
+  $("choose").disabled = !pair.target;
 }
 
 /** The direction back, where some model has it. */
@@ -43,7 +43,12 @@ function opposite() {
   return known.directions.find((one) => one.source === pair.target && one.target === source);
 }
 
-const swap = () => openText({ text: shownTranslation() || $("input").value, ...opposite() });
+async function swap() {
+  if (typing) translate();
+  await done;
+  openText({ text: shownTranslation() || $("input").value, ...opposite() });
+}
+
 const keepInterface = () => store("interface", { language: chosen.language, dark: isDark(), ...pair });
 
 /* ---- Translate ---- */
@@ -88,7 +93,7 @@ async function translateText(text) {
   }
   answer = found && { ...found, text, choices: [found.translation, ...found.alternatives] };
   Object.assign(chosen, { choice: 0, word: 0, row: 0 });
-  $("spoken").textContent = shownTranslation();
+  Object.assign($("spoken"), { lang: answer?.target ?? "", textContent: shownTranslation() });
   show();
   if (answer) remembering = setTimeout(remember, STANDS_MS);
 }
@@ -146,7 +151,7 @@ function showTranslation() {
 /** A word of the translation; one of all is in the order of the Tab key, arrows go to the others. */
 function wordButton({ text, probability }, i) {
   const level = [0.8, 0.5, 0.25].filter((least) => probability < least).length;
-  return make("span", { class: `word level${level}`, role: "button", tabindex: i === chosen.word ? 0 : -1,
+  return make("span", { class: `word level${level}`, role: "button", tabindex: i === Math.min(chosen.word, answer.words.length - 1) ? 0 : -1,
     "data-number": percent(probability), "aria-label": `${text}, ${percent(probability)}`, click: () => lookAt(i) }, text);
 }
 
@@ -203,7 +208,7 @@ function showInside() {
   const { found, problem } = inside;
   $("insideNote").textContent = problem?.text ?? (found ? "" : say("working"));
   $("picture").hidden = !found;
-  if (!found) return;
+  if (!found || !answer) return;
   showAttention(chooseKind(found).length, found[chosen.kind][0].length, attentionOf, kindsOf(found));
   showWhy(found);
 }
@@ -227,11 +232,13 @@ function showWhy({ sourcePieces, outputPieces, cross, zeroing }) {
   $("why").replaceChildren(decidingBars(sources.map(([text]) => text), ofWords(zeroing[first]), ofWords(attention)));
 }
 
+const isUnspaced = (code) => known.directions.some((one) => (one.source === code && one.sourceUnspaced) || (one.target === code && one.targetUnspaced));
+
 /** Words as [text, positions of their pieces]; the last one is the end of the sentence. */
 function wordsOf(pieces, language) {
   const byte = (i) => /^<0x([0-9A-F]{2})>$/.exec(pieces[i])?.[1], encoder = new TextEncoder();
   const bytes = (i) => (byte(i) ? [parseInt(byte(i), 16)] : encoder.encode(pieces[i].replaceAll("▁", " ")));
-  const groups = wordPlaces(pieces.slice(0, -1), (i) => byte(i) !== undefined, UNSPACED.includes(language));
+  const groups = wordPlaces(pieces.slice(0, -1), (i) => byte(i) !== undefined, isUnspaced(language));
   const text = (places) => new TextDecoder().decode(new Uint8Array(places.flatMap((i) => [...bytes(i)]))).trim() || "␣";
   return [...groups.map((places) => [text(places), places]), ["⏎", [pieces.length - 1]]];
 }
@@ -253,7 +260,7 @@ function listen() {
   for (const [id, click] of Object.entries(clicks)) $(id).onclick = click;
   for (const side of ["source", "target"]) $(side).onchange = () => openText({ [side]: $(side).value });
   $("input").oninput = () => { unlink(); soon(); };
-  $("key").oninput = () => { sessionStorage.setItem("tmt.key", $("key").value); soon(); };
+  $("key").oninput = () => { store("key", $("key").value, () => sessionStorage); soon(); };
   $("file").onchange = () => { addFiles($("file").files); $("file").value = ""; };
   $("translation").onkeydown = wordKey;
   $("inside").ontoggle = look;
@@ -265,7 +272,7 @@ function listen() {
 
 async function begin() {
   const { source, target, ...kept } = stored("interface") ?? {};
-  $("key").value = sessionStorage.getItem("tmt.key") ?? "";
+  $("key").value = stored("key", () => sessionStorage) ?? "";
   beginInterface(kept, () => { showAll(); keepInterface(); });
   showAll();
   listen();

@@ -26,6 +26,8 @@ Object.assign(WORDS, {
   emptyFault: ["The translation is empty.", "译文是空的。"],
   shortFault: ["The translation is much shorter than the source.", "译文比原文短得多。"],
   copyFault: ["The translation copies the source.", "译文照抄了原文。"],
+  termFault: ["A term of the glossary is missing.", "译文缺少术语表中的词。"],
+  unreadable: ["The browser cannot read this file any more.", "浏览器读不到这个文件了。"],
   scriptFault: ["The translation is in another script than its language.", "译文用了别的文字。"], others: ["Alternatives", "备选译文"],
   inside: ["Look inside: what decided each word, and attention", "看看里面：什么决定了每个词，以及注意力"],
   attentionText: ["Each row is one position, and sums to 1: how much of every column's value it takes. Choose a layer and head.", "每一行是一个位置，和为 1：它从各列的值里各取多少。点一张小图，选择层和头。"],

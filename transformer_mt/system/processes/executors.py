@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
@@ -19,12 +19,13 @@ from typing import Any
 from transformer_mt import __version__
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.system.machine import usable_cores
+from transformer_mt.system.machine import keep_freed_memory, usable_cores
 from transformer_mt.system.processes.child_python import protected_children
 
 Workers = int | str  # processes of this machine; or `dask://HOST:PORT`, `dask+tls://…`, `mpi`
 
 _WAIT_S = 60  # for the first worker of a cluster
+_KEPT_BYTES = 128 << 20  # of freed memory, by a worker of a cluster
 
 
 def count_workers(configured: int | str) -> Workers:
@@ -102,6 +103,9 @@ def _connected(address: str) -> Any:
         if version != __version__:
             client.close()
             raise DataError(tr("{}: has tmt {}, but here is {}", worker, version, __version__))
+    # Dask's workers give memory back after each operation, which makes those of numpy three times
+    # as slow; this is for workers that take the place of dead ones, too.
+    client.register_worker_callbacks(partial(keep_freed_memory, _KEPT_BYTES))
     return client
 
 

@@ -7,13 +7,15 @@ know where the processes are: see `executors.py`.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.system.machine import release_freed_memory
 from transformer_mt.system.output import remove, write_text, writing
 from transformer_mt.system.processes.executors import Workers, opened_executor
 from transformer_mt.system.state import sha256
@@ -27,9 +29,9 @@ Job = tuple[Path, Args]
 def run_shards(jobs: Iterable[Job[Args]], make: Make[Args], *, workers: Workers) -> Iterator[Path]:
     """Make the file of every job, and yield the paths in the order of the jobs.
 
-    At most two jobs per worker are read ahead, so memory does not grow with their number. What is
-    finished stays, whatever is raised. On this machine, a single job is done in this process, and
-    so is everything with one worker.
+    At most two unfinished jobs per worker are read ahead: memory does not grow with their number,
+    and a long job lets no worker wait. What is finished stays, whatever is raised. On this machine,
+    a single job is done in this process, and so is everything with one worker.
 
     Args:
         jobs: (path to write, what `make` needs for it: numbers, and paths that workers can read).
@@ -48,14 +50,17 @@ def run_shards(jobs: Iterable[Job[Args]], make: Make[Args], *, workers: Workers)
         "fewer processes: --set data.workers=1. What is done stays done"
     )
     with opened_executor(workers, killed) as (executor, count):
-        under_way: deque[Future[Path]] = deque()
+        tasks: deque[Future[Path]] = deque()  # whose paths are still to be yielded
+        unfinished: set[Future[Path]] = set()
         for path, args in everything:
-            task = executor.submit(_make_unless_whole, make, args, path.absolute())
-            under_way.append(task)
-            if len(under_way) > 2 * count():
-                yield _on_this_disk(under_way.popleft().result())
-        while under_way:
-            yield _on_this_disk(under_way.popleft().result())
+            tasks.append(executor.submit(_make_unless_whole, make, args, path.absolute()))
+            unfinished.add(tasks[-1])
+            while len(unfinished) > 2 * count():
+                unfinished = wait(unfinished, return_when=FIRST_COMPLETED).not_done
+            while tasks and tasks[0].done():
+                yield _on_this_disk(tasks.popleft().result())
+        while tasks:
+            yield _on_this_disk(tasks.popleft().result())
 
 
 def run_apart(
@@ -64,11 +69,19 @@ def run_apart(
     """The values of a function of a module, computed in processes whose memory goes with them.
 
     Args:
-        workers: on this machine one process after the other does it, whatever their number.
+        workers: on this machine one process after the other does it, whatever their number; those
+            of a cluster stay, and give back what they took.
     """
     killed = tr("a process was killed, most likely for want of memory; what is done stays done")
     with opened_executor(1 if isinstance(workers, int) else workers, killed) as (executor, _):
-        return list(executor.map(function, args))
+        return list(executor.map(partial(_and_release, function), args))
+
+
+def _and_release(function: Callable[[Args], Result], args: Args) -> Result:
+    try:
+        return function(args)
+    finally:
+        release_freed_memory()
 
 
 def remove_shard(path: Path) -> None:
