@@ -81,7 +81,7 @@ def test_jobs_are_read_as_they_are_needed(tmp_path: Path) -> None:
     assert n_read == 20
 
 
-def wait_for(other: Path | None, path: Path) -> None:
+def wait_for_file(other: Path | None, path: Path) -> None:
     deadline = time.monotonic() + 60
     while other and not other.exists():
         assert time.monotonic() < deadline, "nobody works beside it"
@@ -93,7 +93,7 @@ def test_a_long_job_lets_no_worker_wait(tmp_path: Path) -> None:
     """The first one ends when the last one has been done."""
     paths = [tmp_path / f"{number:02}" for number in range(20)]
     wanted = [(path, paths[-1] if path == paths[0] else None) for path in paths]
-    assert list(run_shards(iter(wanted), wait_for, workers=2)) == paths
+    assert list(run_shards(iter(wanted), wait_for_file, workers=2)) == paths
 
 
 def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
