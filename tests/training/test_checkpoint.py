@@ -160,7 +160,7 @@ def test_what_cannot_be_read_for_a_moment_is_not_damaged(
         monkeypatch.setattr(checkpoint_module, "load_file", stale)
     else:
         monkeypatch.setattr(os, "open", stale)
-    with pytest.raises(CheckpointError, match=r"00000020: cannot be read: .* before it is used"):
+    with pytest.raises(CheckpointError, match=r"00000020: cannot be read: .*remove it"):
         load(store)
     assert contents(store) == before
     monkeypatch.undo()

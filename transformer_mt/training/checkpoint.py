@@ -22,13 +22,7 @@ from transformer_mt.errors import CheckpointError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import writing_folder
 from transformer_mt.system.staging import remove_left_over
-from transformer_mt.system.state import (
-    Damaged,
-    Unreadable,
-    damages,
-    read_manifest,
-    write_manifest,
-)
+from transformer_mt.system.state import Damaged, Unreadable, damages, read_manifest, write_manifest
 
 _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors", "progress.json"
 _FILES = (_PROGRESS, _OPTIMIZER, _WEIGHTS)
@@ -121,14 +115,8 @@ class CheckpointStore:
                 self._compare(identity)
                 weights, optimizer = load_file(path / _WEIGHTS), load_file(path / _OPTIMIZER)
             except (Unreadable, OSError) as error:
-                raise CheckpointError(
-                    tr(
-                        "{}: cannot be read: {}; if it stays so, remove it, and the checkpoint "
-                        "before it is used",
-                        path,
-                        error,
-                    )
-                ) from error
+                text = tr("{}: cannot be read: {}; if it stays so, remove it", path, error)
+                raise CheckpointError(text) from error
             except (Damaged, SafetensorError) as error:
                 damaged.append(path)
                 report(tr("{} is damaged ({}); using the checkpoint before it", path, error))

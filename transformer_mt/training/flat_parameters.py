@@ -33,8 +33,7 @@ class FlatParameters:
         self.parameters = list(named.values())
         self._shapes = {name: parameter.shape for name, parameter in named.items()}
         self.exact = torch.cat([p.detach().float().flatten() for p in self.parameters])
-        # Before parameters become views: on a GPU recurrent layers move theirs when they are cast.
-        model.to(dtype)
+        model.to(dtype)  # before there are views: on a GPU, casting moves recurrent weights
         self.rounded = self.exact.to(dtype)
         self.gradients = torch.zeros_like(self.rounded)
         weights, gradients = self.views(self.rounded), self.views(self.gradients)

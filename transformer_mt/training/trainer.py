@@ -102,12 +102,8 @@ class Trainer:
         validate: Validate,
         ranks: Ranks = ALONE,
     ) -> None:
-        self.cfg = cfg
-        self.ranks = ranks
-        self.model = model
-        self.block_of = block_of
-        self.store = store
-        self.validate = validate
+        self.cfg, self.model, self.ranks = cfg, model, ranks
+        self.block_of, self.store, self.validate = block_of, store, validate
         self.learner = Learner(model, cfg.train, ranks)
         self.progress = Progress(**Place.start_of(0)._asdict())
         self._n_split = 0  # micro-batches done in halves by this process, since the last `_agree`
@@ -265,18 +261,14 @@ class Trainer:
         with record_function("validation"):
             scores = self.validate()
         value = -scores["loss"] if train.metric == "loss" else scores[train.metric]
-        so_far = self.progress
-        is_other = so_far.metric not in (None, train.metric)  # values of two do not compare
-        better = not so_far.best_update or is_other or value > so_far.best_metric
-        best = (so_far.update, value) if better else (so_far.best_update, so_far.best_metric)
-        self.progress = replace(
-            so_far,
-            validated=True,
-            best_update=best[0],
-            best_metric=best[1],
-            metric=train.metric,
-            validations_without_gain=0 if better else so_far.validations_without_gain + 1,
-        )
+        is_other = self.progress.metric not in (None, train.metric)  # their values do not compare
+        so_far = replace(self.progress, validated=True, metric=train.metric)
+        if not so_far.best_update or is_other or value > so_far.best_metric:
+            best = replace(so_far, best_update=so_far.update, best_metric=value)
+            self.progress = replace(best, validations_without_gain=0)
+        else:
+            without_gain = so_far.validations_without_gain + 1
+            self.progress = replace(so_far, validations_without_gain=without_gain)
         clock = {"minutes": so_far.seconds / 60, "validation_s": time.monotonic() - started}
         # Before the checkpoint: records beyond the newest one are dropped when training goes on,
         # but one that is missing is never written again.
