@@ -274,7 +274,7 @@ def test_what_no_translation_has_room_for(translator: Translator) -> None:
 
 def test_more_terms_than_a_translation_has_room_for(translator: Translator) -> None:
     """The search goes on with the first of them; the others are faults, if they are missing."""
-    long = "dog " * (translator.cfg.data.max_length // 8)
+    long = " ".join(["dog"] * (translator.cfg.data.max_length // 8))
     terms = [Term(character, long, i) for i, character in enumerate("猫狗鸟鱼马牛羊")]
     (found,) = constrained(translator, ["猫狗鸟鱼马牛羊" * 3], glossary=Glossary(terms))
     assert "term" in found.faults or all(term.target in found.text for term in terms)

@@ -34,6 +34,7 @@ _limit: Any = partial(typer.Option, rich_help_panel="Limits")
 _seconds: Any = partial(_limit, min=0.1, max=86_400)
 _who: Any = partial(typer.Option, rich_help_panel="Who may ask")
 _MODELS = "model or run directory, or hf:OWNER/NAME; repeatable; default: the newest finished run"
+_WAIT = "ms that a text waits for others"
 _KEYS = "a file of API keys; --add-key writes it; default: everybody may ask"
 _GLOSSARIES = "a database that keeps clients' glossaries, such as sqlite:///glossaries.db"
 
@@ -47,9 +48,7 @@ def serve(
         str, _option(help="native, or ctranslate2 with what tmt export wrote, as int8")
     ] = "native",
     precision: SearchPrecision = "auto",
-    wait: Annotated[
-        float, _option(min=0, max=60_000, help="ms that a text waits for others")
-    ] = 5.0,
+    wait: Annotated[float, _option(min=0, max=60_000, help=_WAIT)] = 5.0,
     glossaries: Annotated[str, _option(metavar="URL", help=_GLOSSARIES)] = "sqlite://",
     characters: Annotated[int, _limit(min=1, help="of the texts of a request")] = 5000,
     queue: Annotated[int, _limit(min=1, help="characters that may wait")] = 1_000_000,

@@ -150,25 +150,14 @@ def evaluate_systems(
     contrasts = {str(path): read_contrast(path) for path in contrast_paths}
     variants = (v for test in test_sets for v in careless_variants(test)) if robustness else ()
     tests = [*test_sets, *variants]
-    outputs: Outputs = {test.name: {} for test in tests}
-    faults: dict[str, dict[str, Counter[str]]] = {test.name: {} for test in tests}
-    shares: dict[str, SystemScores] = defaultdict(dict)
-    # Mistakes are told before the work.
-    finished = {
-        (test.name, system.name): _read_output(system, test, len(tests))
-        for test in tests
-        for system in systems
-        if not system.is_model
-    }
+    outputs = _read_outputs(systems, tests)  # mistakes are told before the work
     for test in tests:
         Scorer(test.tgt).check(metrics)
     if comet_python is not None:
         check_python(comet_python)
-    for system in systems:
-        if not system.is_model:
-            for test in tests:
-                outputs[test.name][system.name] = finished[test.name, system.name]
-            continue
+    faults: dict[str, dict[str, Counter[str]]] = {test.name: {} for test in tests}
+    shares: dict[str, SystemScores] = defaultdict(dict)
+    for system in (system for system in systems if system.is_model):
         stages.begin(tr("loading {}", system.path))
         translator = Translator.load(system.path, precision=precision)
         translator = translator.with_engine(WatchedEngine(translator.engine, stages))
@@ -186,6 +175,17 @@ def evaluate_systems(
         for test in tests
     }
     return Evaluation(tests, outputs, {**scores, **shares}, faults)
+
+
+def _read_outputs(systems: Sequence[System], tests: Sequence[EvaluationSet]) -> Outputs:
+    """Finished translations, and none of models."""
+    return {
+        test.name: {
+            system.name: [] if system.is_model else _read_output(system, test, len(tests))
+            for system in systems
+        }
+        for test in tests
+    }
 
 
 def _check_kinds(systems: Sequence[System], *, contrast: bool, robustness: bool) -> None:

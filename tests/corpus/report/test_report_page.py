@@ -149,4 +149,4 @@ def test_bins_of_a_histogram() -> None:
     assert len(found) == len(edges) - 2 and len(bins(short, [short])) == 2
     assert found[0] == (1.0, "3", 3, 0.75, "")
     assert found[1] == (1 / 3, "4–5", 1, 0.25, "4")
-    assert bins(long, [long]) == [(1.0, "1.45e+03 and more", 2, 1.0, "")]
+    assert bins(long, [long]) == [(1.0, "1,448 and more", 2, 1.0, "")]
