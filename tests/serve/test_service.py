@@ -139,7 +139,7 @@ def test_too_much_is_429_and_a_slow_answer_504(toy_model: Path) -> None:
         ("POST", "/v2/translate", b'{"text": ["a"], "target_lang": "EN", '
          b'"glossary_id": "\\ud800"}', 404, "glossary"),
         ("POST", "/v2/glossaries", b'{"name": "a", "source_lang": "zh", "target_lang": "en", '
-         b'"entries": "a\\tb\\ud800", "entries_format": "tsv"}', 201, "entry_count"),
+         b'"entries": "\\ud800", "entries_format": "tsv"}', 400, "entry 1"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told(

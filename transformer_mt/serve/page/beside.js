@@ -35,8 +35,7 @@ async function ask(path, body, signal) {
   const options = body ? { method: "POST", headers, body: content, signal } : { signal };
   const response = await fetch(path, options).catch(() => { throw new Problem("offline", "", 5); });
   const found = await response.json().catch(() => null);
-  if (response.ok && found) return found;
-  if (response.ok) throw new Problem("offline", "", 5); // it was cut off
+  if (response.ok) { if (found) return found; throw new Problem("offline", "", 5); } // it was cut off
   const { status } = response, detail = String(found?.error ?? status);
   const wait = Math.min(Math.max(Number(response.headers.get("Retry-After")) || 2, 1), 120);
   if (status === 429) throw new Problem("busy", detail, wait);

@@ -25,8 +25,7 @@ Object.assign(WORDS, {
   live: ["live", "实时"], lost: ["no connection; trying again", "连接中断，正在重试"],
 });
 
-const MOST_RUNS = 12; // that the server compares
-const SHOWN_SAMPLES = 10, HEIGHT = 200, LEFT = 52, BOTTOM = 18, TOP = 6;
+const MOST_RUNS = 12, SHOWN_SAMPLES = 10, HEIGHT = 200, LEFT = 52, BOTTOM = 18, TOP = 6;
 let names = [], states = null, records = {}, details = {}, source, pointers = [];
 Object.assign(chosen, { ticked: new Set(), x: "update", all: false, at: null });
 
@@ -229,10 +228,7 @@ function listen() {
   source?.close();
   if (document.hidden) return;
   const stream = source = new EventSource(`api/events?${query()}`);
-  stream.onopen = () => {
-    tell("live");
-    if (names.length && !details.settings) ask().catch(fail);
-  };
+  stream.onopen = () => { tell("live"); if (names.length && !details.settings) ask().catch(fail); };
   stream.onerror = () => {
     tell("lost");
     if (stream.readyState === EventSource.CLOSED) setTimeout(() => stream === source && listen(), 3000);

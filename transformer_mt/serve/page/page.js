@@ -43,12 +43,8 @@ function opposite() {
   return known.directions.find((one) => one.source === pair.target && one.target === source);
 }
 
-async function swap() {
-  if (typing) translate();
-  await done;
-  openText({ text: shownTranslation() || $("input").value, ...opposite() });
-}
-
+const settled = async () => { if (typing) translate(); await done; };
+const swap = async () => { await settled(); openText({ text: shownTranslation() || $("input").value, ...opposite() }); };
 const keepInterface = () => store("interface", { language: chosen.language, dark: isDark(), ...pair });
 
 /* ---- Translate ---- */
@@ -98,11 +94,7 @@ async function translateText(text) {
   if (answer) remembering = setTimeout(remember, STANDS_MS);
 }
 
-async function copy() {
-  if (typing) translate();
-  await done;
-  if (answer) tellBriefly(await copied(shownTranslation()) ? "copied" : "notCopied");
-}
+const copy = async () => { await settled(); if (answer) tellBriefly(await copied(shownTranslation()) ? "copied" : "notCopied"); };
 
 /* ---- Show ---- */
 
