@@ -178,7 +178,7 @@ def test_time_is_linear(form: Form) -> None:
         before = time.process_time()
         document = read_document(first + unit * (20_000 // len(unit)), form)
         document.rebuild([f"{segment}_*" for segment in document.segments])
-        assert time.process_time() - before < 2, unit
+        assert time.process_time() - before < 5, unit
 
 
 def test_forms_by_name() -> None:

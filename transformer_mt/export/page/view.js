@@ -53,11 +53,11 @@ function translatePart(text, ids, prefix = []) {
     srcWords: words(translator.src, ids, src.unspaced), tgtWords: words(translator.tgt, best.ids, tgt.unspaced) };
 }
 
-let waiting, took; // took: milliseconds
+let waiting, took; // took: milliseconds; null: it goes on
 function translate() {
   clearTimeout(waiting);
   const started = performance.now(), segments = translator.segments($("input").value);
-  parts = [];
+  [parts, took] = [[], null];
   Object.assign(chosen, { part: 0, word: 0, row: 0 });
   const next = () => {
     if (parts.length < segments.length) {
@@ -85,7 +85,7 @@ function show() {
   showTranslation();
   const n = parts.reduce((sum, part) => sum + part.src.length + part.best.ids.length, 0);
   const cut = parts.some((part) => !part.best.complete);
-  $("status").textContent = parts.length ? say("took", took, n) + (cut ? ` · ${say("cut")}` : "") : "";
+  $("status").textContent = parts.length && took !== null ? say("took", took, n) + (cut ? ` · ${say("cut")}` : "") : "";
   $("inside").hidden = !parts.length;
   if (!parts.length) return;
   const part = parts[chosen.part], { encoder_layers, decoder_layers, heads } = translator.model.config;
