@@ -3,7 +3,7 @@
 Control characters of a file name, a server's words or a translation become visible, so that no text
 can move the cursor, hide a part of a message or set the title of a window. A character that the
 encoding of a stream lacks becomes visible as well: for people in a plain spelling, `->` for an
-arrow; for programs as `\\uXXXX`, which JSON reads back.
+arrow; for programs as JSON spells it (`\\u2192`).
 """
 
 import codecs

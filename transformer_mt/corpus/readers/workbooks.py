@@ -51,7 +51,7 @@ def _check_size(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
-    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, ValueError, RuntimeError) as error:  # RuntimeError: of a newer kind
         raise DataError(tr("{}: damaged: {}; get the file again", path, error)) from error
     if size > _LARGEST:
         raise DataError(
