@@ -74,7 +74,7 @@ _RECIPES = (
 )
 _CPU_VOCAB_SIZE = 16_000
 _UPDATES = ((20_000, 2_000), (100_000, 4_000), (1_000_000, 30_000), (float("inf"), 100_000))
-_FEW_PAIRS, _FEW_PIECES = 10_000, 1_200  # pieces: of a language whose words are spaced
+_FEW_PAIRS = 10_000
 _FIRST_HOUR, _MUON = "docs/lab/first-hour.md", "docs/lab/muon.md"
 
 # Small corpora and short trainings have a recipe of their own: Transformer-tiny and Muon.
@@ -138,6 +138,7 @@ def starting_point(
     tgt_tokens: int,
     *,
     characters: tuple[int, int],
+    words: tuple[int, int],
     languages: Languages,
     device: str,
     budget: Budget | None = None,
@@ -146,16 +147,20 @@ def starting_point(
 
     Args:
         characters: different ones on each side; a vocabulary has room for them.
+        words: of each side that occur three times or more; 0: they are not spaced.
         budget: see `training_that_ends`.
     """
     n_pairs = _pairs_that_matter(n_pairs, budget)
     advice = {a.key: a for a in recommend(n_pairs, tgt_tokens, languages=languages, device=device)}
     joint, size = advice["tokenizer.joint"], advice["tokenizer.vocab_size"]
-    room = [3 * n // 2 + 400 for n in ([sum(characters)] if joint.value else characters)]
+    sides = [*zip(characters, words, strict=True)]
+    if joint.value:
+        sides = [(sum(characters), sum(words))]
+    room = [3 * n // 2 + 400 for n, _ in sides]
     size = size._replace(value=max(size.value, *room))
     if n_pairs < _FEW_PAIRS:
-        sizes = [max(_FEW_PIECES, n) for n in room]
-        why = tr("few pairs do not show long pieces often enough to learn them: {}", _FIRST_HOUR)
+        sizes = [max(n, known) for n, (_, known) in zip(room, sides, strict=True)]
+        why = tr("about one for each word that occurs three times: {}", _FIRST_HOUR)
         size = Advice(size.key, sizes if len(sizes) > 1 else sizes[0], why)
     sampling = [a for a in [advice["tokenizer.sampling"]] if a.value]
     training = training_that_ends(

@@ -6,11 +6,12 @@ each setting. Nothing is trained or written.
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from transformer_mt.config.data import Languages, Source
 from transformer_mt.config.experiment import Config, load_config
@@ -27,11 +28,24 @@ from transformer_mt.profiling.timed_start import (
     tokens_per_character,
 )
 from transformer_mt.text.identify import identify
-from transformer_mt.text.languages import language_name
+from transformer_mt.text.languages import is_unspaced, language_name
+from transformer_mt.text.words import words
 
 _REMEDY = tr(
     "name them: files such as my.zh and my.en, or a table whose first row is Chinese, English"
 )
+
+_COUNTED = 20_000  # pairs whose words are counted
+_OFTEN = 3  # times
+
+
+class _Counts(NamedTuple):
+    """The fields of `OwnText` that are counted."""
+
+    pairs: int
+    tgt_tokens: int
+    characters: tuple[int, int]
+    words: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -50,6 +64,7 @@ class OwnText:
     pairs: int
     tgt_tokens: int  # estimated
     characters: tuple[int, int]  # different ones on each side
+    words: tuple[int, int]  # of each side, in the first pairs, that occur three times or more
     note: str
 
 
@@ -83,13 +98,13 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
     source: str | dict[str, Any] = {"files": list(map(str, paths))}
     if len(paths) == 1:
         source, both = both, f"{both}: {layout_of(paths[0]).describe()}"
-    pairs, tokens, characters = _count(source, languages)
+    counts = _count(source, languages)
     stem = paths[0].name.partition(".")[0]
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "my"
-    if not pairs:
+    if not counts.pairs:
         raise DataError(tr("{}: there is no text; the format is one sentence per line", both))
-    note = tr("{}: {} → {}, sentence pairs: {:,}", both, src, tgt, pairs)
-    return OwnText(name, source, languages, pairs, tokens, characters, note)
+    note = tr("{}: {} → {}, sentence pairs: {:,}", both, src, tgt, counts.pairs)
+    return OwnText(name, source, languages, *counts, note)
 
 
 def check_is_of(own: OwnText, start: Path) -> None:
@@ -111,18 +126,22 @@ def _absolute(source: Source) -> list[str]:
     return list(map(os.path.abspath, source.files or [source.path or ""]))
 
 
-def _count(source: str | dict[str, Any], languages: Languages) -> tuple[int, int, tuple[int, int]]:
-    """Pairs, a guess at their target tokens, and the different characters of each side."""
-    pairs = tokens = 0
+def _count(source: str | dict[str, Any], languages: Languages) -> _Counts:
+    n_pairs = tgt_tokens = 0
     characters: tuple[set[str], set[str]] = set(), set()
+    counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+    codes = languages.src, languages.tgt
     per_character = tokens_per_character(languages.tgt)
     spec = Source.model_validate(source)
     for pair in read_pairs(spec, languages, root=Path(), role="train"):
-        pairs += 1
-        tokens += 1 + round(len(pair[1]) * per_character)
-        for seen, text in zip(characters, pair, strict=True):
-            seen.update(text)
-    return pairs, tokens, (len(characters[0]), len(characters[1]))
+        n_pairs += 1
+        tgt_tokens += 1 + round(len(pair[1]) * per_character)
+        for side, text in enumerate(pair):
+            characters[side].update(text)
+            if n_pairs <= _COUNTED and not is_unspaced(codes[side]):
+                counts[side].update(words(text, codes[side]))
+    src, tgt = (sum(n >= _OFTEN for n in side.values()) for side in counts)
+    return _Counts(n_pairs, tgt_tokens, (len(characters[0]), len(characters[1])), (src, tgt))
 
 
 def make_start(own: OwnText, *, minutes: float | None, processes: int) -> str:
@@ -136,6 +155,7 @@ def make_start(own: OwnText, *, minutes: float | None, processes: int) -> str:
         own.pairs,
         own.tgt_tokens,
         characters=own.characters,
+        words=own.words,
         languages=own.languages,
         device=kind_of_device(),
     )
