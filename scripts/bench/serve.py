@@ -3,9 +3,11 @@
     python scripts/bench/serve.py -m runs/tiny --src dev.zh [--minutes 10] [--engine ctranslate2]
 
 Starts a server on loopback and asks it over 1 and 64 connections, each a sentence at a time, by
-turns; beside it the speed of `tmt bench decode` in batches of 64. Then requests at half of that
-rate, at random times: --minutes / 2 for the latencies, and as long while workers are killed and
-3,000 requests come at once, which the bounded queue may answer with 429. The cache is off.
+turns; beside it `Translator.translate` with 64 sentences at a time, the most that a server of 64
+clients has, and `tmt bench decode` in batches of 64, which are of equal lengths. Then requests at
+half of that rate, at random times: --minutes / 2 for the latencies, and as long while workers are
+killed and 3,000 requests come at once, which the bounded queue may answer with 429. The cache is
+off.
 """
 
 import argparse
@@ -22,10 +24,12 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from itertools import count, cycle
+from itertools import count, cycle, islice
 from pathlib import Path
 
 from transformer_mt.corpus.readers.lines import split_lines
+from transformer_mt.pipeline.run_dir import find_model
+from transformer_mt.translation.translator import Translator
 
 TMT = [sys.executable, "-m", "transformer_mt"]
 BURST = 3000  # requests
@@ -175,6 +179,21 @@ class Server:
         print("exit", self.process.wait())
 
 
+class Alone:
+    """`Translator.translate` in a process of its own, without a server."""
+
+    def __init__(self, model: str) -> None:
+        self._translator = Translator.load(find_model(Path(model)))
+
+    def speed(self, texts: Iterator[str], seconds: float) -> float:
+        """Sentences per second, 64 at a time."""
+        done, started = 0, time.monotonic()
+        while time.monotonic() < started + seconds:
+            self._translator.translate([*islice(texts, 64)], to=TARGET, retry=True)
+            done += 64
+        return done / (time.monotonic() - started)
+
+
 def decode_speed(model: str, src: str) -> float:
     command = [*TMT, "bench", "decode", "-m", model, "--src", src, "--json"]
     found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -196,10 +215,13 @@ def main() -> None:
     sentences = [*split_lines(Path(args.src))]
     texts = cycle(sentences)
     server = Server(5099, "-m", args.model, "--engine", args.engine, "--queue", "20000")
-    rates: dict[str, list[float]] = {"1 client": [], "64 clients": [], "bench decode": []}
+    alone = Alone(args.model)
+    names = "1 client", "64 clients", "64 at a time", "bench decode"
+    rates: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(args.rounds):
         rates["1 client"].append(asyncio.run(closed_loop(5099, texts, 1, 8)))
         rates["64 clients"].append(asyncio.run(closed_loop(5099, texts, 64, 8)))
+        rates["64 at a time"].append(alone.speed(texts, 8))
         rates["bench decode"].append(decode_speed(args.model, args.src))
     for name, found in rates.items():
         print(

@@ -272,8 +272,7 @@ def best_continuations(scores: Tensor, log_probs: Tensor, n: int) -> Candidates:
     beams, ids = (torch.arange(size, device=scores.device) for size in (beam, vocab_size))
     parents = _side_by_side(parents[..., None].expand_as(cells), beams[:, None].expand_as(others))
     tokens = _side_by_side(
-        block[..., None] * _BLOCK + ids[:_BLOCK].expand_as(cells),
-        ids[whole:].expand_as(others),
+        block[..., None] * _BLOCK + ids[:_BLOCK].expand_as(cells), ids[whole:].expand_as(others)
     )
     found, at = _side_by_side(cells, others).topk(n, dim=1)
     return Candidates(found, parents.gather(1, at), tokens.gather(1, at))
