@@ -274,12 +274,7 @@ def compare(cfg: Config, advice: list[Advice]) -> list[Advice]:
 
 
 def apply_advice(cfg: Config, advice: Iterable[Advice], *, on_defaults: bool = True) -> Config:
-    """A configuration with advised settings.
-
-    Args:
-        on_defaults: other settings of tokenizer, model and train are the defaults; else those of
-            `cfg`.
-    """
+    """Args: on_defaults: others of tokenizer, model, train are the defaults; else `cfg`'s."""
     tree = cfg.model_dump()
     if on_defaults:
         tree |= {section: {} for section in ("tokenizer", "model", "train")}

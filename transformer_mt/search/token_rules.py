@@ -60,7 +60,7 @@ class TokenRules:
         log_probs[..., self.eos_id] = eos
         if history.size(2) < self.min_length:
             log_probs[..., self.eos_id] = FORBIDDEN
-            if len(self.never) + len(self.banned) + history.size(2) >= log_probs.size(2) - 1:
+            if len(self.never) + len(self.banned) + history.size(2) >= log_probs.size(2) // 2:
                 stuck = (log_probs == FORBIDDEN).all(-1)  # nothing else may be written any more
                 log_probs[..., self.eos_id] = torch.where(stuck, eos, FORBIDDEN)
         for row, token, values in forced:
