@@ -21,9 +21,9 @@ def write(path: Path, side: int) -> Path:
 
 def test_two_files_by_their_endings(tmp_path: Path) -> None:
     own = read_own_text([write(tmp_path / "my.zh", 0), write(tmp_path / "my.en", 1)])
-    assert (own.name, own.languages.pair, own.pairs) == ("my", "zh-en", 300)
+    assert (own.name, own.languages.pair, own.counts.pairs) == ("my", "zh-en", 300)
     assert own.note.endswith("Chinese → English, sentence pairs: 300")
-    assert own.characters[0] > 2 * own.characters[1] > 40
+    assert own.counts.characters[0] > 2 * own.counts.characters[1] > 40
 
 
 def test_two_files_by_their_text(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_few_pairs_have_pieces_for_the_words_of_both_languages(tmp_path: Path) -
     for path, texts in zip(files, (lines, translations), strict=True):
         path.write_text("\n".join(texts) + "\n", encoding="utf-8")
     own = read_own_text(files)
-    assert own.words == (504, 504)
+    assert own.counts.words == (504, 504)
     start = tmp_path / "start.yaml"
     start.write_text(make_start(own, minutes=None, processes=1), encoding="utf-8")
     assert load_config(start).tokenizer.vocab_size == 1008
@@ -51,7 +51,7 @@ def test_a_table_with_and_without_a_header(tmp_path: Path) -> None:
         path = tmp_path / "lines.tsv"
         path.write_text(header + rows, encoding="utf-8")
         own = read_own_text([path])
-        assert (own.languages.pair, own.pairs, own.source) == ("en-zh", expected, str(path))
+        assert (own.languages.pair, own.counts.pairs, own.source) == ("en-zh", expected, str(path))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_the_settings_are_a_configuration_whose_warm_up_ends(
     path.write_text(text, encoding="utf-8")
     cfg = load_config(path)
     assert cfg.languages == own.languages
-    assert cfg.tokenizer.vocab_sizes[0] > own.characters[0] + 260
+    assert cfg.tokenizer.vocab_sizes[0] > own.counts.characters[0] + 260
     assert (cfg.train.cooldown_updates, cfg.train.patience) == ("auto", None)
     assert cfg.train.max_minutes == minutes
     updates = cfg.train.max_updates

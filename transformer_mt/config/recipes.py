@@ -13,7 +13,7 @@ docs/results.md of this project.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -137,8 +137,8 @@ def starting_point(
     n_pairs: int,
     tgt_tokens: int,
     *,
-    characters: tuple[int, int],
-    words: tuple[int, int],
+    characters: Sequence[int],
+    words: Sequence[int],
     languages: Languages,
     device: str,
     budget: Budget | None = None,
@@ -153,13 +153,12 @@ def starting_point(
     n_pairs = _pairs_that_matter(n_pairs, budget)
     advice = {a.key: a for a in recommend(n_pairs, tgt_tokens, languages=languages, device=device)}
     joint, size = advice["tokenizer.joint"], advice["tokenizer.vocab_size"]
-    sides = [*zip(characters, words, strict=True)]
     if joint.value:
-        sides = [(sum(characters), sum(words))]
-    room = [3 * n // 2 + 400 for n, _ in sides]
+        characters, words = [sum(characters)], [sum(words)]
+    room = [3 * n // 2 + 400 for n in characters]
     size = size._replace(value=max(size.value, *room))
     if n_pairs < _FEW_PAIRS:
-        sizes = [max(n, known) for n, (_, known) in zip(room, sides, strict=True)]
+        sizes = [max(both) for both in zip(room, words, strict=True)]
         why = tr("about one for each word that occurs three times: {}", _FIRST_HOUR)
         size = Advice(size.key, sizes if len(sizes) > 1 else sizes[0], why)
     sampling = [a for a in [advice["tokenizer.sampling"]] if a.value]
@@ -274,7 +273,8 @@ def compare(cfg: Config, advice: list[Advice]) -> list[Advice]:
 
 
 def apply_advice(cfg: Config, advice: Iterable[Advice], *, on_defaults: bool = True) -> Config:
-    """Args: on_defaults: others of tokenizer, model, train are the defaults; else `cfg`'s."""
+    """A configuration with advised settings; the other ones of tokenizer, model and train are the
+    defaults or, without `on_defaults`, those of `cfg`."""
     tree = cfg.model_dump()
     if on_defaults:
         tree |= {section: {} for section in ("tokenizer", "model", "train")}

@@ -39,13 +39,13 @@ _COUNTED = 20_000  # pairs whose words are counted
 _OFTEN = 3  # times
 
 
-class _Counts(NamedTuple):
-    """The fields of `OwnText` that are counted."""
+class Counts(NamedTuple):
+    """The size of a text."""
 
     pairs: int
-    tgt_tokens: int
-    characters: tuple[int, int]
-    words: tuple[int, int]
+    tgt_tokens: int  # estimated
+    characters: tuple[int, int]  # different ones on each side
+    words: tuple[int, int]  # of each side, in the first pairs, that occur three times or more
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,7 @@ class OwnText:
     name: str
     source: str | dict[str, Any]
     languages: Languages
-    pairs: int
-    tgt_tokens: int  # estimated
-    characters: tuple[int, int]  # different ones on each side
-    words: tuple[int, int]  # of each side, in the first pairs, that occur three times or more
+    counts: Counts
     note: str
 
 
@@ -104,7 +101,7 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
     if not counts.pairs:
         raise DataError(tr("{}: there is no text; the format is one sentence per line", both))
     note = tr("{}: {} → {}, sentence pairs: {:,}", both, src, tgt, counts.pairs)
-    return OwnText(name, source, languages, *counts, note)
+    return OwnText(name, source, languages, counts, note)
 
 
 def check_is_of(own: OwnText, start: Path) -> None:
@@ -126,7 +123,7 @@ def _absolute(source: Source) -> list[str]:
     return list(map(os.path.abspath, source.files or [source.path or ""]))
 
 
-def _count(source: str | dict[str, Any], languages: Languages) -> _Counts:
+def _count(source: str | dict[str, Any], languages: Languages) -> Counts:
     n_pairs = tgt_tokens = 0
     characters: tuple[set[str], set[str]] = set(), set()
     counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
@@ -141,7 +138,7 @@ def _count(source: str | dict[str, Any], languages: Languages) -> _Counts:
             if n_pairs <= _COUNTED and not is_unspaced(codes[side]):
                 counts[side].update(words(text, codes[side]))
     src, tgt = (sum(n >= _OFTEN for n in side.values()) for side in counts)
-    return _Counts(n_pairs, tgt_tokens, (len(characters[0]), len(characters[1])), (src, tgt))
+    return Counts(n_pairs, tgt_tokens, (len(characters[0]), len(characters[1])), (src, tgt))
 
 
 def make_start(own: OwnText, *, minutes: float | None, processes: int) -> str:
@@ -152,10 +149,10 @@ def make_start(own: OwnText, *, minutes: float | None, processes: int) -> str:
     """
     advise = partial(
         starting_point,
-        own.pairs,
-        own.tgt_tokens,
-        characters=own.characters,
-        words=own.words,
+        own.counts.pairs,
+        own.counts.tgt_tokens,
+        characters=own.counts.characters,
+        words=own.counts.words,
         languages=own.languages,
         device=kind_of_device(),
     )
