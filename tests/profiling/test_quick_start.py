@@ -32,17 +32,17 @@ def test_two_files_by_their_text(tmp_path: Path) -> None:
 
 
 def test_few_pairs_have_pieces_for_the_words_of_both_languages(tmp_path: Path) -> None:
-    """500 words three times, 300 twice, in each of two languages that share a vocabulary."""
-    lines = [f"The brown{i % 800:03} dog is here" for i in range(2100)]
-    translations = [f"Der braune{i % 800:03} Hund ist hier" for i in range(2100)]
+    """700 words three times, 100 twice, in each of two languages that share a vocabulary."""
+    lines = [f"The brown{i % 800:03} dog is here" for i in range(2300)]
+    translations = [f"Der braune{i % 800:03} Hund ist hier" for i in range(2300)]
     files = tmp_path / "my.en", tmp_path / "my.de"
     for path, texts in zip(files, (lines, translations), strict=True):
         path.write_text("\n".join(texts) + "\n", encoding="utf-8")
     own = read_own_text(files)
-    assert own.counts.words == (504, 504)
+    assert own.counts.words == (704, 704)
     start = tmp_path / "start.yaml"
     start.write_text(make_start(own, minutes=None, processes=1), encoding="utf-8")
-    assert load_config(start).tokenizer.vocab_size == 1008
+    assert load_config(start).tokenizer.vocab_size == 1408
 
 
 def test_a_table_with_and_without_a_header(tmp_path: Path) -> None:

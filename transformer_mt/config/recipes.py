@@ -74,7 +74,7 @@ _RECIPES = (
 )
 _CPU_VOCAB_SIZE = 16_000
 _UPDATES = ((20_000, 2_000), (100_000, 4_000), (1_000_000, 30_000), (float("inf"), 100_000))
-_FEW_PAIRS = 10_000
+_FEW_PAIRS, _FEW_PIECES = 10_000, 1_200  # pieces: at least
 _FIRST_HOUR, _MUON = "docs/lab/first-hour.md", "docs/lab/muon.md"
 
 # Small corpora and short trainings have a recipe of their own: Transformer-tiny and Muon.
@@ -158,8 +158,8 @@ def starting_point(
     room = [3 * n // 2 + 400 for n in characters]
     size = size._replace(value=max(size.value, *room))
     if n_pairs < _FEW_PAIRS:
-        sizes = [max(both) for both in zip(room, words, strict=True)]
-        why = tr("about one for each word that occurs three times: {}", _FIRST_HOUR)
+        sizes = [max(_FEW_PIECES, *both) for both in zip(room, words, strict=True)]
+        why = tr("room for characters, and for words that occur three times: {}", _FIRST_HOUR)
         size = Advice(size.key, sizes if len(sizes) > 1 else sizes[0], why)
     sampling = [a for a in [advice["tokenizer.sampling"]] if a.value]
     training = training_that_ends(
