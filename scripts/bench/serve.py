@@ -3,8 +3,8 @@
     python scripts/bench/serve.py -m runs/tiny --src dev.zh [--minutes 10] [--engine ctranslate2]
 
 Starts a server on loopback and asks it over 1 and 64 connections, each a sentence at a time, by
-turns; beside it `Translator.translate` with 64 sentences at a time, the most that a server of 64
-clients has, and `tmt bench decode` in batches of 64, which are of equal lengths. Then requests at
+turns; beside it `Translator.translate` with 64 sentences at a time, the most that batches for 64
+clients allow, and `tmt bench decode` in batches of 64, which are of equal lengths. Then requests at
 half of that rate, at random times: --minutes / 2 for the latencies, and as long while workers are
 killed and 3,000 requests come at once, which the bounded queue may answer with 429. The cache is
 off.
