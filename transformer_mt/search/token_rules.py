@@ -57,12 +57,12 @@ class TokenRules:
             *start, last = sequence
             log_probs[..., last].masked_fill_(_ends_with(history, start), FORBIDDEN)
         log_probs.index_fill_(2, self._never.to(log_probs.device), FORBIDDEN)
-        log_probs[..., self.eos_id] = eos
-        if history.size(2) < self.min_length:
-            log_probs[..., self.eos_id] = FORBIDDEN
-            if len(self.never) + len(self.banned) + history.size(2) >= log_probs.size(2) // 2:
-                stuck = (log_probs == FORBIDDEN).all(-1)  # nothing else may be written any more
-                log_probs[..., self.eos_id] = torch.where(stuck, eos, FORBIDDEN)
+        too_short = history.size(2) < self.min_length
+        log_probs[..., self.eos_id] = FORBIDDEN if too_short else eos
+        n_forbidden = len(self.never) + len(self.banned) + history.size(2)  # at most
+        if too_short and n_forbidden >= log_probs.size(2) // 2:
+            stuck = (log_probs == FORBIDDEN).all(-1)  # nothing else may be written any more
+            log_probs[..., self.eos_id] = torch.where(stuck, eos, FORBIDDEN)
         for row, token, values in forced:
             log_probs[row] = FORBIDDEN
             log_probs[row, :, token] = values
