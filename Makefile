@@ -4,6 +4,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile
 FOR_PROGRAMS := tests/export tests/serve
+unexport PYTHONDONTWRITEBYTECODE  # or every command that a test starts compiles tmt anew
 
 .PHONY: demo test test-exports exports-ready check format bench fuzz man clean
 

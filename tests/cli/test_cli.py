@@ -26,12 +26,12 @@ from transformer_mt.system.state import sha256
 CONFIG = """
 name: smoke
 languages: {src: zh, tgt: en}
-data: {root: ., train: [my], dev: [dev], test: {demo: dev}}
+data: {root: ., train: [my], dev: [dev], test: {demo: dev}, clean: {mismatch: false}}
 tokenizer: {vocab_size: 1000}
 model: {d_model: 96, heads: 4, ffn: 192, encoder_layers: 2, decoder_layers: 2, dropout: 0.0,
         norm: pre}
-train: {max_tokens: 2048, tokens_per_update: 2000, max_updates: 90, lr: 1e-2, warmup_updates: 30,
-        validate_every: 30, log_every: 6, keep_last: 2, average: 2}
+train: {max_tokens: 2048, tokens_per_update: 2000, max_updates: 75, lr: 1e-2, warmup_updates: 30,
+        validate_every: 25, log_every: 5, keep_last: 2, average: 2}
 decode: {beam: 2}
 """
 
@@ -228,9 +228,9 @@ def test_words_that_explain_cannot_find(trained: Path, words: list[str], found: 
 def test_info_average_and_tokenizer(trained: Path, tmp_path: Path) -> None:
     content = json.loads(tmt_here("info", "--json", cwd=trained).stdout)
     assert content["languages"] == "Chinese → English"
-    assert content["trained"]["updates"] == 90
+    assert content["trained"]["updates"] == 75
     result = tmt_here("average", "runs/smoke", tmp_path / "mean", "--last", "2", cwd=trained)
-    assert "after updates 60, 90" in result.stderr
+    assert "after updates 50, 75" in result.stderr
     words = ["translate", "-m", tmp_path / "mean", "这只狗很大。"]
     assert tmt_here(*words, cwd=trained).stdout.strip()
     model = trained / "runs/smoke/model/tokenizer.tgt.model"

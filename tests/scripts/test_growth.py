@@ -17,12 +17,12 @@ def test_shapes_follow_from_seed_and_number() -> None:
 
 
 def test_a_quadratic_function_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "SLOW_S", 0.02)
-    tally = growth.Tally()
+    tally, spent = growth.Tally(), 0.0
+    monkeypatch.setattr(growth.time, "process_time", lambda: spent)
 
     def quadratic(text: str) -> None:
-        for index in range(0, len(text), 16):
-            text[index:].count("x")
+        nonlocal spent
+        spent += 1e-9 * len(text) ** 2
 
     growth.check(quadratic, growth.Shape("", "ab", "c"), tally)
     (failure,) = tally.failures

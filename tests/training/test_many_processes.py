@@ -280,7 +280,7 @@ def test_two_machines_are_one_whatever_the_link_does(tmp_path: Path, alone: Trai
     """It is slow, loses packets and is cut for a second: the losses are those of one process."""
     training = alone.beside(tmp_path)
     with two_machines() as machines:
-        first, second = torchrun_on(machines, training, "train.max_updates=120")
+        first, second = torchrun_on(machines, training, "train.max_updates=80")
         other = subprocess.Popen(second, stderr=subprocess.PIPE, text=True)
         process = training.start(first)
         machines[1].ip(f"link set {DEVICE} down")
