@@ -67,8 +67,9 @@ def _most_repeats(units: Sequence[str], longest: int) -> int:
 
 
 def _is_letter(character: str) -> bool:
-    """Two planes of Unicode are for Han alone, whether a character of them is assigned or not."""
-    return character.isalpha() or 0x20000 <= ord(character) < 0x40000
+    """Radicals of Han count, and two planes of Unicode that are for Han alone, also unassigned."""
+    is_radical, is_plane = 0x2E80 <= ord(character) < 0x2FE0, 0x20000 <= ord(character) < 0x40000
+    return character.isalpha() or is_radical or is_plane
 
 
 def allowed_s(text: str) -> float:
