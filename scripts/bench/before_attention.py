@@ -22,8 +22,8 @@ from transformer_mt.config.model import ModelConfig
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.model.architectures import new_model
 from transformer_mt.model.attention import SelfAttention
-from transformer_mt.training.batches import Batch
 from transformer_mt.training.micro_batch import Learner
+from transformer_mt.training.padding import Batch
 
 VOCABULARY = 8000
 BATCH_TOKENS = 2048  # of each side

@@ -31,7 +31,8 @@ from transformer_mt.encoding.mixing import Place, epoch_block
 from transformer_mt.system.arrays import Array, save_blocks
 from transformer_mt.system.machine import peak_memory_mib
 from transformer_mt.system.processes.parallel import run_apart
-from transformer_mt.training.batches import collate, planned_blocks
+from transformer_mt.training.batches import planned_blocks
+from transformer_mt.training.padding import collate
 
 PIECE = 1 << 20  # pairs whose lengths are drawn; the others repeat them
 MEDIAN, SPREAD = 25, 0.5  # of log-normal lengths: about 28 tokens on average

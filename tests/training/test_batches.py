@@ -11,7 +11,8 @@ from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from transformer_mt.profiling.timed_updates import padding_share
 from transformer_mt.training import batches as batching
-from transformer_mt.training.batches import UpdatePlan, collate, collated, deal, plan_updates
+from transformer_mt.training.batches import UpdatePlan, deal, plan_updates
+from transformer_mt.training.padding import collate, collated
 
 
 def make_plan(src: Indices, tgt: Indices, **changes: Any) -> UpdatePlan:

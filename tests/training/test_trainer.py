@@ -29,8 +29,9 @@ from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.training import trainer as trainer_module
-from transformer_mt.training.batches import UpdatePlan, collate, experiment_plan
+from transformer_mt.training.batches import UpdatePlan, experiment_plan
 from transformer_mt.training.optimizer import learning_rate
+from transformer_mt.training.padding import collate
 from transformer_mt.training.trainer import Outcome, PlannedUpdate
 
 

@@ -20,7 +20,8 @@ from transformer_mt.pipeline.prepare import Prepared
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.system.output import write_text
 from transformer_mt.system.processes.distributed import ALONE, Ranks
-from transformer_mt.training.batches import collate, deal, plan_updates
+from transformer_mt.training.batches import deal, plan_updates
+from transformer_mt.training.padding import collate
 from transformer_mt.translation.confidence import ConfidenceCurve
 from transformer_mt.translation.translator import Translator
 

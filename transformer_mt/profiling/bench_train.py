@@ -24,6 +24,7 @@ from transformer_mt.pipeline.prepare import fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling.flops import peak_gflops
 from transformer_mt.profiling.timed_updates import (
+    GPU_PARTS,
     PARTS,
     TimedTraining,
     TrainingSetup,
@@ -47,6 +48,7 @@ SIZES: dict[Size, dict[str, Any]] = {
     "big": {"d_model": 1024, "heads": 16, "ffn": 4096, "dropout": 0.3},
 }  # fmt: skip
 WARM_UP = 5  # updates that are not counted
+GPU_WARM_UP = 40  # in which most shapes of micro-batches occur, which makes recordings of them
 FILE_VOCABULARY = 8000  # pieces, joint
 
 
@@ -92,7 +94,7 @@ class BenchReport(TrainingSetup):
                 self.tgt_padding,
             ),
             tr("  update         {:.1f} ms, median of {}", self.update_ms, self.updates),
-            *(f"    {part:<12} {self.part_ms[part]:.1f} ms" for part in PARTS),
+            *(f"    {part:<12} {ms:.1f} ms" for part, ms in self.part_ms.items()),
             tr(
                 "  arithmetic     {:,.0f} of {:,.0f} GFLOP/s: {:.1%}",
                 self.gflops,
@@ -157,6 +159,8 @@ def bench_training(
         TmtError: the corpus cannot be prepared, or is too small; a process failed.
     """
     tokens_per_update = cfg.train.batch_tokens * processes
+    if torch.cuda.is_available():  # one micro-batch would be little beside the optimizer's step
+        tokens_per_update = max(tokens_per_update, cfg.train.tokens_per_update)
     train = cfg.train.model_copy(update={"tokens_per_update": tokens_per_update})
     cfg = cfg.model_copy(update={"train": train})
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -181,10 +185,11 @@ def measure(size: Size, cfg: Config, run_dir: Path, n_updates: int, ranks: Ranks
     own_peak = peak_gflops(timed.device, timed.learner.dtype)
     timed.update_with_worst()
     own_costs, seconds = [], []
-    for number in range(WARM_UP + n_updates):
+    warm_up = WARM_UP if timed.device.type == "cpu" else GPU_WARM_UP
+    for number in range(warm_up + n_updates):
         start = timed.now()
         cost = timed.update(timed.plan.update(number % len(timed.plan)))
-        if number >= WARM_UP:
+        if number >= warm_up:
             seconds.append(timed.now() - start)
             own_costs.append(cost)
     own_peak = max(own_peak, peak_gflops(timed.device, timed.learner.dtype))
@@ -204,7 +209,11 @@ def measure(size: Size, cfg: Config, run_dir: Path, n_updates: int, ranks: Ranks
         tgt_tokens_per_s=per_second("tgt_tokens"),
         tokens_per_s=per_second("src_tokens", "tgt_tokens"),
         update_ms=1000 * median(seconds),
-        part_ms={part: 1000 * median(cost[part] for cost in own_costs) for part in PARTS},
+        part_ms={
+            part: 1000 * median(cost[part] for cost in own_costs)
+            for part in (*PARTS, *GPU_PARTS)
+            if part in own_costs[0]
+        },
         gflops=gflops,
         peak_gflops=peak,
         share_of_peak=gflops / peak,

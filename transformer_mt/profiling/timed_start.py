@@ -37,9 +37,9 @@ from transformer_mt.system.processes.distributed import Ranks
 from transformer_mt.system.processes.environment import own_place
 from transformer_mt.system.terminal import Say
 from transformer_mt.text.languages import is_unspaced
-from transformer_mt.training.batches import Batch
 from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.micro_batch import Learner
+from transformer_mt.training.padding import Batch
 
 _WARM_UP, _MEASURED = 2, 7  # updates
 _LENGTH = 20  # tokens of a sentence, in the updates that are measured
@@ -151,12 +151,11 @@ def _tokens_per_s(cfg: Config, ranks: Ranks) -> float:
     rows = max(1, cfg.train.tokens_per_update // ranks.size // _LENGTH)
     n_tokens = ranks.size * rows * _LENGTH
     src = torch.randint(4, min(sizes), (rows, _LENGTH), device=learner.device)
-    rows_of_all = torch.arange(src.numel(), device=learner.device)
     times = []
     for _ in range(_WARM_UP + _MEASURED):
         started = time.perf_counter()
         learner.optimizer.gradient.send_with_next()
-        learner.add_gradients(Batch(src, src, src, rows_of_all))
+        learner.add_gradients(Batch(src, src, src))
         learner.optimizer.step(1e-9, n_tokens)
         times.append(time.perf_counter() - started)
     return n_tokens / statistics.median(times[_WARM_UP:])

@@ -35,14 +35,15 @@ from transformer_mt.system.processes.environment import (
 from transformer_mt.system.processes.executors import spawn_context, start_worker
 from transformer_mt.training.batches import (
     UpdatePlan,
-    collate,
     deal,
     experiment_plan,
 )
 from transformer_mt.training.memory import is_out_of_memory
 from transformer_mt.training.micro_batch import Learner
+from transformer_mt.training.padding import collated
 
 PARTS = ("data", "forward", "loss", "backward", "optimizer")
+GPU_PARTS = ("data", "launch", "wait")  # of the host: for a batch, to start work, for its end
 
 _TOO_LITTLE = tr(
     "the worst micro-batches do not fit into memory (a process was {}): lower "
@@ -120,30 +121,35 @@ class TimedTraining:
         Returns:
             The part of this process; waiting for the others counts for the optimizer.
         """
-        cost, start = dict.fromkeys((*_COUNTS, *PARTS), 0.0), self.now()
+        on_gpu = self.device.type == "cuda"
+        cost = dict.fromkeys((*_COUNTS, *(GPU_PARTS if on_gpu else PARTS)), 0.0)
+        start = self.now()
 
         def done(part: str) -> None:
             nonlocal start
-            now = self.now()
+            now = time.perf_counter()
             cost[part] += now - start
             start = now
 
-        dealt = deal(batches, self._ranks.rank, self._ranks.size, even=self.device.type == "cpu")
+        dealt = deal(batches, self._ranks.rank, self._ranks.size, even=not on_gpu)
+        parts = collated(self.corpus, [own.rows for own in dealt], self.device, ahead=on_gpu)
         for own in dealt:
-            start = self.now()
-            batch = collate(self.corpus, own.rows).to(self.device)
+            start = time.perf_counter()
+            batch = next(parts)
             done("data")
             if own is dealt[-1]:
                 self.learner.optimizer.gradient.send_with_next()
-            self.learner.add_gradients(batch, done)
+            self.learner.add_gradients(batch, None if on_gpu else done)
+            if on_gpu:
+                done("launch")
             src, tgt = (s.lengths_of(own.rows) for s in (self.corpus.src, self.corpus.tgt))
             counts = (src.sum(), tgt.sum(), training_flops(self.model, src, tgt))
             for name, n in zip(_COUNTS, counts, strict=True):
                 cost[name] += int(n)
         n_tokens = sum(int(self.corpus.tgt.lengths_of(rows).sum()) for rows in batches)
-        start = self.now()
-        self.learner.optimizer.step(0.0, n_tokens)
-        done("optimizer")
+        start = time.perf_counter()
+        self.learner.optimizer.step(0.0, n_tokens)  # waits for the gradient
+        done("wait" if on_gpu else "optimizer")
         return cost
 
     def now(self) -> float:

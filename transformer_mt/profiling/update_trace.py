@@ -22,6 +22,7 @@ from transformer_mt.system.output import writing
 from transformer_mt.system.terminal import Say
 
 WARM_UP = 4  # updates before the first that is recorded
+GPU_WARM_UP = 100  # in which training records its operations for most shapes
 
 COMPUTING = ("products", "attention", "loss", "optimizer", "other")
 SPANS = ("data", "optimizer", "communication", "validation")  # of the training's own
@@ -31,6 +32,12 @@ _NAMES = (
     ("loss", re.compile(r"_OutputLoss")),
     ("attention", re.compile(r"attention|softmax|bmm", re.IGNORECASE)),
     ("products", re.compile(r"aten::(mm|addmm|linear)\b|\b(Mm|Addmm)Backward")),
+)
+# The kind of a kernel by its name, where training has replayed a recording of many operations.
+_KERNELS = (
+    ("attention", re.compile(r"attention|fmha|sdpa|flash", re.IGNORECASE)),
+    ("loss", re.compile(r"softmax", re.IGNORECASE)),
+    ("products", re.compile(r"gemm|nvjet|cutlass|splitk", re.IGNORECASE)),
 )
 _WHOLE = {*SPANS, "loss"}  # everything within them is a part of them
 _STEP = "ProfilerStep"
@@ -72,17 +79,18 @@ class UpdateTrace:
 
     Args:
         path: of the trace; its name ends with `.json.gz`.
-        n_updates: to record, after `WARM_UP` others.
+        n_updates: to record, after `WARM_UP` or `GPU_WARM_UP` others.
     """
 
     def __init__(self, path: Path, n_updates: int, say: Say) -> None:
         self._path, self._say = path, say
-        self._n_seen, self._n_needed = 0, WARM_UP + n_updates
+        self._n_before = GPU_WARM_UP if torch.cuda.is_available() else WARM_UP
+        self._n_seen, self._n_needed = 0, self._n_before + n_updates
         activities = [ProfilerActivity.CPU]
         if torch.cuda.is_available():
             activities.append(ProfilerActivity.CUDA)
         # The step before the first call of `watch` has the preparation, too.
-        plan = schedule(wait=WARM_UP - 1, warmup=1, active=n_updates, repeat=1)
+        plan = schedule(wait=self._n_before - 1, warmup=1, active=n_updates, repeat=1)
         self._profile = profile(activities=activities, schedule=plan, on_trace_ready=self._finish)
 
     def __enter__(self) -> "UpdateTrace":
@@ -92,11 +100,11 @@ class UpdateTrace:
     def __exit__(self, failure: object, *_: object) -> None:
         if self._n_seen < self._n_needed:
             self._profile.stop()  # which gives what there is to `_finish`
-        if self._n_seen <= WARM_UP and failure is None:
+        if self._n_seen <= self._n_before and failure is None:
             text = tr(
                 "[profile] nothing was recorded: {} updates were done, but it begins after {}",
                 self._n_seen,
-                WARM_UP,
+                self._n_before,
             )
             self._say(text)
 
@@ -107,19 +115,20 @@ class UpdateTrace:
             self._profile.step()
 
     def _finish(self, recorded: profile) -> None:
-        if self._n_seen <= WARM_UP:
+        if self._n_seen <= self._n_before:
             return
         with writing(self._path) as staged:
             recorded.export_chrome_trace(str(staged))
             events = json.loads(gzip.decompress(staged.read_bytes()))["traceEvents"]
-        self._say(update_times(events, self._n_seen - WARM_UP).render())
+        self._say(update_times(events, self._n_seen - self._n_before).render())
         self._say(tr("  trace: {} (https://ui.perfetto.dev shows it)", self._path))
 
 
 def update_times(events: Iterable[Event], n_updates: int) -> UpdateTimes:
     """Where the time of the first steps of a trace goes; one more may hold the end of a training.
 
-    On a GPU the time of a kernel counts for the operation that has started it; what a copy or the
+    On a GPU the time of a kernel counts for the operation that has started it, or by its name if a
+    recording has; what a copy or the
     network does beside kernels is hidden and counts nothing; while the GPU has nothing to do, the
     host's `data` and `communication` count, and all else is `host`. On a CPU operations take the
     place of kernels, and `host` is the time between them.
@@ -177,6 +186,8 @@ def _kind(name: str, around: str) -> str:
 
 def _layered_kernel(kernel: Event, kinds: dict[Any, str]) -> tuple[float, float, tuple[int, str]]:
     kind = kinds.get(kernel.get("args", {}).get("External id"), "other")
+    if kind == "other":
+        kind = next((k for k, pattern in _KERNELS if pattern.search(kernel["name"])), kind)
     if "nccl" in kernel["name"].lower():
         kind = "communication"
     layer = 0 if kernel["cat"] == "kernel" and kind != "communication" else 1

@@ -132,9 +132,9 @@ def step_by_step_search(task: SearchTask, choose: Choose = most_probable) -> lis
         ended = ended | (tokens == task.rules.eos_id) | (history.size(1) >= limits)
         if not _worth_leaving(int(ended.sum()), len(ended)):
             continue
-        for row in ended.nonzero().squeeze(1).tolist():
-            ids = history[row, : int(limits[row])].tolist()
-            hypotheses[int(sentences[row])] = task.hypothesis(ids, log_probs[row].item())
+        found = (x[ended].tolist() for x in (sentences, limits, history, log_probs))
+        for sentence, limit, ids, log_prob in zip(*found, strict=True):
+            hypotheses[sentence] = task.hypothesis(ids[:limit], log_prob)
         stay = (~ended).nonzero().squeeze(1)
         sentences, limits, tokens, log_probs, ended, history = (
             x[stay] for x in (sentences, limits, tokens, log_probs, ended, history)
@@ -288,14 +288,18 @@ def _ended(
 ) -> Iterator[tuple[int, Hypothesis]]:
     """Hypotheses that this step ends, with their row: by EOS, or all of a row at its limit."""
     # Candidates beyond the first `beam` would not stay in the beam, and do not end in it.
-    for row, tokens in enumerate(candidates.tokens[:, :beam].tolist()):
-        for column, token in enumerate(tokens):
-            if token != task.rules.eos_id and not at_limit[row]:
-                continue
-            log_prob = candidates.scores[row, column].item()
-            if log_prob > -torch.inf:
-                prefix = beams.history[row, candidates.parents[row, column]].tolist()
-                yield row, task.hypothesis([*prefix, token], log_prob)
+    are_eos = candidates.tokens[:, :beam] == task.rules.eos_id
+    ends = torch.tensor(at_limit)[:, None] | are_eos.cpu()
+    rows, columns = ends.nonzero(as_tuple=True)
+    if not len(rows):
+        return
+    # All at once: a GPU answers a question for one number as slowly as for many.
+    parents = candidates.parents[rows, columns]
+    found = (candidates.tokens[rows, columns], candidates.scores[rows, columns])
+    listed = (x.tolist() for x in (rows, beams.history[rows, parents], *found))
+    for row, prefix, token, log_prob in zip(*listed, strict=True):
+        if log_prob > -torch.inf:
+            yield row, task.hypothesis([*prefix, token], log_prob)
 
 
 def is_settled(finished: list[Hypothesis], best_possible: float, n_best: int) -> bool:

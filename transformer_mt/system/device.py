@@ -64,7 +64,11 @@ def use_device(choice: str) -> None:
 
 def choose_device() -> torch.device:
     """The first CUDA device, or the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    # cuDNN makes a plan of its attention for each new shape, which takes longer than an update.
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    return torch.device("cuda")
 
 
 def choose_precision(setting: str, device: torch.device) -> torch.dtype:

@@ -1,8 +1,8 @@
 """Which sentences make which update, as a pure function of (lengths, seed, epoch, block).
 
 Comes in: a block of an epoch, and the token counts of its pairs. Goes out: an `UpdatePlan`, each
-update a list of micro-batches, and padded `Batch`es. An update is defined here and not by the
-hardware; this file knows nothing of models or devices.
+update a list of micro-batches. An update is defined here and not by the hardware; this file knows
+nothing of models or devices.
 
 An index says in its name what it counts:
     row: a sentence pair of the encoded corpus;
@@ -10,22 +10,18 @@ An index says in its name what it counts:
     batch: a micro-batch of the plan, in the order of training.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from transformer_mt.config.experiment import Config
-from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide, Indices
+from transformer_mt.encoding.encoded_corpus import Indices
 from transformer_mt.encoding.epochs import BlockOf
 from transformer_mt.encoding.mixing import EpochBlock, Place
-from transformer_mt.encoding.tokenizer import BOS_ID, PAD_ID
 
 # Batch sizes are rounded down to 3 significant bits, so that few shapes occur: a CPU's library
 # makes its products anew for each shape (docs/lab/update-time.md).
@@ -35,19 +31,6 @@ SIZE_BITS = 3
 # processes that share an update have equal work.
 BATCHES_SORTED = 64
 SORTED_TOGETHER = 8
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Padded token ids of some sentences; PAD_ID to the right."""
-
-    src: Tensor  # (B, S) int64, each row ends with EOS
-    tgt_in: Tensor  # (B, T) int64, each row starts with BOS
-    tgt_out: Tensor  # (B, T) int64, each row ends with EOS
-    real: Tensor  # (n,) int64, places in `tgt_out`, flattened, that are not padding
-
-    def to(self, device: torch.device) -> "Batch":
-        return Batch(*(ids.to(device, non_blocking=True) for ids in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -255,48 +238,3 @@ def _equal_shares(n_left: int, rank: int, size: int) -> list[tuple[int, list[int
     places = range(rank * n_left, (rank + 1) * n_left)
     own = groupby(places, lambda place: place // size)
     return [(batch, [place % size for place in group], size) for batch, group in own]
-
-
-def collate(corpus: EncodedCorpus, rows: Indices, *, pin: bool = False) -> Batch:
-    """Pad some rows of a corpus into a batch, without touching a Python object per row.
-
-    Args:
-        pin: into memory that a GPU copies from while the host goes on.
-    """
-    src = _pad(corpus.src, rows)
-    tgt_out = _pad(corpus.tgt, rows)
-    tgt_in = np.roll(tgt_out, 1, axis=1)
-    tgt_in[:, 0] = BOS_ID
-    # EOS is the last real token of `tgt_out`; one step later it must not be read as input.
-    lengths = corpus.tgt.lengths_of(rows)
-    tgt_in[np.arange(tgt_in.shape[1]) >= lengths[:, None]] = PAD_ID
-    real = np.flatnonzero(tgt_out != PAD_ID)
-    tensors = (torch.from_numpy(ids) for ids in (src, tgt_in, tgt_out, real))
-    return Batch(*(ids.pin_memory() if pin else ids for ids in tensors))
-
-
-def collated(
-    corpus: EncodedCorpus, parts: Iterable[Indices], device: torch.device, *, ahead: bool
-) -> Iterator[Batch]:
-    """Micro-batches on a device, one after the other.
-
-    Args:
-        ahead: a thread pads the next ones while the caller works on one; of use where that work is
-            another device's.
-    """
-    if not ahead:
-        yield from (collate(corpus, rows).to(device) for rows in parts)
-        return
-    work = partial(collate, corpus, pin=device.type == "cuda")
-    with ThreadPoolExecutor(1) as pool:
-        yield from (batch.to(device) for batch in pool.map(work, parts))
-
-
-def _pad(side: EncodedSide, rows: Indices) -> Indices:
-    """(B, longest) ids, PAD_ID to the right."""
-    starts, lengths = side.offsets[rows][:, None], side.lengths_of(rows)[:, None]  # (B, 1)
-    columns = np.arange(lengths.max())
-    real = columns < lengths  # (B, longest)
-    padded = np.full(real.shape, PAD_ID, dtype=np.int64)
-    padded[real] = side.ids[(starts + columns)[real]]
-    return padded

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 CHUNK_BYTES = 2 << 20  # of fp32 logits at a time: they stay in the cache of a core
-GPU_CHUNK_BYTES = 256 << 20  # enough work for one launch
 
 
 @dataclass(frozen=True)
@@ -20,8 +19,7 @@ class LossSums:
     """Sums over the non-padding tokens of a batch, in nats."""
 
     loss: Tensor  # scalar, smoothed; is minimised and carries the gradient
-    nll: Tensor  # scalar, unsmoothed, detached: exp(nll / n_tokens) is the perplexity
-    n_tokens: int
+    nll: Tensor  # scalar, unsmoothed, detached: exp(nll / n) is the perplexity of n tokens
 
 
 class OutputLoss:
@@ -43,23 +41,26 @@ class OutputLoss:
         Args:
             hidden: (B, T, D), any float dtype. weight: (V, D), the same dtype.
             tgt_out: (B, T) int64; positions equal to `pad_id` are ignored.
-            rows: (n,) int64, the others, flattened; who gives them spares a GPU the counting, which
-                the host would wait for.
-        Raises:
-            ValueError: `tgt_out` holds no real token.
+            rows: (n,) int64, the others, flattened. None: all go through the output layer, so that
+                shapes alone decide what is done.
         """
+        hidden, targets = hidden.flatten(0, 1), tgt_out.flatten()
         if rows is None:
-            rows = (tgt_out != self.pad_id).flatten().nonzero().squeeze(1)
-        if not len(rows):
-            raise ValueError("tgt_out contains no real token")
-        hidden = hidden.flatten(0, 1).index_select(0, rows)  # (n, D)
-        targets = tgt_out.flatten()[rows]
-        needed = (len(rows), weight.size(0))
-        if self._workspace.dtype != weight.dtype or self._workspace.numel() < needed[0] * needed[1]:
-            self._workspace = weight.new_empty(needed[0] * needed[1])
-        workspace = self._workspace[: needed[0] * needed[1]].view(needed)
-        loss, nll = _OutputLoss.apply(hidden, weight, targets, self.smoothing, workspace)
-        return LossSums(loss, nll, len(rows))
+            real = targets != self.pad_id
+            hidden = hidden.masked_fill(~real[:, None], 0)
+        else:
+            hidden, targets, real = hidden.index_select(0, rows), targets[rows], None
+        buffer = self._buffer(len(targets), weight)
+        return LossSums(*_OutputLoss.apply(hidden, weight, targets, real, self.smoothing, buffer))
+
+    def _buffer(self, n_rows: int, weight: Tensor) -> Tensor:
+        """(n, V); on a CPU the same memory again, which a new piece would have to fault in."""
+        needed = n_rows * weight.size(0)
+        if weight.device.type != "cpu":
+            return weight.new_empty(n_rows, weight.size(0))
+        if self._workspace.dtype != weight.dtype or self._workspace.numel() < needed:
+            self._workspace = weight.new_empty(needed)
+        return self._workspace[:needed].view(n_rows, -1)
 
 
 class _OutputLoss(torch.autograd.Function):
@@ -74,16 +75,19 @@ class _OutputLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float, buffer: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, real: Tensor | None,
+        smoothing: float, buffer: Tensor,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         n_rows, vocab_size = buffer.shape
         uniform = smoothing / vocab_size
         weight_sum = weight.sum(0, dtype=torch.float32)  # (D,)
         logits = torch.mm(hidden, weight.T, out=buffer)  # (n, V)
         target_logits = logits.gather(1, targets[:, None]).squeeze(1).float()  # (n,)
-        probs, log_normaliser = _softmax_in_place(logits)
+        probs, log_normaliser = _softmax(logits)
         target_log_probs = target_logits - log_normaliser
         sum_log_probs = hidden.float() @ weight_sum - vocab_size * log_normaliser
+        if real is not None:
+            target_log_probs, sum_log_probs = target_log_probs * real, sum_log_probs * real
         nll = -target_log_probs.sum(dtype=torch.float64)
         loss = (1 - smoothing) * nll - uniform * sum_log_probs.sum(dtype=torch.float64)
         grad_logits, rows = probs, torch.arange(n_rows, device=probs.device)
@@ -101,18 +105,22 @@ class _OutputLoss(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         grad_loss, _ = grad_outputs
         grad_hidden, grad_weight = ctx.saved_tensors
-        return grad_hidden * grad_loss, grad_weight * grad_loss, None, None, None
+        return grad_hidden * grad_loss, grad_weight * grad_loss, None, None, None, None
 
 
-def _softmax_in_place(logits: Tensor) -> tuple[Tensor, Tensor]:
+def _softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
     """Turn the rows of (n, V) into probabilities, computed in fp32.
 
     Returns:
-        The same tensor, and log Σ exp of each row of logits, (n,) fp32.
+        Probabilities, (n, V) in the dtype of `logits` and on a CPU in their place, and
+        log Σ exp of each row of logits, (n,) fp32.
     """
-    n_bytes = CHUNK_BYTES if logits.device.type == "cpu" else GPU_CHUNK_BYTES
-    parts = logits.split(max(1, n_bytes // (4 * logits.size(1))))
-    exacts, all_probs = torch.empty(2, *parts[0].shape, device=logits.device)
+    # The largest probability is 1 / Σ exp(z − max z), and never rounded to 0.
+    if logits.device.type != "cpu":  # as few passes over memory as torch has kernels for
+        probs = torch.softmax(logits, 1)
+        return probs, logits.amax(1).float() - probs.amax(1).float().log()
+    parts = logits.split(max(1, CHUNK_BYTES // (4 * logits.size(1))))
+    exacts, all_probs = torch.empty(2, *parts[0].shape)
     largest_logits, largest_probs = [], []
     for rows in parts:
         exact = exacts[: len(rows)].copy_(rows)
@@ -120,5 +128,4 @@ def _softmax_in_place(logits: Tensor) -> tuple[Tensor, Tensor]:
         largest_logits.append(exact.amax(1))
         largest_probs.append(probs.amax(1))
         rows.copy_(probs)
-    # The largest probability is 1 / Σ exp(z − max z), and never rounded to 0.
     return logits, torch.cat(largest_logits) - torch.cat(largest_probs).log()

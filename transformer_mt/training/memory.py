@@ -28,8 +28,9 @@ from transformer_mt.system.device import keep_memory, release_memory
 from transformer_mt.system.machine import available_memory_bytes, peak_memory_mib
 from transformer_mt.system.processes.distributed import Ranks
 from transformer_mt.system.processes.executors import spawn_context
-from transformer_mt.training.batches import Batch
 from transformer_mt.training.micro_batch import Learner
+from transformer_mt.training.padding import Batch
+from transformer_mt.training.recorded import PLAIN
 
 # More tokens at once make training on a CPU no faster: docs/lab/micro-batches.md.
 CPU_MAX_TOKENS = 4096
@@ -137,7 +138,9 @@ def largest_by_trying(model: EncoderDecoder, cfg: TrainConfig, *, longest: int, 
     def fits(n_tokens: int) -> bool:
         n_sentences = math.ceil((1 + CUDA_MARGIN) * n_tokens / longest)
         try:
-            _Step(build, cfg, device).run(n_sentences, longest)
+            step = _Step(build, cfg, device)
+            for _ in range(PLAIN + 1):  # the last one is recorded, which takes memory of its own
+                step.run(n_sentences, longest)
             fitted = True
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -249,7 +252,7 @@ class _Step:
         embeddings = (self._model.encoder_embedding, self._model.decoder_embedding)
         sizes = (embedding.tokens.num_embeddings for embedding in embeddings)
         src, tgt = (torch.randint(BOS_ID, size, shape, device=device) for size in sizes)
-        self._learner.add_gradients(Batch(src, tgt, tgt, torch.arange(tgt.numel(), device=device)))
+        self._learner.add_gradients(Batch(src, tgt, tgt))
         self._learner.optimizer.step(0.0, n_sentences * length)
 
 

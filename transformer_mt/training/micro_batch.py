@@ -6,16 +6,19 @@ This file knows no plan, memory limit or file.
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.model.encoder_decoder import EncoderDecoder
+from transformer_mt.model.transformer import Transformer
 from transformer_mt.system.device import choose_precision
 from transformer_mt.system.processes.distributed import ALONE, Ranks
-from transformer_mt.training.batches import Batch
 from transformer_mt.training.loss import OutputLoss
 from transformer_mt.training.optimizer import MasterOptimizer
+from transformer_mt.training.padding import Batch
+from transformer_mt.training.recorded import CudaGraphs, RecordedMicroBatches
 
 
 class Learner:
@@ -31,24 +34,40 @@ class Learner:
         self.dtype = choose_precision(cfg.precision, self.device)
         self.optimizer = MasterOptimizer(model, cfg, self.dtype, ranks)
         self._output_loss = OutputLoss(cfg.label_smoothing, PAD_ID)
+        self._scale = torch.ones((), device=self.device)  # of the loss
+        self._recorded = None
+        if self.device.type == "cuda" and isinstance(model, Transformer):
+            self._recorded = RecordedMicroBatches(self._add_gradients, self._tables, CudaGraphs())
 
     def add_gradients(self, batch: Batch, done: Callable[[str], None] | None = None) -> Tensor:
         """Forward, loss and backward of one micro-batch.
 
         Args:
-            done: called with `forward`, `loss` and `backward` when each is done.
+            done: called with `forward`, `loss` and `backward` when each is done; on a GPU, which
+                may do all of them as one, perhaps not.
         Returns:
             The unsmoothed loss, in nats, summed over the target tokens: a scalar on the device,
             which the host need not wait for.
         """
+        self._scale.fill_(self.optimizer.loss_scale.factor)
+        if self._recorded is None or self.optimizer.gradient.sends:
+            return self._add_gradients(batch, done)
+        return self._recorded(batch)
+
+    def _add_gradients(self, batch: Batch, done: Callable[[str], None] | None = None) -> Tensor:
         hidden = self.model(batch.src, batch.tgt_in)  # (B, T, D)
         if done:
             done("forward")
         sums = self._output_loss(hidden, self.model.output.weight, batch.tgt_out, batch.real)
         if done:
             done("loss")
-        (sums.loss * self.optimizer.loss_scale.factor).backward()
+        (sums.loss * self._scale).backward()
         self.optimizer.gradient.add()
         if done:
             done("backward")
         return sums.nll
+
+    def _tables(self) -> list[Tensor]:
+        """What the model reads besides its parameters; longer sentences replace some of it."""
+        owners = (vars(module) | module._buffers for module in self.model.modules())
+        return [value for owner in owners for value in owner.values() if isinstance(value, Tensor)]

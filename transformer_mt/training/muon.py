@@ -80,15 +80,15 @@ class Muon:
     def step(self, lr: float) -> None:
         waits = []
         for shape, parts in self._parts.items():
-            for part in parts:
-                part.momentum.lerp_(part.gradient, 1 - MOMENTUM)
+            _, gradients, momenta = zip(*parts, strict=True)
+            torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
             updates = self._own_updates(shape, parts)
             waits.append((parts, updates, self._ranks.start_sum(updates)))
         for parts, updates, wait in waits:
             wait()
             size = UPDATE_RMS * max(updates.shape[1:]) ** 0.5
-            for part, update in zip(parts, updates, strict=True):
-                part.weight.add_(update, alpha=-lr * size)
+            weights = [part.weight for part in parts]
+            torch._foreach_add_(weights, updates.float().unbind(), alpha=-lr * size)
 
     def _own_updates(self, shape: torch.Size, parts: list[_Part]) -> Tensor:
         """(K, n, m); those that other processes make are 0."""
@@ -96,7 +96,8 @@ class Muon:
         own = self._ranks.share(parts)
         if own:
             # Nesterov's: the average after this gradient once more.
-            ahead = [part.gradient.lerp(part.momentum, MOMENTUM) for part in own]
+            _, gradients, momenta = zip(*own, strict=True)
+            ahead = torch._foreach_lerp(gradients, momenta, MOMENTUM)
             updates[self._ranks.rank :: self._ranks.size] = orthogonalise(
                 torch.stack(ahead).to(self._dtype)
             )

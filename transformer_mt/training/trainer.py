@@ -27,12 +27,13 @@ from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.system.device import StopRequest, release_memory, seed_all
 from transformer_mt.system.processes.distributed import ALONE, Ranks
-from transformer_mt.training.batches import Batch, collated, deal, planned_blocks
+from transformer_mt.training.batches import deal, planned_blocks
 from transformer_mt.training.checkpoint import CheckpointStore, Progress
 from transformer_mt.training.memory import halves, is_out_of_memory
 from transformer_mt.training.meter import Meter
 from transformer_mt.training.micro_batch import Learner
 from transformer_mt.training.optimizer import learning_rate
+from transformer_mt.training.padding import Batch, collated
 
 MAX_SKIPPED_IN_A_ROW = 20
 SAVE_EVERY_SECONDS = 600.0  # between validations, so that a crash costs minutes at most
