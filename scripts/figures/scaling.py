@@ -1,4 +1,4 @@
-"""A calculation, not a measurement: training speed on 1 to 64 GPUs, and what 10⁹ pairs cost.
+"""A calculation from one GPU's measured speed: training on 1 to 64 GPUs, and what 10⁹ pairs cost.
 
     python scripts/figures/scaling.py [--pairs 1e9] [--figure docs/images/scaling.png]
 
@@ -12,7 +12,6 @@ from pathlib import Path
 
 from scaling_data import checkpoint_bytes, data_rows
 from scaling_model import (
-    GPUS,
     NETWORKS,
     PCIE,
     SIZES,
@@ -34,10 +33,10 @@ COUNTS = (1, 2, 4, 8, 16, 32, 64)
 SMALL, LARGE = 25_000, 400_000  # target tokens of an update: Vaswani et al. 2017; Ott et al. 2018
 N_PAIRS = 400_000  # drawn at random: the rest of a corpus would change no average
 PARTS = {
-    "products_s": "matrix products",
-    "overhead_s": "starting operations, host",
+    "products_s": "work of the GPU",
+    "overhead_s": "small micro-batches, host",
     "waiting_s": "waiting for the slowest",
-    "sending_s": "gradients, not hidden",
+    "sending_s": "gradients",
     "optimizer_s": "optimizer",
 }
 
@@ -85,12 +84,12 @@ def models_table(study: Study) -> str:
         flops = training_flops(cost.model, *study.lengths) / study.lengths.tgt.sum()
         rows.append((
             name, f"{cost.parameters / 1e6:.1f} M", f"{flops / 1e6:,.0f} MFLOP",
-            f"{cost.operations(4096):,}", f"{4 * cost.parameters / 1e6:,.0f} MB",
+            f"{4 * cost.parameters / 1e6:,.0f} MB",
             f"{STATE_BYTES * cost.parameters / 1e9:.2f} GB",
             f"{checkpoint_bytes(cost.parameters, 5) / 1e9:.1f} GB",
         ))  # fmt: skip
     header = (
-        "model", "parameters", "per target token", "operations of 4096 tokens", "gradients, fp32",
+        "model", "parameters", "per target token", "gradients, fp32",
         "weights and Adam", "checkpoints on disk",
     )  # fmt: skip
     return table(header, rows)
@@ -142,39 +141,6 @@ def network_table(study: Study, a: Assumptions, tokens: int) -> str:
     return table(["between machines", *heads], rows)
 
 
-def remedies_table(study: Study, a: Assumptions) -> str:
-    """Where a GPU's time goes beyond matrix products: what is there, and what could be."""
-    base = study.costs["base"]
-    free = replace(a, operation_s=0.0)
-    cases = [
-        ("as it is, `max_tokens: 4096`", a, 4096),
-        ("`max_tokens: 16384`", a, 16384),
-        ("… and operations cost nothing to start", free, 16384),
-        ("… and batches are padded beside", replace(free, host_s_per_token=0.0), 16384),
-    ]
-    rows = []
-    for name, assumed, max_tokens in cases:
-        speeds = [
-            study.update(base, n, assumed, tokens=t, max_tokens=max_tokens).tokens_per_s
-            for n, t in ((1, SMALL), (8, SMALL), (8, LARGE), (64, LARGE))
-        ]
-        rows.append((name, *(f"{speed / 1e6:.2f} M" for speed in speeds)))
-    return table(("base", "1 GPU, 25k", "8 GPUs, 25k", "8 GPUs, 400k", "64 GPUs, 400k"), rows)
-
-
-def gpu_table(study: Study, a: Assumptions) -> str:
-    rows = []
-    for name, gpu in GPUS.items():
-        there = replace(a, gpu=gpu, within=gpu.nvlink)
-        speeds = [
-            f"{study.update(cost, n, there, tokens=LARGE).tokens_per_s / 1e6:.2f} M"
-            for n in (1, 8)
-            for cost in study.costs.values()
-        ]
-        rows.append((name, *speeds))
-    return table(("GPU", *(f"{m}, {n}" for n in (1, 8) for m in study.costs)), rows)
-
-
 def draw(study: Study, a: Assumptions, path: Path) -> None:
     """Efficiency of base over the number of GPUs, by network, for both sizes of update."""
     from transformer_mt.rendering.figures import GRID, MUTED, figure_style, new_figure, save_figure
@@ -204,14 +170,10 @@ def draw(study: Study, a: Assumptions, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--gpu", choices=GPUS, default="H100")
-    parser.add_argument("--share", type=float, default=0.35, help="of the peak that is reached")
-    parser.add_argument("--operation-us", type=float, default=5.0, help="to start one operation")
     parser.add_argument("--pairs", type=float, default=1e9)
     parser.add_argument("--figure", type=Path)
     args = parser.parse_args()
-    gpu = GPUS[args.gpu]
-    a = Assumptions(gpu, gpu.nvlink, share=args.share, operation_s=1e-6 * args.operation_us)
+    a = Assumptions()
     study = Study(make_lengths(N_PAIRS))
     print("assumed:", ", ".join(f"{f.name}={getattr(a, f.name)}" for f in fields(a)))
     speed = study.update(study.costs["base"], 8, a, tokens=LARGE).tokens_per_s
@@ -222,8 +184,6 @@ def main() -> None:
         ("parts of an update of base, 400k", parts_table(study, a, LARGE)),
         ("networks, 25k", network_table(study, a, SMALL)),
         ("networks, 400k", network_table(study, a, LARGE)),
-        ("remedies", remedies_table(study, a)),
-        ("GPUs, 400k", gpu_table(study, a)),
         (f"{args.pairs:.0e} pairs", table(
             ("what", "how much", "how it is reckoned"),
             data_rows(args.pairs, study.lengths, speed), numbers=False)),

@@ -138,7 +138,7 @@ class TimedTraining:
             batch = next(parts)
             done("data")
             if own is dealt[-1]:
-                self.learner.optimizer.gradient.send_with_next()
+                self.learner.send_with_next()
             self.learner.add_gradients(batch, None if on_gpu else done)
             if on_gpu:
                 done("launch")

@@ -84,11 +84,6 @@ class GradientSum:
         if ranks.size > 1:
             self._form_buckets(flat)
 
-    @property
-    def sends(self) -> bool:
-        """Whether the next `backward` sends; it must then be carried out, not replayed."""
-        return self._sending and bool(self._buckets)
-
     def send_with_next(self) -> None:
         """The next `backward` is this process's last of the update: send each finished bucket."""
         self._sending, self._unfinished = True, list(self._n_parameters)

@@ -39,6 +39,14 @@ class Learner:
         if self.device.type == "cuda" and isinstance(model, Transformer):
             self._recorded = RecordedMicroBatches(self._add_gradients, self._tables, CudaGraphs())
 
+    def send_with_next(self) -> None:
+        """The next micro-batch is this process's last of the update: send gradients beside it.
+
+        Not beside a recording, which saves more time than that would hide.
+        """
+        if self._recorded is None:
+            self.optimizer.gradient.send_with_next()
+
     def add_gradients(self, batch: Batch, done: Callable[[str], None] | None = None) -> Tensor:
         """Forward, loss and backward of one micro-batch.
 
@@ -50,9 +58,7 @@ class Learner:
             which the host need not wait for.
         """
         self._scale.fill_(self.optimizer.loss_scale.factor)
-        if self._recorded is None or self.optimizer.gradient.sends:
-            return self._add_gradients(batch, done)
-        return self._recorded(batch)
+        return self._recorded(batch) if self._recorded else self._add_gradients(batch, done)
 
     def _add_gradients(self, batch: Batch, done: Callable[[str], None] | None = None) -> Tensor:
         hidden = self.model(batch.src, batch.tgt_in)  # (B, T, D)

@@ -209,7 +209,7 @@ class Trainer:
             # batch has the same whichever process does it.
             seed_all(self.cfg.seed, update, place, part)
             if place == dealt[-1].batch:
-                optimizer.gradient.send_with_next()
+                self.learner.send_with_next()
             with record_function("data"):
                 batch = next(batches)
             nll += self._add_gradients(planned.block.corpus, rows, batch)
