@@ -4,10 +4,12 @@
 #     scripts/bench/gpu.sh FOLDER                # on a machine with a GPU
 #     scripts/bench/gpu.sh --dry FOLDER          # every line, in small, on a CPU
 #
-# Measured are: 50 updates against those of the CPU, training and translating for each size, a trace
-# of updates of the base model, one training to its end (multi30k-en-de needs the network; CONFIG=tiny
-# does without), its translations, and CTranslate2's with the same weights where that is installed.
-# With several GPUs training uses all of them: CUDA_VISIBLE_DEVICES=0 measures one.
+# Measured are: 50 updates against those of the CPU, micro-batches as recordings and operation by
+# operation, training and translating for each size, a trace of updates of the base model, one training
+# to its end (multi30k-en-de needs the network; CONFIG=tiny does without), its translations, and
+# CTranslate2's with the same weights where that is installed. TEXT=multi30k/train measures training on
+# multi30k/train.en and .de, instead of the bundled corpus, which is too small for updates of 25,000
+# tokens. With several GPUs training uses all of them: CUDA_VISIBLE_DEVICES=0 measures one.
 set -euo pipefail
 dry=false
 if [[ ${1:-} == --dry ]]; then dry=true; shift; fi
@@ -18,11 +20,14 @@ tmt=("$python" -m transformer_mt)
 mkdir -p "$out"
 
 sizes=${SIZES:-tiny base big} config=${CONFIG:-multi30k-en-de}
+text=()
+if [[ -n ${TEXT:-} ]]; then text=(--src "$TEXT.en" --tgt "$TEXT.de"); fi
 updates=30 sentences=512 max_tokens=${MAX_TOKENS:-16384} profiled=10 most=0
+before=102  # updates, that a trace does not record on a GPU
 base=(model.d_model=512 model.heads=8 model.ffn=2048 model.encoder_layers=6 model.decoder_layers=6
       train.max_tokens="$max_tokens" train.tokens_per_update=25000)
 if $dry; then
-    sizes=tiny config=tiny updates=1 sentences=16 max_tokens=512 profiled=2 most=6
+    sizes=tiny config=tiny updates=1 sentences=16 max_tokens=512 profiled=2 most=6 before=6
     base=(train.max_tokens=256 train.tokens_per_update=512)
 fi
 set_all() { printf -- '--set\n%s\n' "$@"; }
@@ -42,16 +47,19 @@ curve cpu-fp32 cpu fp32
 curve auto-fp32 auto fp32
 curve auto-bf16 auto bf16
 
+step "recordings"
+if ! $dry; then "$python" "$here/recordings.py" --sizes "${sizes// /,}" > "$out/recordings.txt"; fi
+
 for size in $sizes; do
     step "training and translating, $size"
-    "${tmt[@]}" bench train --size "$size" --updates "$updates" --max-tokens "$max_tokens" --json \
-        > "$out/train-$size.json"
+    "${tmt[@]}" bench train --size "$size" --updates "$updates" --max-tokens "$max_tokens" \
+        "${text[@]}" --json > "$out/train-$size.json"
     "${tmt[@]}" bench decode --size "$size" --sentences "$sentences" --rounds 1 --json \
         > "$out/decode-$size.json"
 done
 
 step "a trace of base"
-mapfile -t settings < <(set_all "${base[@]}" train.max_updates=$((profiled + 6)) \
+mapfile -t settings < <(set_all "${base[@]}" train.max_updates=$((profiled + before)) \
     train.cooldown_updates=0 train.validate_every=100 train.average=0 data.test=\{\})
 "${tmt[@]}" train tiny --fresh --run-dir "$out/small" --profile "$profiled" "${settings[@]}" \
     2> "$out/profile.txt"

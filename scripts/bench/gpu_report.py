@@ -70,6 +70,10 @@ def rows(folder: Path) -> Iterator[tuple[str, str]]:
         )
         memory = f"{r['peak_memory_mib']:,.0f} MiB"
         yield f"training, {r['size']}, {r['processes']} × {r['device']}", f"{speed}, {memory}"
+    if (path := folder / "recordings.txt").exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            size, max_tokens, result = line.split(maxsplit=2)
+            yield f"a micro-batch, {size}, {max_tokens} tokens", " ".join(result.split())
     for path in sorted(folder.glob("decode-*.json")):
         for r in read(path)["rates"]:
             name = f"translating, {path.stem[7:]}, beam {r['beam']}, batch {r['batch']}"
