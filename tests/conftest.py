@@ -28,8 +28,8 @@ hypothesis.settings.register_profile("no-deadline", deadline=None)
 hypothesis.settings.load_profile("no-deadline")
 
 _LONG = (
-    "training/test_many_processes", "cli/test_cli", "pipeline/test_prepare", "serve/test_service",
-    "serve/test_schema", "messages/test_catalogue", "cli/test_terminal_lines",
+    "training/test_many_processes", "cli/test_cli", "cli/test_terminal_lines", "serve/test_service",
+    "serve/test_schema", "pipeline/test_prepare", "messages/test_catalogue",
     "scripts/test_fault_injection", "test_readme", "system/processes/test_loopback",
     "cli/test_push_and_pull", "pipeline/test_train", "cli/test_typical_mistakes",
     "profiling/test_plan",

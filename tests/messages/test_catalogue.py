@@ -3,18 +3,17 @@
 import ast
 import builtins
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chinese import english_lines
 from write_messages import places
 
 import transformer_mt
 from transformer_mt.cli.language import translated_error
-from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.messages.catalogue import tr
 
 PACKAGE = Path(transformer_mt.__file__).parent
@@ -125,41 +124,6 @@ def test_all_that_is_said_can_be_translated() -> None:
     assert not found
 
 
-WORDS = r"\b[a-z]{3,} [a-z]{2,} [a-z]{2,}\b"  # three in a row
-SESSION = """
-name: own
-languages: {src: zh, tgt: en}
-data: {root: ., train: [own], workers: 1}
-tokenizer: {vocab_size: 900}
-model: {d_model: 32, heads: 2, ffn: 32, encoder_layers: 1, decoder_layers: 1}
-train: {max_updates: 4, max_tokens: 500, tokens_per_update: 300, validate_every: 2, log_every: 1,
-        warmup_updates: 2}
-"""
-# Names, of which a line in Chinese may consist but for its Chinese words, and the words of texts.
-NOT_ENGLISH = re.compile(
-    r"nrefs:\S+|--[\w-]+|\bdata\.\w+|\btrain\.\w+|[\w./-]+/[\w./-]*|\w+=\S+|"
-    r"tmt( \w+)?( -m \S+)?( TEXT)?|\[\w+\]|<[^>]*>|\w*[_▁]\w*"
-)
-OF_TEXTS = re.compile(r"^ +(原文|译文|参考) .*|^\s*\d+  .*", re.MULTILINE)
-
-
-def test_a_session_in_chinese_has_no_english_sentence(tmp_path: Path) -> None:
-    pairs = build_demo().train[:300]
-    for side, code in enumerate(("zh", "en")):
-        text = "".join(f"{pair[side]}\n" for pair in pairs)
-        (tmp_path / f"own.{code}").write_text(text, encoding="utf-8")
-    (tmp_path / "own.yaml").write_text(SESSION)
-    for command in (
-        "data check own.zh own.en", "plan own.yaml", "train own.yaml --processes 1",
-        "eval -m runs/own --confidence", "runs", "doctor",
-        "explain -m runs/own 这只动物没有穿过街道，因为它太累了。",
-    ):  # fmt: skip
-        shown = OF_TEXTS.sub("", output_of(*command.split(), cwd=tmp_path, TMT_LANG="zh"))
-        assert re.search("[\u4e00-\u9fff]", shown), command
-        left = [line for line in shown.split("\n") if re.search(WORDS, NOT_ENGLISH.sub("", line))]
-        assert not left, command
-
-
 @pytest.mark.parametrize(
     "words, told",
     [
@@ -179,7 +143,7 @@ def test_a_session_in_chinese_has_no_english_sentence(tmp_path: Path) -> None:
 def test_a_mistake_of_the_command_line_is_told_in_chinese(words: str, told: str) -> None:
     shown = output_of(*words.split(), TMT_LANG="zh")
     assert told in shown and "用法：tmt" in shown
-    assert not re.search(WORDS, NOT_ENGLISH.sub("", shown)), shown
+    assert not english_lines(shown), shown
 
 
 def test_an_unknown_error_of_typer_stays_as_it_is() -> None:

@@ -164,27 +164,24 @@ def test_every_number_of_processes_goes_on_to_the_loss_curve_of_one(
     assert training.metadata()["scores"].keys() == alone.metadata()["scores"].keys()
 
 
-@pytest.mark.parametrize("n_processes", [1, 2])
 def test_profiling_some_updates_changes_none(
-    tmp_path: Path, alone: Training, pair: Training, n_processes: int
+    tmp_path: Path, alone: Training, pair: Training
 ) -> None:
     training = alone.beside(tmp_path)
-    command = training.command(n_processes, "train.max_updates=20")
+    command = training.command(2, "train.max_updates=20")
     found = subprocess.run(
         [*command, "--profile", "3"], capture_output=True, text=True, timeout=300
     )
     assert found.returncode == 0, found.stderr
-    other = alone if n_processes == 1 else pair
-    assert training.losses() == other.losses()[:20]
-    expected, weights = other.weights_at(20), training.weights_at(20)
+    assert training.losses() == pair.losses()[:20]
+    expected, weights = pair.weights_at(20), training.weights_at(20)
     assert all(weights[name].equal(tensor) for name, tensor in expected.items())
 
     assert found.stderr.count("[profile] 3 updates of the first process, ") == 1
     rows = re.findall(r"^  ([a-z]+) +([0-9.]+) ms +[0-9.]+%$", found.stderr, re.MULTILINE)
     ms = {name: float(value) for name, value in rows}
     assert ms.keys() == {"data", "host", "kernels", "communication"}
-    assert min(ms["data"], ms["host"], ms["kernels"]) > 0
-    assert (ms["communication"] > 0) == (n_processes > 1)
+    assert min(ms.values()) > 0
     events = json.loads(gzip.decompress(training.run.trace_path.read_bytes()))["traceEvents"]
     assert sum(event["name"].startswith("ProfilerStep") for event in events) == 3
 

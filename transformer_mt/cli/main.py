@@ -31,7 +31,7 @@ from transformer_mt.errors import OUTSIDE, LostProcess, describe
 from transformer_mt.messages.catalogue import LANGUAGE, tr
 from transformer_mt.system.processes.environment import DEFAULTS
 from transformer_mt.system.processes.launch import LOST, end_with_launcher
-from transformer_mt.system.terminal import prepare_streams, set_quiet
+from transformer_mt.system.terminal import prepare_streams, set_quiet, show_folded
 
 # Groups of `tmt --help`.
 TRAIN, USE, JUDGE, HERE = "Train", "Use a model", "Judge a model", "This machine"
@@ -144,7 +144,10 @@ def doctor(as_json: AsJson = False) -> None:
     from transformer_mt.profiling.doctor import examine_machine, render
 
     findings = examine_machine()
-    show(json.dumps([vars(fact) for fact in findings], indent=2) if as_json else render(findings))
+    if as_json:
+        show(json.dumps([vars(fact) for fact in findings], indent=2))
+    else:
+        show_folded(render(findings))
 
 
 for prefix, commands in (

@@ -9,7 +9,7 @@ import typer
 
 from transformer_mt.cli.options import AsJson, say, show
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.system.terminal import folded, terminal_width
+from transformer_mt.system.terminal import show_folded, terminal_width
 
 
 def runs(
@@ -49,8 +49,7 @@ def compare(
         show(json.dumps(found.to_json(), ensure_ascii=False, indent=1))
     else:
         width = terminal_width(sys.stdout)
-        text = format_run_comparison(found, width)
-        show(folded(text, width) if width else text)
+        show_folded(format_run_comparison(found, width))
     if picture is not None:
         metrics = [read_metrics(Run(path).metrics_path) for path in run_dirs]
         write_dev_curves(dict(zip(found.runs, metrics, strict=True)), picture)

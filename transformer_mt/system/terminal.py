@@ -137,6 +137,12 @@ def show(result: str, *, styled: bool = False) -> None:
     print(visible(result, styled=styled) if sys.stdout.isatty() else result, flush=True)
 
 
+def show_folded(text: str) -> None:
+    """Print a result for people, in lines that a terminal has room for."""
+    width = terminal_width(sys.stdout)
+    show(folded(text, width) if width else text)
+
+
 def show_document(text: str) -> None:
     """Print a whole file: its bytes in UTF-8 to a file or a program, its lines to a person."""
     if sys.stdout.isatty():
