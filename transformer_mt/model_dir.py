@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 _WEIGHTS = "model.safetensors"
 METADATA = "metadata.json"  # the manifest
+CARD = "README.md"  # says what the model is; not every model has one
 DISTILLED = "distilled"  # key of the metadata: the teacher beside this model
 _KNOWN = "source_units.npz"  # of the training text; older model directories have none
 # Every file that a model directory may list.

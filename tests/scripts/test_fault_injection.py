@@ -123,7 +123,7 @@ def test_the_process_is_killed_at_the_call(library: Path, tmp_path: Path) -> Non
 def test_commands_stand_a_sample_of_faults() -> None:
     commands = ["translate", "average", "train on"]
     ended = subprocess.run(
-        [sys.executable, FAULTS / "inject.py", "--most", "4", "--commands", *commands],
+        [sys.executable, FAULTS / "inject.py", "--most", "3", "--commands", *commands],
         capture_output=True,
         text=True,
         timeout=900,

@@ -135,6 +135,9 @@ def test_the_next_block_is_planned_beside_and_the_thread_ends(
     """Or a validation, which forks, would find another thread."""
     cfg, plan = config((1.0, 1.0), 1), experiment_plan
     planned: list[tuple[Place, bool]] = []
+    for thread in set(threading.enumerate()) - {threading.main_thread()}:
+        if thread.name.startswith("ThreadPoolExecutor"):  # of an earlier test, planning to its end
+            thread.join(30)
     deadline, before = time.monotonic() + 30, set(threading.enumerate())
 
     def wait_for_threads() -> None:

@@ -39,10 +39,10 @@ def export(
     Exits with 1, and leaves nothing, where the translations differ. What an earlier export of other
     weights left in its place is replaced.
     """
-    from transformer_mt.export.card import CARD, export_card
+    from transformer_mt.export.card import export_card
     from transformer_mt.export.formats import FORMATS, exported_path, load_format, refusals_of
     from transformer_mt.export.proof import MANIFEST, ExportOrigin, prove
-    from transformer_mt.model_dir import weights_digest
+    from transformer_mt.model_dir import CARD, weights_digest
     from transformer_mt.system.output import refuse_foreign, writing_folder
     from transformer_mt.system.state import Damaged
 

@@ -35,8 +35,8 @@ def push(
     is the card, as it stands.
     """
     from transformer_mt.export import hub_push
-    from transformer_mt.export.card import CARD
     from transformer_mt.export.hub import HubName
+    from transformer_mt.model_dir import CARD
 
     name = HubName.parse(repository)
     model_dir = find_model_path(model)

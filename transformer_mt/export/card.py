@@ -19,10 +19,9 @@ from transformer_mt.evaluation.test_sets import describe_model
 from transformer_mt.export.proof import ExportOrigin, Proof
 from transformer_mt.export.training_data import training_data
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model_dir import DISTILLED, tokenizer_paths
+from transformer_mt.model_dir import CARD, DISTILLED, tokenizer_paths
 from transformer_mt.system.terminal import visible
 
-CARD = "README.md"
 UNKNOWN = "unknown"  # the Hub's own word for a licence that nobody has told
 LIBRARIES = {  # that the Hub shows how to load an export with
     "ctranslate2": "ctranslate2", "marian": "transformers", "onnx": "transformers.js",

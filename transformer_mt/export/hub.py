@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from transformer_mt import __version__
 from transformer_mt.corpus.sources.cache import default_cache
 from transformer_mt.errors import ModelDirError, TmtError
-from transformer_mt.export.card import CARD
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model_dir import FILES, METADATA, read_metadata
+from transformer_mt.model_dir import CARD, FILES, METADATA, read_metadata
 from transformer_mt.system.locks import locked
 from transformer_mt.system.output import remove, write_json, writing_folder
 from transformer_mt.system.state import Damaged, read_json, read_manifest

@@ -10,11 +10,11 @@ from typing import Any
 
 from transformer_mt import __version__
 from transformer_mt.errors import TmtError
-from transformer_mt.export.card import CARD, model_card
+from transformer_mt.export.card import model_card
 from transformer_mt.export.hub import HubName, explained, hub_api
 from transformer_mt.export.proof import MANIFEST, ExportOrigin
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model_dir import FILES, METADATA, read_metadata, weights_digest
+from transformer_mt.model_dir import CARD, FILES, METADATA, read_metadata, weights_digest
 from transformer_mt.system.state import damages, read_manifest
 from transformer_mt.system.terminal import Say
 
