@@ -132,7 +132,8 @@ def step_by_step_search(task: SearchTask, choose: Choose = most_probable) -> lis
         ended = ended | (tokens == task.rules.eos_id) | (history.size(1) >= limits)
         if not _worth_leaving(int(ended.sum()), len(ended)):
             continue
-        found = (x[ended].tolist() for x in (sentences, limits, history, log_probs))
+        gone = ended.nonzero().squeeze(1)
+        found = (x[gone].tolist() for x in (sentences, limits, history, log_probs))
         for sentence, limit, ids, log_prob in zip(*found, strict=True):
             hypotheses[sentence] = task.hypothesis(ids[:limit], log_prob)
         stay = (~ended).nonzero().squeeze(1)
