@@ -39,7 +39,7 @@ class TrainConfig(Section):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     # Size of a micro-batch: sentences × longest side, padding counted; auto: as much as is useful
     # and fits into memory, chosen when training begins.
-    max_tokens: Positive | Literal["auto"] = 4096
+    max_tokens: Positive | Literal["auto"] = "auto"
     tokens_per_update: Positive = 25000  # real target tokens of one update
     max_updates: Positive = 100000
     max_minutes: Annotated[float, Field(gt=0, le=10**8)] | None = None
