@@ -12,6 +12,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from transformer_mt.cli import train as cli_train
+from transformer_mt.profiling import quick_start
 
 Command = Callable[..., "CompletedProcess[str]"]
 WRITERS = {
@@ -81,6 +82,12 @@ def test_own_text_in_several_processes(
     run, made = f"--run-dir={tmp_path}/run", f"{tmp_path}/run/start.yaml"
     given = ["train", "--set=seed=2", run, "--fresh", "--quiet", "--debug", "--", made]
     assert started == [(2, given)] and Path(made).is_file()
+    monkeypatch.setattr(quick_start, "make_start", lambda *_, minutes, **__: f"# {minutes}")
+    tmt(*words, "--processes", "2", "--fresh")
+    tmt(*words, "--processes", "2", "--minutes", "3")
+    assert Path(made).read_text("utf-8") != "# 3.0", "settings of the first start are kept"
+    tmt(*words, "--processes", "2", "--minutes", "3", "--fresh")
+    assert Path(made).read_text("utf-8") == "# 3.0"
 
 
 def test_a_device_that_is_not_known(tmt: Command) -> None:

@@ -32,6 +32,11 @@ def test_any_shape_and_precision(shape: tuple[int, ...], dtype: torch.dtype) -> 
     assert set(dropped.flatten().tolist()) <= {0.0, 2.0}
 
 
+def test_a_share_next_to_one_drops_nearly_all() -> None:
+    torch.manual_seed(0)
+    assert (keep_scale(torch.ones(N), 0.999995) != 0).float().mean().item() < 1e-4
+
+
 def test_nothing_is_dropped_outside_training_or_with_p_zero() -> None:
     x = torch.randn(10)
     assert Dropout(0.5).eval()(x) is x

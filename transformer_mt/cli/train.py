@@ -80,7 +80,8 @@ def train(
     ]
     n_processes = 1 if is_rank() else processes or count_processes()
     if len(config) > 1 or is_table(Path(config[0])):
-        config = [str(_configuration_of(config, run_dir, minutes, n_processes))]
+        anew = fresh and minutes is not None
+        config = [str(_configuration_of(config, run_dir, minutes, n_processes, anew=anew))]
     elif minutes is not None:
         from transformer_mt.profiling.timed_start import configuration_for_minutes
 
@@ -159,10 +160,12 @@ def _watching(run: "Run", n_updates: int | None) -> "Iterator[Watch]":
 
 
 def _configuration_of(
-    files: list[str], run_dir: Path | None, minutes: float | None, processes: int
+    files: list[str], run_dir: Path | None, minutes: float | None, processes: int, *, anew: bool
 ) -> Path:
-    """The configuration made for a user's own text, in its run directory; an older one is kept.
+    """The configuration made for a user's own text, in its run directory.
 
+    Args:
+        anew: an older one, which may have been edited, is replaced.
     Raises:
         ConfigError: `torchrun` has started several processes, and each would make its own.
     """
@@ -182,7 +185,7 @@ def _configuration_of(
     run = Run(run_dir or Path("runs") / own.name)
     path = run.directory / "start.yaml"
     say(own.note)
-    if path.is_file():
+    if path.is_file() and not anew:
         check_is_of(own, path)
         say(tr("settings of the first start: {}", path))
         return path

@@ -31,7 +31,7 @@ def keep_scale(x: Tensor, p: float) -> Tensor:
     """A tensor like `x` holding 0 with probability `p` and 1 / (1 − p) otherwise."""
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
     bits = words.random_(-(2**63), None).view(torch.int16)[: x.numel()].view(x.shape)
-    dropped_below = round(p * 65536) - 32768  # of the signed 16-bit range
+    dropped_below = min(round(p * 65536), 65535) - 32768  # of the signed 16-bit range
     kept = torch.ge(bits, dropped_below, out=torch.empty_like(bits))  # 0 or 1
     scale = torch.tensor(1 / (1 - p), dtype=x.dtype)
     if x.element_size() == 2:  # a product of integers is several times faster than a conversion
