@@ -33,7 +33,8 @@ def load(*models: "str | PathLike[str]", precision: str = "auto") -> "Translatio
     Args:
         models: a run directory, a model directory, or `hf:OWNER/NAME` on the Hub; several vote on
             each token; none: the newest finished run under `runs/`.
-        precision: auto, fp32, bf16 or fp16; auto is bf16 where the hardware multiplies it natively.
+        precision: auto, fp32, bf16, fp16 or int8; auto is bf16 where the hardware multiplies it
+            natively, int8 is for CPUs with VNNI.
     Raises:
         TmtError: there is no such model, it is damaged, or the models do not go together.
     """
