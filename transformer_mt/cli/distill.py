@@ -43,7 +43,7 @@ def distill(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Make a smaller, faster model from a run's own translations; again: resume."""
+    """Make a smaller, faster model from a run's own translations; run it again to resume."""
     from transformer_mt.pipeline.distill import Teacher, begin_student, compare_with_teacher
     from transformer_mt.pipeline.run_dir import Run
     from transformer_mt.pipeline.start import start_training

@@ -45,7 +45,7 @@ def serve(
     port: Annotated[int, _option(min=0, max=65535, help="0: any that is free")] = 5000,
     workers: Annotated[int | None, _option(min=1, help="default: one per core")] = None,
     engine: Annotated[
-        str, _option(help="native, or ctranslate2 with what tmt export wrote, as int8")
+        str, _option(help="native, or ctranslate2 with an export, for instance int8")
     ] = "native",
     precision: SearchPrecision = "auto",
     wait: Annotated[float, _option(min=0, max=60_000, help=_WAIT)] = 5.0,

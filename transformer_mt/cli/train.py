@@ -66,12 +66,14 @@ def train(
     minutes: Minutes = None,
     profile: Annotated[
         int | None,
-        typer.Option(min=1, help="so many updates: a Chrome trace, and where their time goes"),
+        typer.Option(
+            min=1, help="record so many updates: a Chrome trace, and where their time goes"
+        ),
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Do everything from raw text to a scored model that is not done yet; again: resume."""
+    """Do all that is not done yet, from raw text to a scored model; run it again to resume."""
     from transformer_mt.corpus.readers.spreadsheets import is_table
 
     settings = [

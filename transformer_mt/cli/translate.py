@@ -58,9 +58,7 @@ _INPUT = (
 _MODELS = "model or run directory, or hf:OWNER/NAME; several vote; default: the newest finished run"
 _FORMAT = "text, markdown, html, srt, vtt, jsonl, docx, pptx or odt; default: by file name"
 _FORCE = "replace the input by its translation, or begin a stopped translation anew"
-_ENGINE = (
-    "native; ctranslate2, with what tmt export wrote; auto: the latter where it finds the same"
-)
+_ENGINE = "native; ctranslate2, with an export of it; auto: the latter where it finds the same"
 _RETRY = "search again where a translation has faults, such as loops"
 
 
