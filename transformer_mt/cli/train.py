@@ -93,7 +93,7 @@ def train(
                 reverse=reverse, offline=offline, fresh=fresh,
             )
         ]  # fmt: skip
-    if own_meeting_dir() is not None:  # whoever has started it has told the notes
+    if own_meeting_dir() is not None:  # the process that started this one has shown the notes
         logging.getLogger("transformer_mt.config").setLevel(logging.ERROR)
     cfg = read_config(config[0], settings, reverse=reverse, offline=offline)
     if n_processes > 1:

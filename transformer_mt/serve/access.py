@@ -18,7 +18,7 @@ class Access:
         return self._keys is not None
 
     def admit(self, request: Request, key: str | None, texts: list[str] | None = None) -> str:
-        """The name of who asks, empty without keys.
+        """The name of the client, empty without keys.
 
         Args:
             key: that the request has in the way of its interface.

@@ -1,7 +1,7 @@
 """What every request passes: time, size and Host are checked before, headers and a log line added.
 
-Pure ASGI. The body is read here, as a whole and bounded; whoever reads the request then gets it
-at once. A client that goes away cancels what was begun for it.
+Pure ASGI. The body is read here, as a whole and bounded; the handler of the request then gets it
+at once. A client that disconnects cancels its work.
 """
 
 import asyncio

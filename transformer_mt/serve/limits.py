@@ -103,7 +103,7 @@ class ApiKeys:
         return key
 
     def admit(self, key: str | None) -> str:
-        """The name of who asks.
+        """The name of the client.
 
         Raises:
             Refused: no such key, or it has asked too often.
@@ -115,7 +115,7 @@ class ApiKeys:
         now = time.monotonic()
         left, when = self._left.get(digest, (per_minute, now))
         left = min(per_minute, left + (now - when) * per_minute / 60)
-        admitted = left >= 1  # who is refused loses nothing
+        admitted = left >= 1  # a refused request costs nothing
         self._left[digest] = (left - admitted, now)
         if not admitted:
             wait = 1 + int((1 - left) * 60 / per_minute)

@@ -80,7 +80,7 @@ def mcp_server(model_dir: Path) -> Any:
 
 @contextmanager
 def _told_as(kind: type[Exception]) -> Iterator[None]:
-    """Mistakes of who asks, in the words that they have everywhere."""
+    """Mistakes of the client, in the same words as everywhere else."""
     try:
         yield
     except TmtError as error:

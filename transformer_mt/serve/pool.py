@@ -1,4 +1,4 @@
-"""The server's side of its workers: who is free takes a batch, whoever dies is replaced.
+"""The server's side of its workers: a free worker takes a batch, a dead worker is replaced.
 
 A thread for each worker hands batches over and answers back. A text that was accepted is answered
 once: the texts of a worker that dies go to the front of the queue.

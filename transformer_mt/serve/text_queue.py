@@ -1,7 +1,7 @@
-"""Texts of all clients in one queue; batches of it for whoever is free.
+"""Texts of all clients in one queue; batches of it for free workers.
 
-A batch is of one call, and of like lengths: the shortest texts first, unless others have waited for
-long. This file knows neither the network nor models.
+The texts of a batch have the same options and similar lengths: the shortest texts first, unless
+others have waited for long. This file knows neither the network nor models.
 """
 
 import threading
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from transformer_mt.serve.jobs import Waiting
 
-# Texts in a batch. Products of matrices are prepared for each shape that occurs, which takes time
-# and memory: of few sizes there are few shapes.
+# Texts in a batch. Matrix products are prepared for each shape that occurs, which takes time and
+# memory: with few sizes there are few shapes.
 SIZES = (1, 2, 4, 8, 16, 32)
 MOST_CHARACTERS = 8192  # in a batch, the length of the longest text counted for each
-FAIR_S = 0.5  # whoever waits for longer goes first, however long the text
+FAIR_S = 0.5  # a text that has waited for longer goes first, however long it is
 
 
 class QueueFull(Exception):

@@ -1,7 +1,7 @@
 """Parts of a source: some of its pairs, which any process can read by itself.
 
 Two plain text files are cut where lines end, which takes no decoding: see `cut_files`. Pairs of any
-other form are written to a file in parts, by whoever has read them: see `store_pairs`.
+other form are written to a file in parts, by the process that reads them: see `store_pairs`.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""A document in, the same document in another language out, whoever translates."""
+"""A document in, the same document in another language out; the translator is an argument."""
 
 from collections.abc import Callable
 from itertools import chain
