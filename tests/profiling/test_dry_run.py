@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from encoded import side_of
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from transformer_mt.encoding.encoded_corpus import EncodedCorpus, open_corpus
 from transformer_mt.errors import DataError, TrainingError
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling import plan as module
+from transformer_mt.profiling import timed_updates
 from transformer_mt.profiling.plan import dry_run
 from transformer_mt.profiling.timed_updates import (
     PARTS,
@@ -29,6 +31,9 @@ from transformer_mt.profiling.timed_updates import (
 )
 from transformer_mt.system.processes.distributed import ALONE, Ranks
 from transformer_mt.training.batches import UpdatePlan, experiment_plan, plan_updates
+from transformer_mt.training.padding import collated
+
+CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +98,18 @@ def test_a_trial_plans_what_training_will_do(cfg: Config, real: Run) -> None:
     assert twice.setup.tgt_padding <= found.setup.tgt_padding, "more sentences fit better together"
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_the_optimizer_counts_once_per_update_however_little_was_done(
-    cfg: Config, real: Run, monkeypatch: pytest.MonkeyPatch
+    cfg: Config, real: Run, monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
     """By a clock that gives each micro-batch 1 s and each optimizer step 10 s."""
     timed = timed_on(cfg, real.directory)
+    timed.device = torch.device(device)  # no GPU is needed: the micro-batches stay where they are
+    monkeypatch.setattr(
+        timed_updates,
+        "collated",
+        lambda corpus, parts, _, *, ahead: collated(corpus, parts, CPU, ahead=ahead),
+    )
     clock = [0.0]
     monkeypatch.setattr(timed, "now", lambda: clock[0])
 
@@ -113,7 +125,7 @@ def test_the_optimizer_counts_once_per_update_however_little_was_done(
     monkeypatch.setattr(learner.optimizer, "step", takes(10, learner.optimizer.step))
     n_batches, n_tokens = len(plan.batch_starts) - 1, int(timed.corpus.tgt.lengths.sum())
     assert n_batches > len(plan)
-    speed = module._measure_speed(timed, n_tokens / len(plan), 100.0, 1000, ALONE)
+    speed = module._measure_speed(timed, n_tokens / len(plan), 40.0, 1000, ALONE)
     assert speed == pytest.approx(n_tokens / (n_batches + 10 * len(plan)), rel=0.15)
 
 

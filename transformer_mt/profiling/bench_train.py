@@ -25,6 +25,7 @@ from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling.flops import peak_gflops
 from transformer_mt.profiling.timed_updates import (
     GPU_PARTS,
+    GPU_WARM_UP,
     PARTS,
     TimedTraining,
     TrainingSetup,
@@ -48,7 +49,6 @@ SIZES: dict[Size, dict[str, Any]] = {
     "big": {"d_model": 1024, "heads": 16, "ffn": 4096, "dropout": 0.3},
 }  # fmt: skip
 WARM_UP = 5  # updates that are not counted
-GPU_WARM_UP = 40  # in which most shapes of micro-batches occur, which makes recordings of them
 FILE_VOCABULARY = 8000  # pieces, joint
 
 
@@ -211,8 +211,8 @@ def measure(size: Size, cfg: Config, run_dir: Path, n_updates: int, ranks: Ranks
         update_ms=1000 * median(seconds),
         part_ms={
             part: 1000 * median(cost[part] for cost in own_costs)
-            for part in (*PARTS, *GPU_PARTS)
-            if part in own_costs[0]
+            for part in own_costs[0]
+            if part in {*PARTS, *GPU_PARTS}
         },
         gflops=gflops,
         peak_gflops=peak,

@@ -31,6 +31,7 @@ from transformer_mt.profiling.corpus_sample import (
 )
 from transformer_mt.profiling.plan_summary import Plan
 from transformer_mt.profiling.timed_updates import (
+    GPU_WARM_UP,
     TimedTraining,
     TrainingSetup,
     first_block,
@@ -228,14 +229,15 @@ def _measure_speed(
     """Real target tokens per second over some updates; of large updates a part is carried out."""
     n_kept, n_done = ranks.size, 0  # micro-batches of an update that are carried out; updates
     tokens = compute_s = step_s = 0.0
+    warm_up = _WARM_UP if timed.device.type == "cpu" else GPU_WARM_UP
     for number in count():
         start = timed.now()
         cost = timed.update(timed.plan.update(number % len(timed.plan))[:n_kept])
         seconds = timed.now() - start
-        if number == _WARM_UP - 1:
+        if number == warm_up - 1:
             affordable = budget_s / (MIN_UPDATES + 1) / seconds
             n_kept = ranks.told_by_main(ranks.size * max(1, int(affordable)))
-        elif number >= _WARM_UP:
+        elif number >= warm_up:
             n_done += 1
             tokens += sum(ranks.gather(cost["tgt_tokens"]))
             compute_s += seconds - cost["optimizer"]

@@ -43,7 +43,9 @@ from transformer_mt.training.micro_batch import Learner
 from transformer_mt.training.padding import collated
 
 PARTS = ("data", "forward", "loss", "backward", "optimizer")
-GPU_PARTS = ("data", "launch", "wait")  # of the host: for a batch, to start work, for its end
+# Of the host: for a batch, to start work, for its end; then the step of all.
+GPU_PARTS = ("data", "launch", "wait", "optimizer")
+GPU_WARM_UP = 40  # updates in which most shapes of micro-batches occur, and are recorded
 
 _TOO_LITTLE = tr(
     "the worst micro-batches do not fit into memory (a process was {}): lower "
@@ -148,8 +150,11 @@ class TimedTraining:
                 cost[name] += int(n)
         n_tokens = sum(int(self.corpus.tgt.lengths_of(rows).sum()) for rows in batches)
         start = time.perf_counter()
-        self.learner.optimizer.step(0.0, n_tokens)  # waits for the gradient
-        done("wait" if on_gpu else "optimizer")
+        before_step = self.now()
+        if on_gpu:
+            done("wait")
+        self.learner.optimizer.step(0.0, n_tokens)
+        cost["optimizer"] = self.now() - before_step
         return cost
 
     def now(self) -> float:
