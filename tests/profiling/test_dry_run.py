@@ -16,6 +16,7 @@ from torch import Tensor
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, open_corpus
+from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import DataError, TrainingError
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling import plan as module
@@ -31,7 +32,7 @@ from transformer_mt.profiling.timed_updates import (
 )
 from transformer_mt.system.processes.distributed import ALONE, Ranks
 from transformer_mt.training.batches import UpdatePlan, experiment_plan, plan_updates
-from transformer_mt.training.padding import collated
+from transformer_mt.training.padding import GPU_MULTIPLE, collate, collated
 
 CPU = torch.device("cpu")
 
@@ -83,7 +84,26 @@ def test_the_worst_batches_are_the_longest_the_largest_and_the_most_to_write() -
 def test_padding_share_counts_cells() -> None:
     plan = UpdatePlan(np.array([2, 0, 1]), np.array([0, 2, 3]), np.array([0, 2]))
     # Batches of lengths (1, 3) and (4): 2 of 10 cells are padding.
-    assert padding_share(plan, side_of(np.array([3, 4, 1]))) == pytest.approx(0.2)
+    side = side_of(np.array([3, 4, 1]))
+    assert padding_share(plan, side) == pytest.approx(0.2)
+    # On a GPU, which pads to multiples: (1, 3) and (4) are 4 of 12.
+    assert padding_share(plan, side, multiple=4) == pytest.approx(4 / 12)
+
+
+def test_on_a_gpu_the_padding_of_its_shapes_counts(
+    cfg: Config, real: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed = timed_on(cfg, real.directory)
+    plan, corpus = timed.plan, timed.corpus
+    monkeypatch.setattr(timed, "_multiple", GPU_MULTIPLE)
+    shapes = [collate(corpus, rows, multiple=GPU_MULTIPLE) for rows in plan.batches()]
+    for side, told in (("src", timed.setup().src_padding), ("tgt_out", timed.setup().tgt_padding)):
+        ids = [getattr(batch, side) for batch in shapes]
+        n_padding = sum(int((cells == PAD_ID).sum()) for cells in ids)
+        assert told == pytest.approx(n_padding / sum(cells.numel() for cells in ids))
+    positions = [batch.src.numel() + batch.tgt_out.numel() for batch in shapes]
+    worst = worst_batches(plan, corpus, GPU_MULTIPLE)
+    assert max(positions) in [positions[index] for index in worst]
 
 
 def test_a_trial_plans_what_training_will_do(cfg: Config, real: Run) -> None:

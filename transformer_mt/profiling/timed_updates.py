@@ -40,7 +40,7 @@ from transformer_mt.training.batches import (
 )
 from transformer_mt.training.memory import is_out_of_memory
 from transformer_mt.training.micro_batch import Learner
-from transformer_mt.training.padding import collated
+from transformer_mt.training.padding import GPU_MULTIPLE, collated
 
 PARTS = ("data", "forward", "loss", "backward", "optimizer")
 # Of the host: for a batch, to start work, for its end; then the step of all.
@@ -86,6 +86,7 @@ class TimedTraining:
     def __init__(self, cfg: Config, run: Run, block: EpochBlock, ranks: Ranks) -> None:
         keep_memory()
         self.device = choose_device()
+        self._multiple = GPU_MULTIPLE if self.device.type == "cuda" else 1  # of padded lengths
         self.tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -107,14 +108,14 @@ class TimedTraining:
             precision=str(self.learner.dtype).removeprefix("torch."),
             processes=self._ranks.size,
             max_tokens=self._cfg.train.batch_tokens,
-            src_padding=padding_share(self.plan, self.corpus.src),
-            tgt_padding=padding_share(self.plan, self.corpus.tgt),
+            src_padding=padding_share(self.plan, self.corpus.src, self._multiple),
+            tgt_padding=padding_share(self.plan, self.corpus.tgt, self._multiple),
             peak_memory_mib=sum(self._ranks.gather(memory)),
         )
 
     def update_with_worst(self) -> None:
         """Updates of the micro-batches that may take most memory, one in every process."""
-        for index in worst_batches(self.plan, self.corpus):
+        for index in worst_batches(self.plan, self.corpus, self._multiple):
             self.update([self.plan.batch(index)] * self._ranks.size)
 
     def update(self, batches: list[Indices]) -> Cost:
@@ -164,23 +165,32 @@ class TimedTraining:
         return time.perf_counter()
 
 
-def padding_share(plan: UpdatePlan, side: EncodedSide) -> float:
-    """Share of positions of one side that are padding when the plan is carried out."""
-    ordered = side.lengths_of(plan.rows)
-    longest = np.maximum.reduceat(ordered, plan.batch_starts[:-1])
-    cells = int((longest * np.diff(plan.batch_starts)).sum())
-    return 1 - int(ordered.sum()) / cells
+def padding_share(plan: UpdatePlan, side: EncodedSide, multiple: int = 1) -> float:
+    """Share of positions of one side that are padding when the plan is carried out.
+
+    Args:
+        multiple: of it are the lengths after padding, see `collate`.
+    """
+    padded = _padded_lengths(plan, side, multiple)
+    cells = int((padded * np.diff(plan.batch_starts)).sum())
+    return 1 - int(side.lengths_of(plan.rows).sum()) / cells
 
 
-def worst_batches(plan: UpdatePlan, corpus: EncodedCorpus) -> list[int]:
+def worst_batches(plan: UpdatePlan, corpus: EncodedCorpus, multiple: int = 1) -> list[int]:
     """The micro-batches with the longest sentence, the most positions, the most target tokens."""
-    src, tgt = (side.lengths_of(plan.rows) for side in (corpus.src, corpus.tgt))
-    starts = plan.batch_starts[:-1]
-    longest_src, longest_tgt = np.maximum.reduceat(src, starts), np.maximum.reduceat(tgt, starts)
-    longest = np.maximum(longest_src, longest_tgt)
-    positions = np.diff(plan.batch_starts) * (longest_src + longest_tgt)
-    tgt_tokens = np.add.reduceat(tgt, starts)
+    padded_src, padded_tgt = (
+        _padded_lengths(plan, side, multiple) for side in (corpus.src, corpus.tgt)
+    )
+    longest = np.maximum(padded_src, padded_tgt)
+    positions = np.diff(plan.batch_starts) * (padded_src + padded_tgt)
+    tgt_tokens = np.add.reduceat(corpus.tgt.lengths_of(plan.rows), plan.batch_starts[:-1])
     return sorted({int(size.argmax()) for size in (longest, positions, tgt_tokens)})
+
+
+def _padded_lengths(plan: UpdatePlan, side: EncodedSide, multiple: int) -> Indices:
+    """(batches,) positions of each row of a micro-batch."""
+    longest = np.maximum.reduceat(side.lengths_of(plan.rows), plan.batch_starts[:-1])
+    return -(-longest // multiple) * multiple
 
 
 def in_new_processes(
