@@ -1,5 +1,6 @@
 """Recorded micro-batches give the gradients of plain ones; on a GPU, where there is one."""
 
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -118,6 +119,28 @@ def test_without_memory_for_recordings_training_goes_on_without() -> None:
     other._recorded = RecordedMicroBatches(other._add_gradients, other._tables, no_memory)
     exact = gradients(learner(), batches(padded=False))
     assert_same(gradients(other, batches(padded=True)), exact, 1e-5)
+
+
+def test_what_a_failed_recording_took_is_free_for_the_plain_micro_batch() -> None:
+    taken: list[weakref.ref[Tensor]] = []
+    still_there: list[bool] = []
+
+    def run(batch: Batch) -> Tensor:
+        still_there.append(any(tensor() is not None for tensor in taken))
+        hidden = batch.src + 1
+        taken.append(weakref.ref(hidden))
+        if len(taken) == PLAIN + 1:
+            raise torch.OutOfMemoryError
+        return hidden.sum()
+
+    def record(work: Callable[[], None]) -> _Again:
+        work()
+        return _Again(work)
+
+    other = RecordedMicroBatches(run, list, record)
+    for batch in batches(padded=True)[: PLAIN + 1]:
+        other(batch)
+    assert still_there == [False] * (PLAIN + 2)
 
 
 def test_a_recording_keeps_the_tables_that_longer_sentences_replace() -> None:

@@ -62,19 +62,20 @@ class RecordedMicroBatches:
 
     def __call__(self, batch: Batch) -> Tensor:
         shape = (batch.src.shape, batch.tgt_in.shape)
-        if shape not in self._recorded:
-            longest = max(batch.src.size(1), batch.tgt_in.size(1))
-            if self._is_full or self._n_plain < PLAIN or longest > LONGEST:
-                self._n_plain += 1
-                return self._run(batch)
+        longest = max(batch.src.size(1), batch.tgt_in.size(1))
+        may_record = self._n_plain >= PLAIN and not self._is_full and longest <= LONGEST
+        if may_record and shape not in self._recorded:
             try:
                 self._recorded[shape] = _Recorded(self._run, self._held(), self._record, batch)
+                self._is_full = len(self._recorded) == MOST
             except torch.OutOfMemoryError:
                 self._recorded.clear()
                 self._is_full = True
-                return self._run(batch)
-            self._is_full = len(self._recorded) == MOST
-        return self._recorded[shape](batch)
+        # Outside of the handler: its traceback would keep the tensors that are too many.
+        if shape in self._recorded:
+            return self._recorded[shape](batch)
+        self._n_plain += 1
+        return self._run(batch)
 
 
 class _Recorded:
