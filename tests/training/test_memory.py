@@ -1,6 +1,8 @@
 """Memory: errors are recognised, what does not fit is split, and what is chosen fits."""
 
+import gc
 import os
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -31,6 +33,9 @@ from transformer_mt.training.memory import (
     largest_that_fits,
     peak_of_step,
 )
+from transformer_mt.training.micro_batch import Learner
+from transformer_mt.training.padding import Batch
+from transformer_mt.training.recorded import RecordedMicroBatches, Recording
 
 MIB = 1 << 20
 VOCAB = 1000
@@ -132,6 +137,40 @@ def test_sizes_are_tried_until_memory_really_ends() -> None:
     pytest.importorskip("resource")
     none, some, unlimited = in_a_fresh_process(sizes_within_limits)
     assert (none, unlimited) == (0, 512) and 0 < some < 4096
+
+
+def test_a_trial_leaves_nothing_to_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With recordings, as on a GPU: a learner and they refer to each other."""
+    models: list[weakref.ref[Transformer]] = []
+    alive: list[int] = []
+
+    def count() -> None:
+        alive.append(sum(model() is not None for model in models))
+
+    def learner(model: Transformer, cfg: TrainConfig) -> Learner:
+        count()
+        models.append(weakref.ref(model))
+        made = Learner(model, cfg)
+        made._recorded = RecordedMicroBatches(run, made._tables, refuse)
+        return made
+
+    def run(batch: Batch) -> Tensor:
+        if len(batch.src) > 16:
+            raise torch.OutOfMemoryError
+        return torch.zeros(())
+
+    def refuse(_: Callable[[], None]) -> Recording:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(memory, "Learner", learner)
+    gc.collect()
+    gc.disable()  # by itself it comes at some time
+    try:
+        assert largest_by_trying(make_model(16), TrainConfig(), longest=32, most=512) == 448
+        count()
+    finally:
+        gc.enable()
+    assert len(alive) > 2 and not any(alive)
 
 
 def saved_bytes(model: Transformer, n_sentences: int, src_length: int, tgt_length: int) -> int:

@@ -138,15 +138,14 @@ def largest_by_trying(model: EncoderDecoder, cfg: TrainConfig, *, longest: int, 
     def fits(n_tokens: int) -> bool:
         n_sentences = math.ceil((1 + CUDA_MARGIN) * n_tokens / longest)
         try:
-            step = _Step(build, cfg, device)
-            for _ in range(PLAIN + 1):  # the last one is recorded, which takes memory of its own
-                step.run(n_sentences, longest)
+            # The last one is recorded, which takes memory of its own.
+            _Step(build, cfg, device).run(n_sentences, longest, n_updates=PLAIN + 1)
             fitted = True
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             fitted = False
-        gc.collect()  # the tensors of a failed step are freed only after its traceback
+        gc.collect()  # a step and its recordings refer to each other, a traceback to its tensors
         release_memory()
         return fitted
 
@@ -246,14 +245,15 @@ class _Step:
         self._model = build().to(device).train()
         self._learner = Learner(self._model, cfg)
 
-    def run(self, n_sentences: int, length: int) -> None:
-        """One update of one micro-batch without padding."""
+    def run(self, n_sentences: int, length: int, *, n_updates: int = 1) -> None:
+        """Updates of one micro-batch without padding."""
         shape, device = (n_sentences, length), self._learner.device
         embeddings = (self._model.encoder_embedding, self._model.decoder_embedding)
         sizes = (embedding.tokens.num_embeddings for embedding in embeddings)
         src, tgt = (torch.randint(BOS_ID, size, shape, device=device) for size in sizes)
-        self._learner.add_gradients(Batch(src, tgt, tgt))
-        self._learner.optimizer.step(0.0, n_sentences * length)
+        for _ in range(n_updates):
+            self._learner.add_gradients(Batch(src, tgt, tgt))
+            self._learner.optimizer.step(0.0, n_sentences * length)
 
 
 def _round_up(n_tokens: int) -> int:
