@@ -7,8 +7,12 @@ from multiprocessing import active_children
 import pytest
 import torch
 
+from transformer_mt.config.model import ModelConfig
+from transformer_mt.errors import TmtError
+from transformer_mt.model.architectures import new_model
 from transformer_mt.search.engine import Engine, Request, batches_by_length, deal_sorted
 from transformer_mt.search.options import SearchOptions
+from transformer_mt.search.sampling import SamplingOptions
 from transformer_mt.translation.translator import Translator
 
 
@@ -65,6 +69,27 @@ def test_side_by_side_changes_nothing(
     del made
     gc.collect()
     assert not active_children(), "they end with the engine"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        SearchOptions(beam=1),
+        SearchOptions(beam=3),
+        SearchOptions(beam=1, diverse=True, n_best=2),
+        SearchOptions(sampling=SamplingOptions(top_k=5, top_p=0.9), n_best=2),
+    ],
+    ids=["greedy", "beam", "diverse", "sampling"],
+)
+def test_weights_that_are_no_numbers_are_told(options: SearchOptions) -> None:
+    cfg = ModelConfig(
+        d_model=16, heads=2, ffn=16, encoder_layers=1, decoder_layers=1, tie_embeddings="decoder"
+    )
+    model = new_model(cfg, 30, 30).eval()
+    with torch.no_grad():
+        model.output.weight[7] = torch.nan
+    with pytest.raises(TmtError, match="the scores of this model are not numbers"):
+        Engine([model], []).search([Request([5, 6]), Request([7])], options)
 
 
 def test_no_request_no_hypothesis(translator: Translator) -> None:

@@ -129,11 +129,11 @@ class Engine:
     @torch.inference_mode()
     def search_batch(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """`search` for requests that are searched side by side."""
-        if options.sampling is not None:
-            return self._sample(batch, options)
-        if options.diverse:
-            return self._search_diverse(batch, options)
-        return self._search(batch, options)
+        search = self._search_diverse if options.diverse else self._search
+        results = (self._sample if options.sampling else search)(batch, options)
+        if not all(found and math.isfinite(found[0].score) for found in results):
+            raise TmtError(tr("the scores of this model are not numbers: its weights are bad"))
+        return results
 
     def _search(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """A batch, of which some sentences may have required words."""
@@ -143,8 +143,6 @@ class Engine:
         for part in filter(None, (plain, constrained)):
             hypotheses = self._search_alike([batch[i] for i in part], options)
             found.update(zip(part, hypotheses, strict=True))
-        if not all(found.values()):
-            raise TmtError(tr("the scores of this model are not numbers: its weights are bad"))
         return [found[i] for i in range(len(batch))]
 
     def _search_alike(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:

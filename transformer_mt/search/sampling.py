@@ -35,7 +35,8 @@ class Sampler:
 
     def __call__(self, log_probs: Tensor) -> Tensor:
         """(B, V) → (B,)."""
-        probs = candidate_probs(log_probs, self._sampling)
+        # What is no number is drawn, too, so that the caller can tell of it.
+        probs = candidate_probs(log_probs, self._sampling).nan_to_num_(1.0)
         return torch.multinomial(probs, 1, generator=self._generator)[:, 0]
 
 
