@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -174,3 +175,18 @@ def test_another_process_draws_the_same(
     others = [sampler.sample(ids, seed + 1) for seed, ids in enumerate(plain)]
     n_same = sum(a == b for a, b in zip(drawn, others, strict=True))
     assert n_same < 0.5 * len(plain), "another seed, other pieces"
+
+
+def test_sentences_without_spaces_are_not_kept(tokenizer_of: Callable[[Kind], Tokenizer]) -> None:
+    tokenizer, random = tokenizer_of("unigram"), Random(1)
+    sampler = SubwordSampler(tokenizer, "unigram", 0.2)
+    characters = [piece for piece, _ in tokenizer.text_pieces().values() if "一" <= piece <= "龥"]
+    rows = tokenizer.encode(["".join(random.choices(characters, k=60)) for _ in range(300)])
+    tracemalloc.start()
+    try:
+        for row in rows:
+            sampler.sample(row, 1)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1000 * len(rows)

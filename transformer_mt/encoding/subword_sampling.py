@@ -16,6 +16,7 @@ from transformer_mt.encoding.tokenizer import Tokenizer
 NEVER = math.inf  # the rank of a merge that there is not
 _SPACE = "▁"
 _KNOWN_WORDS = 100_000
+_LONGEST_KNOWN = 16  # characters: without spaces, a whole sentence is one word, and hardly recurs
 
 
 class SubwordSampler:
@@ -110,7 +111,7 @@ class _WordLattice:
 
     def draw(self, word: list[str], random: Random) -> list[str]:
         text = "".join(word)
-        lattice = self._lattice(text)
+        lattice = (self._lattice if len(text) <= _LONGEST_KNOWN else self._make_lattice)(text)
         end, pieces = len(text), []
         while end:
             starts, sums = lattice[end]
