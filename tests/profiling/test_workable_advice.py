@@ -1,5 +1,7 @@
 """What is advised can be typed."""
 
+import gettext
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.config.recipes import Advice, recommend
 from transformer_mt.encoding.tokenizer import train_tokenizer
 from transformer_mt.errors import TokenizerError
+from transformer_mt.messages import catalogue
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling import workable_advice as module
 from transformer_mt.profiling.workable_advice import possible_vocab_size, workable_advice
@@ -46,6 +49,17 @@ def test_the_advised_vocabulary_can_be_learned(
     with pytest.raises(TokenizerError, match="too large"):
         larger = cfg.tokenizer.model_copy(update={"vocab_size": usual})
         train_tokenizer(lines, tmp_path / "x", larger, ["en"], seed=1)
+
+
+def test_its_reason_is_told_in_the_language_of_the_user(
+    experiment: Callable[..., Config], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chinese = gettext.translation(catalogue.DOMAIN, catalogue.CATALOGUES, languages=["zh"])
+    monkeypatch.setattr(catalogue, "_catalogue", chinese)
+    cfg = experiment(["a"], {"vocab_size": 100_000})
+    advice = workable_advice(cfg, run, 200, 3000, "cpu")
+    (why,) = (piece.why for piece in advice if piece.key == "tokenizer.vocab_size")
+    assert why and not re.search("[A-Za-z]", why)
 
 
 @pytest.mark.parametrize("joint", [False, True])

@@ -59,8 +59,8 @@ def _possible(piece: Advice, cfg: Config, texts: Sequence[Path], sharing: set[bo
         size = possible_vocab_size(size, cfg, texts, joint=joint)
     if size == piece.value:
         return piece
-    what = "most" if size < piece.value else "least"
-    return piece._replace(value=size, why=tr("the {} that this text can give", what))
+    most, least = tr("the most that this text can give"), tr("the least that this text can give")
+    return piece._replace(value=size, why=most if size < piece.value else least)
 
 
 def possible_vocab_size(size: int, cfg: Config, texts: Sequence[Path], *, joint: bool) -> int:
