@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from transformer_mt.cli.main import app
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.errors import TmtError
+from transformer_mt.profiling import bench_decode
 from transformer_mt.profiling.bench_decode import BATCHES, BEAMS, RANDOM_LENGTH, bench_size
 from transformer_mt.rendering.progress import Stages
 
@@ -18,7 +19,8 @@ SMALLEST = ModelConfig(
 )
 
 
-def test_random_weights() -> None:
+def test_random_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_decode, "peak_memory_on", lambda device: {"cpu": 77.0}[device.type])
     report = bench_size(
         "smallest", SMALLEST, precision="fp32", n_sentences=32, rounds=1, stages=Stages()
     )
@@ -26,7 +28,7 @@ def test_random_weights() -> None:
     for rate in report.rates:
         tokens = rate.tokens_per_s / rate.sentences_per_s
         assert RANDOM_LENGTH <= tokens <= RANDOM_LENGTH + 1
-    assert report.cold_start_s is None
+    assert (report.cold_start_s, report.peak_memory_mib) == (None, 77.0)
     text = report.render()
     assert "float32" in text and "sentences/s" in text and "peak memory" in text
     assert json.loads(json.dumps(asdict(report)))["rates"][0]["beam"] == 5

@@ -13,6 +13,7 @@ from transformer_mt.system import device as runtime
 from transformer_mt.system.device import (
     choose_precision,
     keep_memory,
+    peak_memory_on,
     release_memory,
     search_precision,
     seed_all,
@@ -167,3 +168,10 @@ def test_memory_functions_work_here() -> None:
     release_memory()
     assert before > 10
     assert peak_memory_mib() > before - 2  # the system counts each thread's pages now and then
+
+
+def test_the_memory_of_a_gpu_is_that_of_its_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3 << 30)
+    monkeypatch.setattr(runtime, "peak_memory_mib", lambda: 100.0)
+    assert peak_memory_on(torch.device("cuda", 0)) == 3 * 1024
+    assert peak_memory_on(CPU) == 100.0

@@ -21,7 +21,7 @@ from transformer_mt.pipeline.records import read_metrics
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.validate import confidence_curve, score_test
 from transformer_mt.pipeline.verdict import judge_training
-from transformer_mt.system.machine import peak_memory_mib
+from transformer_mt.system.device import peak_memory_on
 from transformer_mt.system.output import refuse_foreign
 from transformer_mt.system.state import fingerprint
 from transformer_mt.system.terminal import Always, Say
@@ -70,7 +70,7 @@ def finish(
             "skipped_updates": progress.skipped,
             "split_batches": progress.split,
             "processes": ranks.size,
-            "peak_memory_mib": round(peak_memory_mib()),
+            "peak_memory_mib": round(peak_memory_on(trainer.learner.device)),
             "weights": chosen,
         },
         "data": {

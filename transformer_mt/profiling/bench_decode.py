@@ -23,8 +23,12 @@ from transformer_mt.model.int8 import has_int8, use_int8
 from transformer_mt.rendering.progress import Stages
 from transformer_mt.search.engine import Engine, Request
 from transformer_mt.search.options import SearchOptions
-from transformer_mt.system.device import choose_device, keep_memory, search_precision
-from transformer_mt.system.machine import peak_memory_mib
+from transformer_mt.system.device import (
+    choose_device,
+    keep_memory,
+    peak_memory_on,
+    search_precision,
+)
 from transformer_mt.system.processes.child_python import TMT, child_environment, python_command
 from transformer_mt.translation.translator import Translator
 
@@ -147,7 +151,7 @@ def _report(
         precision="int8" if has_int8(model) else str(weight.dtype).removeprefix("torch."),
         threads=torch.get_num_threads(),
         rates=rates,
-        peak_memory_mib=peak_memory_mib(),
+        peak_memory_mib=peak_memory_on(weight.device),
     )
 
 

@@ -23,8 +23,7 @@ from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import build_model, load_tokenizers
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling.flops import training_flops
-from transformer_mt.system.device import choose_device, keep_memory, seed_all
-from transformer_mt.system.machine import peak_memory_mib
+from transformer_mt.system.device import choose_device, keep_memory, peak_memory_on, seed_all
 from transformer_mt.system.processes.child_python import protected_children
 from transformer_mt.system.processes.distributed import Ranks, joined_ranks
 from transformer_mt.system.processes.environment import (
@@ -99,9 +98,6 @@ class TimedTraining:
 
     def setup(self) -> TrainingSetup:
         """What has been measured with; memory so far."""
-        memory = peak_memory_mib()
-        if self.device.type == "cuda":  # allocated there, not resident here
-            memory = torch.cuda.max_memory_allocated(self.device) / 2**20
         return TrainingSetup(
             parameters=sum(parameter.numel() for parameter in self.model.parameters()),
             device=str(self.device),
@@ -110,7 +106,7 @@ class TimedTraining:
             max_tokens=self._cfg.train.batch_tokens,
             src_padding=padding_share(self.plan, self.corpus.src, self._multiple),
             tgt_padding=padding_share(self.plan, self.corpus.tgt, self._multiple),
-            peak_memory_mib=sum(self._ranks.gather(memory)),
+            peak_memory_mib=sum(self._ranks.gather(peak_memory_on(self.device))),
         )
 
     def update_with_worst(self) -> None:

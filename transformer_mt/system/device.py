@@ -17,6 +17,7 @@ from transformer_mt.system.machine import (
     cpu_flags,
     glibc,
     keep_freed_memory,
+    peak_memory_mib,
     release_freed_memory,
 )
 
@@ -125,6 +126,13 @@ def release_memory() -> None:
     release_freed_memory()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def peak_memory_on(device: torch.device) -> float:
+    """The most MiB so far that tensors of this process took on a GPU; of a CPU all that it took."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    return peak_memory_mib()
 
 
 def seed_all(*parts: object) -> None:
