@@ -167,6 +167,25 @@ def test_what_cannot_be_read_for_a_moment_is_not_damaged(
     assert load(store) == (20, [])
 
 
+def test_what_cannot_be_read_for_a_moment_is_not_removed(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(store, 10, 20, keep_last=5, best_update=20)
+    os_open = os.open
+
+    def stale(path: Path | str, *args: Any, **kwargs: Any) -> Any:
+        if str(path).endswith("00000010/progress.json"):
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return os_open(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", stale)
+    save(store, 30, 40, keep_last=5, best_update=20)
+    monkeypatch.undo()
+    assert store.validated_updates() == [10, 20, 30, 40], "of which the mean is taken"
+    save(store, 50, keep_last=1, best_update=20)
+    assert [*contents(store)] == ["20", "40", "50"], "it goes once nothing needs it"
+
+
 @pytest.mark.parametrize(
     ("name", "damage", "problem", "left"),
     [

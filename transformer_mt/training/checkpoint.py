@@ -241,11 +241,12 @@ class CheckpointStore:
 
     def _prune(self, keep_last: int) -> None:
         resumable = self._updates()[-N_RESUMABLE:]
+        readable = [found for found, _ in self._readable()]  # the others stay: they may be again
         # The checkpoint to fall back to may name another best one.
-        best = {found.best_update for found, _ in self._readable() if found.update in resumable}
-        wanted = {*self.validated_updates()[-keep_last:], *best}
-        for update in self._updates()[:-N_RESUMABLE]:
-            if update in wanted:
+        best = {found.best_update for found in readable if found.update in resumable}
+        validated = [found.update for found in readable if found.validated]
+        for update in (found.update for found in readable if found.update not in resumable):
+            if update in (*validated[-keep_last:], *best):
                 (self._path(update) / _OPTIMIZER).unlink(missing_ok=True)
             else:
                 _remove(self._path(update))
