@@ -233,6 +233,24 @@ def test_one_gradient_that_is_not_finite_is_left_out_counted_and_told(
     ]
 
 
+def test_the_loss_of_an_update_that_is_left_out_does_not_hide_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(tmp_path, make_config(max_updates=6, log_every=2))
+    update, losses = session.trainer._update, dict[int, float]()
+
+    def poisoned(number: int, planned: PlannedUpdate, lr: float) -> tuple[float, float]:
+        nll, norm = update(number, planned, lr)
+        losses[number] = nll / planned.n_tokens
+        return (math.nan, math.nan) if number in (2, 5, 6) else (nll, norm)
+
+    monkeypatch.setattr(session.trainer, "_update", poisoned)
+    session.run()
+    told = [record["loss"] for record in session.log.records if record["event"] == "train"]
+    assert told[0] == pytest.approx(losses[1])
+    assert told[2] is None, "there is no other one"
+
+
 def test_skipped_updates_can_be_saved_and_add_up_only_in_a_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ class Meter:
     def take(self) -> dict[str, float]:
         """Mean loss in nats per token, perplexity and real target tokens per second."""
         nll = self._ranks.sum(torch.tensor(self._nll, dtype=torch.float64)).item()
-        loss = nll / max(1, self._tokens)
+        loss = nll / self._tokens if self._tokens else math.nan  # all updates were left out
         speed = self._timed_tokens / max(1e-9, time.monotonic() - self._since)
         self._nll, self._tokens = 0.0, 0
         self.restart_clock()

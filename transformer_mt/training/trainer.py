@@ -152,7 +152,8 @@ class Trainer:
             )
             if not finite:
                 self._report_skipped(log, planned, skipped_in_a_row)
-            meter.add(nll, planned.n_tokens)
+            else:  # its loss is no number, either
+                meter.add(nll, planned.n_tokens)
             log.advance(update)
             if update % train.log_every == 0:
                 status = self._status(lr, norm, planned.epochs)
