@@ -192,8 +192,8 @@ def compare_with_teacher(
     """Measure both on the student's dev and test sets; the student's metadata keep it.
 
     Returns:
-        `teacher` and `student`, each with names, parameters, bytes of weights, beam, scores and
-        sentences/s; and `sources`, the texts that the student has its knowledge from.
+        `teacher` and `student`, each with names, parameters, bytes of all files, beam, scores
+        and sentences/s; and `sources`, the texts that the student has its knowledge from.
     """
     cfg = load_config(run.model_dir / "config.yaml")
     dirs = {"teacher": teacher.model_dirs, "student": [run.model_dir]}

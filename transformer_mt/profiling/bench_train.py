@@ -110,7 +110,7 @@ class BenchReport(TrainingSetup):
 def bench_configuration(
     size: Size, src_path: Path | None, tgt_path: Path | None, *, max_tokens: int, precision: str
 ) -> Config:
-    """The experiment to measure: each update is one micro-batch per process.
+    """The experiment to measure.
 
     Raises:
         ConfigError: only one path, or no languages in the names of the files.
@@ -152,6 +152,9 @@ def bench_training(
     cfg: Config, size: Size, *, n_updates: int, processes: int, stages: Stages | None = None
 ) -> BenchReport:
     """Prepare the corpus, measure, and start `tmt train` once for its first update.
+
+    On a CPU an update is one micro-batch per process; on a GPU it has as many target tokens as the
+    configuration says, if that is more.
 
     Args:
         stages: told of the work as it goes on.

@@ -128,10 +128,9 @@ def update_times(events: Iterable[Event], n_updates: int) -> UpdateTimes:
     """Where the time of the first steps of a trace goes; one more may hold the end of a training.
 
     On a GPU the time of a kernel counts for the operation that has started it, or by its name if a
-    recording has; what a copy or the
-    network does beside kernels is hidden and counts nothing; while the GPU has nothing to do, the
-    host's `data` and `communication` count, and all else is `host`. On a CPU operations take the
-    place of kernels, and `host` is the time between them.
+    recording has; what a copy or the network does beside kernels is hidden and counts nothing;
+    while the GPU has nothing to do, the host's `data` and `communication` count, and all else is
+    `host`. On a CPU operations take the place of kernels, and `host` is the time between them.
     """
     spans = [event for event in events if event.get("ph") == "X" and "dur" in event]
     steps = [e for e in spans if e["name"].startswith(_STEP) and e["cat"] == "user_annotation"]

@@ -1,8 +1,8 @@
 """The output layer and its label-smoothed cross-entropy as one operation.
 
 Comes in: hidden states, the output matrix and target ids. Goes out: sums in nats and, through
-autograd, exact gradients. The logits (n, V) exist once, in the model's precision; a few rows at a
-time they are turned, in fp32, into their gradient, which takes their place.
+autograd, their gradients. On a CPU the logits (n, V) exist once, in the model's precision; a few
+rows at a time they are turned, in fp32, into their gradient, which takes their place.
 """
 
 from dataclasses import dataclass
@@ -69,8 +69,8 @@ class _OutputLoss(torch.autograd.Function):
     The part of q that is s / V everywhere is taken out of the (n, V) work: its share of the
     gradients is s / V times the sum of the rows of W, and of h.
 
-    `buffer` (n, V) holds, one after the other, the logits z, the probabilities p, and p − q without
-    that part; a new name says that its content has changed.
+    On a CPU `buffer` (n, V) holds, one after the other, the logits z, the probabilities p, and
+    p − q without that part; a new name says that its content has changed. On a GPU it holds z only.
     """
 
     @staticmethod
