@@ -90,7 +90,7 @@ def test_synthetic_corpora_name_the_line_of_the_next_configuration(trained: Path
     said = tmt_here("data", "backtranslate", *words, "-o", "bt/web", cwd=trained)
     assert said.stdout == f"- {{path: {trained}/bt/web, tag: bt}}\n"
     sides = [(trained / f"bt/web.{code}").read_text("utf-8").split("\n") for code in ("zh", "en")]
-    assert 20 < len(sides[0]) == len(sides[1]) <= 31
+    assert 5 < len(sides[0]) == len(sides[1]) <= 31
     before = (trained / "bt/web.en").stat().st_mtime_ns
     tmt_here("data", "backtranslate", *words, "-o", "bt/web", cwd=trained)
     assert (trained / "bt/web.en").stat().st_mtime_ns == before, "nothing is done twice"
