@@ -65,7 +65,8 @@ def test_what_was_packed_comes_out(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content"),
     [("a.txt.gz", gzip.compress(TEXT)), ("a.tsv.xz", lzma.compress(TEXT)), ("a.zst", zstd(TEXT)),
-     ("a.tmx", TEXT), ("a", b""), ("tar.txt", TEXT), ("cut.gz", gzip.compress(TEXT)[:50])],
+     ("a.tmx", TEXT), ("a", b""), ("tar.txt", TEXT), ("cut.gz", gzip.compress(TEXT)[:50]),
+     ("a.XLSX", zipped({"xl/workbook.xml": TEXT})), ("a.ods", zipped({"content.xml": TEXT}))],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 def test_single_files_are_no_archives(tmp_path: Path, name: str, content: bytes) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from transformer_mt.corpus.readers.lines import decompressed, ending_by_content
+from transformer_mt.corpus.readers.workbooks import WORKBOOKS
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import writing_folder
@@ -41,7 +42,12 @@ _DAMAGE = (
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the file is a zip or tar archive, by its name or, failing that, by its content."""
+    """Whether the file is a zip or tar archive, by its name or, failing that, by its content.
+
+    A workbook, which is a zip inside, is a file to read.
+    """
+    if path.suffix.lower() in WORKBOOKS:
+        return False
     if _is_zip(path) or _TAR.search(path.name):
         return True
     try:
