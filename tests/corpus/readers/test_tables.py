@@ -159,6 +159,7 @@ def test_columns_of_tables(tmp_path: Path, ending: str) -> None:
         ({"translation": [None, *nested[1:]]}, [("", ""), *expected[1:]], "a row is missing"),
         ({"zh": zh, "en": pyarrow.array(en).dictionary_encode()}, expected, "encoded text"),
         ({"zh": pyarrow.array(zh, pyarrow.large_string()), "en": en}, expected, "large text"),
+        ({"zh": pyarrow.array(zh, pyarrow.string_view()), "en": en}, expected, "as Polars has it"),
         ({"zh": zh, "en": [None] * 3}, [("一", ""), ("", ""), ("三", "")], "no target"),
     ):
         write_table(path, columns)

@@ -238,8 +238,9 @@ def _text_fields(
             raise DataError(
                 tr("{}: column {}: is there {} times", where, name, schema.names.count(name))
             )
+    text_kinds = types.is_string, types.is_large_string, types.is_string_view, types.is_null
     for key, kind in zip(keys, kinds, strict=True):
-        if not (types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind)):
+        if not any(is_kind(kind) for is_kind in text_kinds):
             raise DataError(tr("{}: column {}: expected text, found {}", where, key, kind))
     if all(map(types.is_null, kinds)):
         raise DataError(
