@@ -89,6 +89,8 @@ def test_units_of_several_languages(tmp_path: Path) -> None:
     assert refusal(path, Languages(src="fr", tgt="en")) == (
         f"{path}: no text in both fr and en; languages found: de, en, zh, zh-Hant"
     )
+    regions = write(tmp_path / "r.tmx", tmx(tu(("es-419", "uno"), ("zh-Hans-CN", "一"))))
+    assert read(regions, Languages(src="es", tgt="zh")) == [("uno", "一")]
     nameless = write(tmp_path / "n.tmx", tmx("<tu><tuv><seg>a</seg></tuv></tu>"))
     assert refusal(nameless).endswith("; languages found: one without a name")
     assert refusal(write(tmp_path / "e.tmx", tmx(""))).endswith("; languages found: none")

@@ -18,7 +18,7 @@ from transformer_mt.text.normalise import well_formed
 Pair = tuple[str, str]
 Role = Literal["train", "dev", "test"]
 
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4}){0,2}")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_]([A-Za-z]{2,4}|[0-9]{3})){0,2}")  # 419: a region
 _JSON = json.JSONDecoder()
 
 
