@@ -45,6 +45,8 @@ def described(root: Path, name: str, languages: Languages = ZH_EN) -> str:
          "row is a header; cells between commas", "CSV UTF-8 of Excel"),
         (written([HEADER, *ROWS], ";"), "utf-8", "between semicolons", "German Excel"),
         (written([HEADER, *ROWS], "|"), "utf-8", "between bars", "bars"),
+        ("sep=;\r\n" + written([HEADER, *ROWS], ";"), "utf-8-sig", "columns A (Chinese) and B "
+         "(English); the first row is a header; cells between semicolons", "a line for Excel"),
         (written([HEADER, *ROWS], "\t"), "utf-16", "cells between tabs; quotes around cells taken "
          "off; UTF-16 text", "Unicode text of Excel"),
         (written([HEADER, *ROWS]), "gb18030", "GB18030 text", "CSV of a Chinese Excel"),

@@ -8,7 +8,7 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from transformer_mt.corpus.readers.lines import (
@@ -27,6 +27,7 @@ Row = list[str]
 ROWS_LOOKED_AT = 200
 # In order of preference: commas are frequent in text.
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
+_FOR_EXCEL = re.compile("sep=.", re.IGNORECASE)
 _START = 1 << 20  # bytes looked at for the encoding
 _ASCII = bytes(range(128))
 # Two bytes of GB 2312, level 1: the frequent characters of Simplified Chinese, by their sound.
@@ -112,9 +113,13 @@ def read_rows(path: Path, dialect: Dialect) -> Iterator[Row]:
 
 
 def _lines(path: Path, encoding: str) -> Iterator[str]:
+    """The lines of a table; in place of a line that tells Excel the separator an empty one."""
     if encoding == "utf-8":
-        return split_lines(path)
-    return split_stream(_recoded(path, encoding), path)
+        lines = split_lines(path)
+    else:
+        lines = split_stream(_recoded(path, encoding), path)
+    first = ("" if _FOR_EXCEL.fullmatch(line) else line for line in islice(lines, 1))
+    return chain(first, lines)
 
 
 def _recoded(path: Path, encoding: str) -> Iterator[bytes]:
