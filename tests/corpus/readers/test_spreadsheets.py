@@ -68,6 +68,13 @@ def test_text_tables(tmp_path: Path, text: str, encoding: str, found: str, why: 
     assert read(tmp_path, path="t.csv.gz") == ROWS, "compressed"
 
 
+def test_a_long_cell_hides_no_separator(tmp_path: Path) -> None:
+    csv.field_size_limit(1 << 17)  # of Python, until a table is read
+    rows = [*ROWS, ("很，长" * 50_000, "long; very long")]
+    (tmp_path / "t.csv").write_text(written(rows, ";"), encoding="utf-8", newline="")
+    assert read(tmp_path, path="t.csv") == rows
+
+
 @pytest.mark.parametrize("ending", [".xlsx", ".ods"])
 @pytest.mark.parametrize(
     ("rows", "found", "why"),

@@ -162,6 +162,7 @@ def _encoding_of(path: Path) -> str:
 
 def _regularity(lines: Sequence[str], separator: str) -> int:
     """Rows with the usual number of cells, if that is more than one."""
+    csv.field_size_limit(LONGEST)
     rows = csv.reader((f"{line}\n" for line in lines), delimiter=separator)
     try:
         widths = [len(row) for row in rows if row]
