@@ -3,6 +3,7 @@
 import ast
 import builtins
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,16 @@ def test_a_mistake_of_the_command_line_is_told_in_chinese(words: str, told: str)
     shown = output_of(*words.split(), TMT_LANG="zh")
     assert told in shown and "用法：tmt" in shown
     assert not english_lines(shown), shown
+
+
+def test_a_report_on_files_is_chinese_to_its_last_word(tmp_path: Path) -> None:
+    (tmp_path / "a.zh").write_text("你好\r再见\r谢谢\r！\n好\n", encoding="utf-8", newline="")
+    (tmp_path / "a.en").write_text("12\n\n", encoding="utf-8")
+    words = ["data", "check", "a.zh", "a.en", "--test", "a"]
+    shown = output_of(*words, cwd=tmp_path, TMT_LANG="zh")
+    shown += output_of(*words, "--explain", cwd=tmp_path, TMT_LANG="zh")
+    assert "原文侧含 3 个回车符" in shown and "第 1, 2 行" in shown and "例如 a.zh" in shown
+    assert not re.search(r"\b(lines?|source|target|dropped|kept|e\.g\.)(?!\w)", shown), shown
 
 
 def test_an_unknown_error_of_typer_stays_as_it_is() -> None:

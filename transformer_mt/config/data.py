@@ -136,7 +136,7 @@ class Source(Section):
     def _exactly_one_kind(self) -> Self:
         given = [kind for kind in SOURCE_KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
-            found = tr(" and ").join(given) or "none"
+            found = tr(" and ").join(given) or tr("none")
             raise ValueError(
                 tr("needs exactly one of {}; found {}", ", ".join(SOURCE_KINDS), found)
             )

@@ -138,19 +138,16 @@ def check_source(
 
 def _carriage_returns(counts: list[int], n_pairs: int) -> list[str]:
     """More carriage returns than lines were most likely meant to end lines."""
-    lines, hold = ("line", "holds") if n_pairs == 1 else ("lines", "hold")
     return [
         tr(
-            "{:,} {} on the {} side {} {:,} carriage returns (CR): the lines of the "
-            "file seem to end with CR alone, and tmt reads LF and CR LF; convert it: "
+            "the {} side holds {:,} carriage returns (CR), more than it has lines ({:,}): the "
+            "lines of the file seem to end with CR alone, and tmt reads LF and CR LF; convert it: "
             "tr '\\r' '\\n' < FILE > NEW",
-            n_pairs,
-            lines,
             side,
-            hold,
             n,
+            n_pairs,
         )
-        for side, n in zip(("source", "target"), counts, strict=True)
+        for side, n in zip((tr("source"), tr("target")), counts, strict=True)
         if n > n_pairs
     ]
 

@@ -175,9 +175,8 @@ class FaultyLines:
 
     def name_first(self) -> str:
         """`lines 3, 7 …`"""
-        named = ", ".join(map(str, self.first))
-        word = "line" if self.n == 1 else "lines"
-        return f"{word} {named}" + (" …" if self.n > len(self.first) else "")
+        named = ", ".join(map(str, self.first)) + (" …" if self.n > len(self.first) else "")
+        return tr("line {}", named) if self.n == 1 else tr("lines {}", named)
 
 
 class _Side:

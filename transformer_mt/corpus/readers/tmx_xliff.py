@@ -55,7 +55,7 @@ def read_markup(path: Path, languages: Languages) -> Iterator[Pair]:
             fits = True
             yield unit[keys[0]], unit[keys[1]]
     if not fits:
-        found = ", ".join(sorted(name or tr("one without a name") for name in others)) or "none"
+        found = ", ".join(sorted(name or tr("one without a name") for name in others)) or tr("none")
         raise DataError(
             tr(
                 "{}: no text in both {} and {}; languages found: {}",
@@ -139,7 +139,10 @@ def _document(events: Iterator[Event], where: str) -> Iterator[Unit]:
     if not refs:
         raise DataError(tr("{}: there is no reference; expected <ref lang=…> beside <src>", where))
     for language, ref in refs.items():
-        for side, missing in (("reference", src.keys() - ref), ("source", ref.keys() - src)):
+        for side, missing in (
+            (tr("reference"), src.keys() - ref),
+            (tr("source"), ref.keys() - src),
+        ):
             if missing:
                 found = tr("seg {} is missing in the {}", min(missing), side)
                 raise DataError(f"{where}: {found} ({src_language} → {language})")

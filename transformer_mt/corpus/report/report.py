@@ -152,8 +152,8 @@ class CorpusReport:
                 lines.append(
                     tr("  {}{:,} of {:,} pairs dropped", threshold, rule.dropped, part.read)
                 )
-                lines += _explained("dropped", rule.nearest_dropped)
-                lines += _explained("kept", rule.nearest_kept)
+                lines += _explained(tr("dropped"), rule.nearest_dropped)
+                lines += _explained(tr("kept"), rule.nearest_kept)
         return lines
 
 
@@ -164,7 +164,7 @@ def _example(rule: RuleReport) -> str:
     if not rule.nearest_dropped:
         return ""
     sample = rule.nearest_dropped[0]
-    return f", e.g. {sample.where}  {clip(sample.src, 40)} | {clip(sample.tgt, 60)}"
+    return tr(", e.g. {}  {} | {}", sample.where, clip(sample.src, 40), clip(sample.tgt, 60))
 
 
 def _explained(fate: str, samples: list[Sample]) -> Iterator[str]:

@@ -53,7 +53,7 @@ def _dataset(source: Source) -> Any:
             tr(
                 "{}: sacreBLEU knows no such set; near names: {} (all: sacrebleu --list)",
                 source,
-                ", ".join(near) or "none",
+                ", ".join(near) or tr("none"),
             )
         )
     return DATASETS[source.sacrebleu]
