@@ -149,6 +149,8 @@ def test_thousands_of_terms_take_no_longer_than_few(tmp_path: Path) -> None:
         ),
         ('\ufeffzh,en\r\n"猫","a ""big"" cat"\r\n节点,"x, y"\r\n', 'a "big" cat|x, y', "quotes"),
         ("Source,Target\n# a note\n\n猫,cat\n节点\n", "cat|节点", "a header, notes, no target"),
+        ("中文,英语,\n猫,cat,\n节点,node,\n", "cat|node", "a header of two languages"),
+        ("中文,Chinese\n猫,cat\n节点,node\n", "cat|Chinese|node", "one language is a term"),
         ("猫\tcat\n节点\tnode\n", "cat|node", "tabs"),
         ("猫,cat,,\n节点,node,,\n", "cat|node", "empty columns"),
         ('猫,"two\nwords"\n节点,node\n', "two words|node", "a line end within quotes"),
@@ -157,7 +159,7 @@ def test_thousands_of_terms_take_no_longer_than_few(tmp_path: Path) -> None:
 def test_csv(content: str, expected: str, why: str, tmp_path: Path) -> None:
     path = tmp_path / "terms.CSV"
     path.write_text(content, "utf-8", newline="")
-    assert Glossary.read(path).required("猫和节点") == expected.split("|"), why
+    assert Glossary.read(path).required("猫、中文和节点") == expected.split("|"), why
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from transformer_mt.corpus.readers.lines import open_bytes, split_lines
 from transformer_mt.corpus.readers.tables import language_of
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.text.languages import code_of_name
 from transformer_mt.text.scripts import HAN
 from transformer_mt.translation.documents.spans import protected_spans
 
@@ -21,10 +22,10 @@ from transformer_mt.translation.documents.spans import protected_spans
 _IN_SPACED_WORD = re.compile(f"[^\\W\u0e00-\u109f\u1780-\u17ff\u3041-\u30ff\u31f0-\u31ff{HAN}]")
 
 
-# What a first line of a CSV names its columns, beside codes of languages.
-_HEADER = frozenset(
-    "source target src tgt term translation source_term target_term english chinese "
-    "中文 英文 原文 译文 源语言 目标语言 术语 翻译".split()
+# What a first line of a CSV names its columns, beside codes and names of languages.
+_SIDES = frozenset(
+    "source target src tgt term translation source_term target_term "
+    "原文 译文 源语言 目标语言 术语 翻译".split()
 )
 _MOST_PROBLEMS = 100  # that are told one by one
 _LONGEST_TERM = 1000  # characters
@@ -172,7 +173,7 @@ def _read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
     rows = csv.reader(ended, delimiter=delimiter, strict=True, skipinitialspace=True)
     try:
         for row in rows:
-            is_header = rows.line_num == 1 and all(map(_names_column, row))
+            is_header = rows.line_num == 1 and _is_header(row)
             if "".join(row).strip() and not row[0].startswith("#") and not is_header:
                 yield rows.line_num, row
     except csv.Error as error:
@@ -185,9 +186,17 @@ def _read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise DataError(text) from error
 
 
-def _names_column(cell: str) -> bool:
+def _is_header(row: list[str]) -> bool:
+    """Whether a row names columns; English,英语 is a term, since both name one language."""
+    names = [_column_of(cell) for cell in row if cell.strip()]
+    return None not in names and 1 < len({*names}) == len(names)
+
+
+def _column_of(cell: str) -> str | None:
+    """The language that a cell names, or the word for a side."""
     name = cell.strip().lower()
-    return name in _HEADER or (len(name) in (2, 5) and language_of(name) is not None)
+    code = language_of(name) if len(name) in (2, 5) else None
+    return name if name in _SIDES else code or code_of_name(name)
 
 
 def _refuse_workbook(path: Path) -> None:
