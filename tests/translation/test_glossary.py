@@ -3,12 +3,14 @@
 import random
 import re
 import time
+import unicodedata
 from pathlib import Path
 
 import pytest
 
 from transformer_mt.errors import DataError
-from transformer_mt.translation.glossary import Glossary
+from transformer_mt.text.normalise import Normaliser
+from transformer_mt.translation.glossary import Glossary, Term
 
 
 def glossary(tmp_path: Path, *lines: str) -> Glossary:
@@ -125,6 +127,22 @@ def test_a_regular_expression_finds_the_same(tmp_path: Path, seed: int) -> None:
     found = glossary(tmp_path, *(f"{term}\t<{term}>" for term in terms)).required(text)
     assert found == list(expected)
     assert expected, "the test would say nothing"
+
+
+@pytest.mark.parametrize(
+    ("language", "term"),
+    [
+        ("en", "user’s guide"),
+        ("en", "The “Owner”"),
+        ("fr", unicodedata.normalize("NFD", "Café")),
+        ("de", "„Eigentümer“"),
+        ("zh", "ＡＢＣ公司"),
+    ],
+)
+def test_a_term_is_found_however_its_characters_are_spelled(language: str, term: str) -> None:
+    as_read = Normaliser(language, None)(term)
+    for spelled in (term, unicodedata.normalize("NFC", term), as_read):
+        assert Glossary([Term(spelled, "T", 1)]).required(f"x {as_read} y") == ["T"]
 
 
 def test_thousands_of_terms_take_no_longer_than_few(tmp_path: Path) -> None:

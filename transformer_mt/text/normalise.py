@@ -86,9 +86,9 @@ class Normaliser:
             return " ".join((text if text.isprintable() else _INVISIBLE.sub("", text)).split())
         text = _INVISIBLE.sub("", text)
         if self._chinese:
-            text = _WIDE.sub(_narrow, text)
+            text = _with_narrow(text)
         elif self.language == "en":
-            text = _CURLY.sub(lambda quote: _STRAIGHT[quote[0]], text)
+            text = _with_straight(text)
         text = " ".join(compose(text).split())
         if self._chinese and " " in text:
             text = _CJK_SPACE.sub("", text)
@@ -135,8 +135,20 @@ def _mark_runs() -> re.Pattern[str]:
     return re.compile(f"[{''.join(marks)}]{{2,}}")
 
 
-def _narrow(match: re.Match[str]) -> str:
-    return "".join(chr(ord(character) - 0xFEE0) for character in match[0])
+def _with_narrow(text: str) -> str:
+    return _WIDE.sub(lambda run: "".join(chr(ord(wide) - 0xFEE0) for wide in run[0]), text)
+
+
+def _with_straight(text: str) -> str:
+    return _CURLY.sub(lambda quote: _STRAIGHT[quote[0]], text)
+
+
+def plain_characters(text: str) -> str:
+    """The characters one by one, quotes straight, and letters and digits in half width.
+
+    Two texts are equal then if a `Normaliser` of any language makes them equal by these.
+    """
+    return text if text.isascii() else _with_straight(_with_narrow(text))
 
 
 def _converter(script: ChineseScript) -> Callable[[str], str]:

@@ -15,6 +15,7 @@ from transformer_mt.corpus.readers.tables import language_of
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.languages import code_of_name
+from transformer_mt.text.normalise import compose, plain_characters
 from transformer_mt.text.scripts import HAN
 from transformer_mt.translation.documents.spans import protected_spans
 
@@ -91,8 +92,9 @@ class Glossary:
         """Enter a term; what is wrong with it, if anything is."""
         if problem := _too_long([term.source], term.line):
             return problem
-        forms = self._terms.setdefault(_folded(term.source), {})
-        known = forms.setdefault(term.source if term.exact else "", term)
+        source = plain_characters(compose(term.source))  # texts come composed
+        forms = self._terms.setdefault(_folded(source), {})
+        known = forms.setdefault(source if term.exact else "", term)
         self.targets |= {term.target: None} if term.target else {}
         if known.target == term.target:
             return None
@@ -118,14 +120,15 @@ class Glossary:
         """(start, end, term) of each term of a text."""
         protected = iter([*protected_spans(text), (len(text), len(text))])
         kept_start, kept_end = next(protected)
-        folded = _folded(text)
+        plain = plain_characters(text)
+        folded = _folded(plain)
         start = 0
         while start < len(text):
             if start >= kept_end and kept_end < len(text):
                 kept_start, kept_end = next(protected)
             elif kept_start <= start < kept_end:
                 start = kept_end
-            elif (match := self._longest(text, folded, start, kept_start)) is not None:
+            elif (match := self._longest(plain, folded, start, kept_start)) is not None:
                 yield (start, *match)
                 start = match[0]
             else:
