@@ -40,7 +40,7 @@ _SPELLED = re.compile(
     r"\\([!-/:-@\[-`{-~])|&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
 )
 _SPACES = re.compile("[ \t]+")
-_SPECIAL = re.compile(r"[\\`*_\[\]<~]|&(?=[#A-Za-z])")
+_SPECIAL = re.compile(r"[\\`*_\[\]<~$]|&(?=[#A-Za-z])")
 # Marks that begin or underline a block at the start of a line.
 _BLOCK_START = re.compile(
     r"^(?:(\d{1,9})(?=[.)](?:\s|$))|(?=#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|[-=_*]{2}|=\s*$|~~~|\||:::"

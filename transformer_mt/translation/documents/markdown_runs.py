@@ -1,7 +1,7 @@
 """A page of Markdown as runs of tokens: the text of each paragraph, heading and cell.
 
-CommonMark with tables, strikethrough, footnotes, task lists and alerts. pyromark finds blocks and
-inline markup, as ranges of bytes; this file makes tokens of its events.
+CommonMark with tables, strikethrough, footnotes, task lists, alerts and formulas. pyromark finds
+blocks and inline markup, as ranges of bytes; this file makes tokens of its events.
 """
 
 import re
@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import pyromark
 
+from transformer_mt.text.scripts import HAN
 from transformer_mt.translation.documents.html import html_tokens, markup_token
 from transformer_mt.translation.documents.marks import Token
 from transformer_mt.translation.documents.spans import parted, url_spans
@@ -24,8 +25,8 @@ _CONTAINERS: dict[str, BlockKind] = {
     "Item": "item", "BlockQuote": "quote", "FootnoteDefinition": "footnote"
 }  # fmt: skip
 _INLINE = frozenset(
-    "Text Code InlineHtml SoftBreak HardBreak FootnoteReference Emphasis Strong Strikethrough Link "
-    "Image".split()
+    "Text Code InlineMath DisplayMath InlineHtml SoftBreak HardBreak FootnoteReference Emphasis "
+    "Strong Strikethrough Link Image".split()
 )
 _OPTIONS = (
     pyromark.Options.ENABLE_TABLES
@@ -35,6 +36,8 @@ _OPTIONS = (
     | pyromark.Options.ENABLE_GFM
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cannot hold
+_NO_FORMULA = re.compile(f"[{HAN}\u3000-\u303f\uff00-\uff5e]")
+_MOST_ROUNDS = 8  # in which what is no formula is found; then there are none
 _EMPHASIS = str.maketrans("*_~", "xxx")  # within addresses they mark nothing
 _DIRECTIVE = re.compile(r":::.*|\[![A-Za-z]+\]\s*")
 _KEPT_LINKS = ("Autolink", "Email", "Shortcut", "Collapsed")  # their text is the target, or a key
@@ -102,15 +105,36 @@ def _events(text: str, *, any_label: bool) -> Iterator[_Event]:
     text = _SURROGATE.sub("\ufffd", text)
     pieces = parted(text, url_spans(text))
     text = "".join(piece.translate(_EMPHASIS) if is_url else piece for piece, is_url in pieces)
+    source = bytearray(text.encode())
+    for options in [*[_OPTIONS | pyromark.Options.ENABLE_MATH] * _MOST_ROUNDS, _OPTIONS]:
+        events = _parsed(source.decode(), options, any_label=any_label)
+        prices = [event.start for event in events if _is_price(event, source)]
+        if not prices:
+            break
+        for place in prices:
+            source[place] = ord("%")  # a mark that begins nothing
+    yield from events
+
+
+def _parsed(text: str, options: pyromark.Options, *, any_label: bool) -> list[_Event]:
     link: Callable[[Any], tuple[str, str]] | None = (lambda _: ("u", "")) if any_label else None
-    events = pyromark.events_with_range(text, options=_OPTIONS, broken_link_callback=link)
-    for event, span in events:
+    events = []
+    for event, span in pyromark.events_with_range(text, options=options, broken_link_callback=link):
         phase: str = ""
         content: Any = event
         if isinstance(event, dict) and next(iter(event)) in ("Start", "End"):
             ((phase, content),) = event.items()
         name, detail = (content, None) if isinstance(content, str) else next(iter(content.items()))
-        yield _Event(phase, name, detail, span["start"], span["end"])
+        events.append(_Event(phase, name, detail, span["start"], span["end"]))
+    return events
+
+
+def _is_price(event: _Event, source: bytearray) -> bool:
+    """Whether what looks like a formula is the text between two prices: $5 and US$6."""
+    if event.name != "InlineMath":
+        return False
+    following = source[event.end : event.end + 1]
+    return following.isalnum() or _NO_FORMULA.search(event.detail) is not None
 
 
 def _block(source: bytes, event: _Event) -> BlockKind | None:
@@ -175,8 +199,8 @@ class _RunReader:
         self._at_line_start = False
 
     def _add_markup(self, event: _Event, raw: str) -> None:
-        if event.name == "Code":
-            self._tokens.append(Token("kept", raw, event.detail))
+        if event.name in ("Code", "InlineMath", "DisplayMath"):
+            self._tokens.append(Token("kept", raw, " ".join(event.detail.split())))
         elif event.name == "InlineHtml":
             self._add_tag(raw)
         elif event.name in ("Link", "Image") and event.detail["link_type"].startswith(_KEPT_LINKS):
