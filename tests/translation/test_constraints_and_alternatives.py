@@ -9,6 +9,7 @@ import torch
 from sacrebleu.metrics import CHRF
 from toy_translator import biased
 
+from transformer_mt.config.data import Languages
 from transformer_mt.encoding.tokenizer import EOS_ID, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.model.incremental_decoder import IncrementalDecoder
@@ -21,7 +22,8 @@ from transformer_mt.translation.glossary import Glossary, Term
 from transformer_mt.translation.lexical_constraints import ConstraintEncoder, LexicalConstraints
 from transformer_mt.translation.output_checks import faults
 from transformer_mt.translation.result import Translation
-from transformer_mt.translation.segment_search import most_agreed
+from transformer_mt.translation.segment_search import find_faults, most_agreed
+from transformer_mt.translation.segments import SourceSegment
 from transformer_mt.translation.translator import Translator
 
 
@@ -47,9 +49,16 @@ def test_banned_words_do_not_occur(translator: Translator, texts: list[str]) -> 
     found = constrained(translator, texts, banned=[word])
     assert sum(word in t.text.split() for t in plain) > 2
     for translation in found:
-        present = word.lower() in translation.text.lower()
+        present = word.lower() in translation.text.lower().split()
         assert present == ("banned" in translation.faults)
     assert sum(word in t.text.split() for t in found) == 0
+
+
+def test_a_part_of_another_word_is_not_banned() -> None:
+    constraints = LexicalConstraints(banned=["art"])
+    segment = SourceSegment("派对开始了。", [], Languages(src="zh", tgt="en"), constraints)
+    assert find_faults(segment, "The party starts.", complete=True) == ()
+    assert find_faults(segment, "The art starts.", complete=True) == ("banned",)
 
 
 def test_a_glossary_puts_its_words_in(translator: Translator, texts: list[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from transformer_mt.errors import DataError
 from transformer_mt.text.normalise import Normaliser
-from transformer_mt.translation.glossary import Glossary, Term
+from transformer_mt.translation.glossary import Glossary, Term, occurs
 
 
 def glossary(tmp_path: Path, *lines: str) -> Glossary:
@@ -143,6 +143,23 @@ def test_a_term_is_found_however_its_characters_are_spelled(language: str, term:
     as_read = Normaliser(language, None)(term)
     for spelled in (term, unicodedata.normalize("NFC", term), as_read):
         assert Glossary([Term(spelled, "T", 1)]).required(f"x {as_read} y") == ["T"]
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "found"),
+    [
+        ("art", "Art!", True),
+        ("art", "The party starts.", False),
+        ("art", "a party of art", True),
+        ("C++", "in c++", True),
+        ("don’t ", "I don't.", True),
+        ("猫", "熊猫和", True),
+        ("x", "", False),
+        ("", "a b", False),
+    ],
+)
+def test_a_word_is_not_a_part_of_another(word: str, text: str, found: bool) -> None:
+    assert occurs(word, text) is found
 
 
 def test_thousands_of_terms_take_no_longer_than_few(tmp_path: Path) -> None:

@@ -225,6 +225,17 @@ def _too_long(terms: Iterable[str], line: int) -> str | None:
     )
 
 
+def occurs(word: str, text: str) -> bool:
+    """Whether a word stands in a text, in any case: art in Art!, but not in party."""
+    word, text = (_folded(plain_characters(some.strip())) for some in (word, text))
+    text = f" {text} "
+    ends = (place.span() for place in re.finditer(re.escape(word), text) if word)
+    return any(
+        not _same_word(text[start - 1], text[start]) and not _same_word(text[end - 1], text[end])
+        for start, end in ends
+    )
+
+
 def _same_word(left: str, right: str) -> bool:
     """Whether no word can end between two characters."""
     if unicodedata.category(right)[0] == "M":  # a vowel sign, an accent

@@ -13,6 +13,7 @@ from transformer_mt.search.options import SearchOptions
 from transformer_mt.search.sampling import SamplingOptions
 from transformer_mt.text.normalise import Normaliser
 from transformer_mt.text.sentences import join_translations
+from transformer_mt.translation.glossary import occurs
 from transformer_mt.translation.lexical_constraints import ConstraintEncoder
 from transformer_mt.translation.output_checks import faults
 from transformer_mt.translation.segments import Segmenter, SourceSegment
@@ -41,7 +42,7 @@ def find_faults(segment: SourceSegment, text: str, complete: bool) -> tuple[str,
     normal = _one_line(direction.tgt)  # a term may have other quotes, or more spaces
     if any(normal(word) not in normal(text) for word in constraints.required(segment.text)):
         found.append("term")
-    if any(word.lower() in text.lower() for word in constraints.banned):
+    if any(occurs(word, text) for word in constraints.banned):
         found.append("banned")
     return tuple(found)
 
