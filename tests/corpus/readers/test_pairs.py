@@ -3,6 +3,7 @@
 import os
 import random
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from reading import PAIRS, ZH_EN, read, refusal, turned
 
 from transformer_mt.config.data import Languages, Source
 from transformer_mt.config.yaml_text import parse_yaml
+from transformer_mt.corpus.readers import pairs as pairs_module
 from transformer_mt.corpus.readers.lines import expand, split_lines
 from transformer_mt.corpus.readers.pairs import (
     first_suspect,
@@ -106,6 +108,17 @@ def test_first_of_several_missing_lines() -> None:
     assert abs((first_suspect(longer, shorter) or 0) - 250) <= 3
     for other in (longer, longer[:100], longer[:0]):  # none, too many, nothing to compare with
         assert first_suspect(longer, other) is None
+
+
+def test_the_search_for_missing_lines_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    longer = np.ones((20_050, 4), dtype=np.float32)
+    tracemalloc.start()
+    assert first_suspect(longer, longer[50:]) is not None
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 12 * 50 * 20_000
+    monkeypatch.setattr(pairs_module, "_MOST_STEPS", 50 * 20_000 - 1)
+    assert first_suspect(longer, longer[50:]) is None
 
 
 @pytest.mark.parametrize("kind", ["path", "tsv", "jsonl", "hf"])

@@ -29,6 +29,7 @@ from transformer_mt.messages.catalogue import tr
 _DIGIT = re.compile("[0-9]")
 _MAX_SURPLUS = 50  # more missing lines than this have no one place to look at
 _MOST_SHAPES = 20_000_000  # lines; the shapes of all lines are in memory together
+_MOST_STEPS = 100_000_000  # surplus lines times lines, of 8 bytes in memory each
 
 
 def read_pairs(
@@ -234,14 +235,14 @@ def first_suspect(longer: np.ndarray, shorter: np.ndarray) -> int | None:
         A line number counted from 1; None when there is nothing, or too much, to tell from.
     """
     n_surplus = len(longer) - len(shorter)
-    if not 0 < n_surplus <= _MAX_SURPLUS or len(shorter) == 0:
+    if not 0 < n_surplus <= _MAX_SURPLUS or not 0 < n_surplus * len(shorter) <= _MOST_STEPS:
         return None
-    costs = [_misfit(longer[shift:], shorter) for shift in range(n_surplus + 1)]
-    best, entries = costs[0], []
+    best, entries = _misfit(longer, shorter), []
     for shift in range(1, n_surplus + 1):
-        entry = best - costs[shift]  # cost of passing the next surplus line here
+        cost = _misfit(longer[shift:], shorter)
+        entry = best - cost  # cost of passing the next surplus line here
         entries.append(entry)
-        best = costs[shift] + np.minimum.accumulate(entry)
+        best = cost + np.minimum.accumulate(entry)
     position = len(shorter)
     for entry in reversed(entries):
         position = int(np.argmin(entry[: position + 1]))
