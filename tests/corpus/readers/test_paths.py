@@ -163,6 +163,20 @@ def test_the_name_of_one_of_two_files(tmp_path: Path, there: bool, folder: str) 
     )
 
 
+@pytest.mark.parametrize(
+    ("one", "zh", "en"),
+    [
+        ("t-src.zh.sgm", "t-src.zh.sgm", "t-ref.en.sgm"),
+        ("t-src.en.sgm", "t-ref.zh.sgm", "t-src.en.sgm"),
+        ("t-ref.en.sgm", "t-src.zh.sgm", "t-ref.en.sgm"),
+    ],
+)
+def test_the_missing_file_of_two_sgm_files(tmp_path: Path, one: str, zh: str, en: str) -> None:
+    write(tmp_path, one)
+    assert f"{{files: [{zh}, {en}]}}" in refusal(tmp_path, path=one)
+    assert f"looked for {en if one == zh else zh}, " in refusal(tmp_path, path="t.sgm")
+
+
 def test_missing_files(tmp_path: Path) -> None:
     for name in ("train.zh-TW", "train.de", "u.txt"):
         write(tmp_path, name)

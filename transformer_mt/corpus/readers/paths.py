@@ -103,7 +103,7 @@ def _find_parts(name: str, path: Path, languages: Languages, root: Path) -> list
     problems = []
     for code in (languages.src, languages.tgt):
         if code not in sides:
-            exact = path.parent / f"{path.name}.{code}"
+            exact = path.parent / _usual_name(path.name, code, sides, languages)
             spelt = tr("{}, {}.gz and other spellings of {}", exact.name, exact.name, code)
             found = tr("{}: no {} side: looked for {}", path, code, spelt)
             problems.append(missing(exact, root, found=found))
@@ -116,9 +116,10 @@ def _one_side(name: str, path: Path, languages: Languages, neighbours: list[Path
     if not stem or language_of(spelling) not in (languages.src, languages.tgt):
         return None
     sides = _sides(_by_stem(neighbours).get((path.parent, stem), []), path, languages)
-    files = [file.name for file in sides.values()]
-    if len(files) < 2:
-        files = [f"{stem}.{code}" for code in (languages.src, languages.tgt)]
+    files = [
+        sides[code].name if code in sides else _usual_name(stem, code, sides, languages)
+        for code in (languages.src, languages.tgt)
+    ]
     prefix, *names = (Path(name).parent / file for file in (stem, *files))
     return tr(
         "{}: names one side of a source; write {}, which stands for {} and {}, or "
@@ -130,6 +131,15 @@ def _one_side(name: str, path: Path, languages: Languages, neighbours: list[Path
         names[0],
         names[1],
     )
+
+
+def _usual_name(stem: str, code: str, sides: dict[str, Path], languages: Languages) -> str:
+    """What a missing side is called, by the stem of both and the side that is there, if one is."""
+    if not stem.endswith(".sgm"):
+        return f"{stem}.{code}"
+    other = next((file.name for file in sides.values()), "")
+    kind = "ref" if "-src." in other or (not other and code == languages.tgt) else "src"
+    return f"{stem.removesuffix('.sgm')}-{kind}.{code}.sgm"
 
 
 def _is_text(file: Path, form: str, languages: Languages) -> bool:
