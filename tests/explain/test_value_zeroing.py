@@ -39,6 +39,23 @@ def test_only_values_that_are_taken_move_anything(
     assert after.max() == 0, "no hook stays behind"
 
 
+def test_the_logits_of_one_row_are_in_memory_at_a_time(
+    translator: Translator, ids: tuple[list[int], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All at once take gigabytes where a sentence of 150 tokens meets a vocabulary of 32,000."""
+    src_ids, tgt_ids = ids
+    n_projected = []
+
+    def projected(hidden: torch.Tensor) -> torch.Tensor:
+        n_projected.append(hidden.numel() // hidden.size(-1))
+        return translator.model.output(hidden)
+
+    monkeypatch.setattr(translator.model, "project", projected)
+    groups = [[i] for i in range(len(src_ids))]
+    movements(translator.model, torch.tensor([src_ids]), tgt_ids, groups)
+    assert max(n_projected) == len(tgt_ids) + 1
+
+
 def test_where_every_head_looks_at_one_word_that_word_decides(
     translator: Translator, ids: tuple[list[int], list[int]]
 ) -> None:

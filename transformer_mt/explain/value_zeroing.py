@@ -62,8 +62,10 @@ def movements(
         kept[row, list(positions)] = 0
     with _values_times(model, kept, encoder=encoder):
         hidden = model(src.expand(len(kept), -1), tgt_in.expand(len(kept), -1))
-    log_probs = model.project(hidden).float().log_softmax(dim=-1)  # (1 + G, T, V)
-    written = log_probs[:, torch.arange(len(tgt_out)), tgt_out]  # (1 + G, T)
+    places = torch.arange(len(tgt_out)), tgt_out
+    written = torch.stack(  # (1 + G, T); the logits (T, V) of all rows at once may take gigabytes
+        [model.project(row).float().log_softmax(dim=-1)[places] for row in hidden]
+    )
     return (written[1:] - written[0]).abs().T.cpu()
 
 
