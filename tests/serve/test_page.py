@@ -101,6 +101,14 @@ def test_words_say_how_sure_the_model_was(opened: Callable[..., Any]) -> None:
     expect(page.locator("#others .choice")).to_have_text([TURNED, " ".join(sorted(TEXT.split()))])
 
 
+def test_a_source_word_of_several_pieces_decides_as_one(opened: Callable[..., Any]) -> None:
+    page = translated(opened(), "the well-known animal")
+    page.click("#translation .word >> nth=0")
+    expect(page.locator("#why .bar >> nth=4")).to_have_attribute(
+        "aria-label", "animal, value zeroing 100 %"
+    )
+
+
 def test_a_word_can_be_looked_into(opened: Callable[..., Any], server: StubServer) -> None:
     page = translated(opened())
     assert not any(path == "/api/explain" for path, _ in server.asked), "asked when wanted only"

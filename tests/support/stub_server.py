@@ -5,6 +5,7 @@ A translation is its text with the order of the words turned round. A text with 
 """
 
 import json
+import re
 import threading
 import time
 from collections import Counter
@@ -145,9 +146,10 @@ def _translated(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _explained(fields: dict[str, Any]) -> dict[str, Any]:
-    src, tgt = (["▁" + word for word in fields[name].split()] for name in ("text", "translation"))
-    src, written, read = [*src, "</s>"], [*tgt, "</s>"], ["<s>", *tgt]
-    n, m = len(src), len(written)
+    words, tgt = (["▁" + word for word in fields[name].split()] for name in ("text", "translation"))
+    pieces = [part for word in words for part in re.findall("[^-]+|-.*", word)]
+    src, written, read = [*pieces, "</s>"], [*tgt, "</s>"], ["<s>", *tgt]
+    n, m, n_words = len(src), len(written), len(words)
 
     def maps(rows: int, columns: int, causal: bool = False) -> Any:
         """2 layers and 3 heads, each row one column."""
@@ -155,7 +157,8 @@ def _explained(fields: dict[str, Any]) -> dict[str, Any]:
         return [[head] * 3] * 2
 
     turned = [
-        [float(s == n - 2 - t if t < m - 1 else s == n - 1) for s in range(n)] for t in range(m)
+        [float(s == (n_words - 1 - t if t < m - 1 else n_words)) for s in range(n_words + 1)]
+        for t in range(m)
     ]
     return {
         "sourcePieces": src, "inputPieces": read, "outputPieces": written, "cross": maps(m, n),

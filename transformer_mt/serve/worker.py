@@ -36,7 +36,7 @@ from transformer_mt.serve.jobs import (
 )
 from transformer_mt.text.languages import is_unspaced
 from transformer_mt.translation.alignment import AttentionAligner
-from transformer_mt.translation.direction import both_directions
+from transformer_mt.translation.direction import both_directions, direction_of
 from transformer_mt.translation.glossary import Glossary, Term
 from transformer_mt.translation.lexical_constraints import LexicalConstraints
 from transformer_mt.translation.result import Translation
@@ -118,12 +118,12 @@ class Answerer:
         return found.log_prob, found.n_tokens
 
     def _explain(self, translator: Translator, call: Call, text: str) -> dict[str, Any]:
-        """Attention of each layer and head, and the share of each source piece by value zeroing."""
+        """Attention of each layer and head; shares of source words and EOS, by value zeroing."""
         maps = translator.attention(text, call.against, to=call.to)
         src, tgt = translator.forced_ids(text, call.against, to=call.to)
-        moved = movements(
-            translator.model, translator.pad([src]), tgt, [[i] for i in range(len(src))]
-        )  # (T, S)
+        unspaced = is_unspaced(direction_of(text, translator.cfg.languages, call.to).src)
+        words = [*_words_of(maps.src_pieces[:-1], unspaced), [len(src) - 1]]
+        moved = movements(translator.model, translator.pad([src]), tgt, words)  # (T, words)
         shares = moved / moved.sum(dim=1, keepdim=True).clamp(min=1e-12)
         return {
             "sourcePieces": maps.src_pieces,

@@ -221,7 +221,7 @@ function showWhy({ sourcePieces, outputPieces, cross, zeroing }) {
   const ofWords = (shares) => sources.map(([, places]) => places.reduce((sum, s) => sum + shares[s], 0));
   $("outputs").replaceChildren(...outputs.map(([text], i) => press(text, i === chosen.word, () => { chosen.word = i; })));
   $("outputs").lang = answer.target;
-  $("why").replaceChildren(decidingBars(sources.map(([text]) => text), ofWords(zeroing[first]), ofWords(attention)));
+  $("why").replaceChildren(decidingBars(sources.map(([text]) => text), zeroing[first], ofWords(attention)));
 }
 
 const isUnspaced = (code) => known.directions.some((one) => (one.source === code && one.sourceUnspaced) || (one.target === code && one.targetUnspaced));
