@@ -69,6 +69,26 @@ def test_nobody_translates_a_document_for_who_has_gone(content: bytes) -> None:
     assert not [text for text in queue._texts if text.is_wanted()]
 
 
+def test_a_language_is_detected_while_documents_are_translated() -> None:
+    """However many there are: each has a thread, and detection another."""
+    served, queue = service()
+
+    async def clients() -> Direction:
+        documents = [
+            asyncio.create_task(served.document(b"a line\nanother", "text", ZH_EN))
+            for _ in range(40)
+        ]
+        while len(queue) < 12:
+            await asyncio.sleep(0.01)
+        try:
+            return await asyncio.wait_for(served.direction(["这是什么语言？"], "auto", "en"), 20)
+        finally:
+            for document in documents:
+                document.cancel()
+
+    assert asyncio.run(clients()).src == "zh"
+
+
 def test_more_requests_than_may_wait() -> None:
     """Who comes too late is told so in the form of its interface, and health is still answered."""
     sent: list[tuple[str, Any]] = []

@@ -7,9 +7,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, cast
 
@@ -32,6 +33,7 @@ from transformer_mt.translation.documents.translate import (
 AUTO = "auto"
 _LONGEST_CACHED = 1000  # characters of a text
 _POLL_S = 0.02  # while the models are loaded
+_MOST_DOCUMENTS = 64  # that are translated at once; each has a thread, which waits
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class Service:
         self.pool, self.limits, self._most_cached = pool, limits, most_cached
         self._cache: OrderedDict[tuple[Call, str], Translated] = OrderedDict()
         self.n_characters = self.n_cached = 0  # translated; texts that were in the cache
+        # Not the threads of the loop: detection would wait until a document is translated.
+        self._threads = ThreadPoolExecutor(_MOST_DOCUMENTS)
 
     async def ready(self) -> None:
         """Until the models are loaded.
@@ -213,7 +217,8 @@ class Service:
             return found
 
         try:
-            return await asyncio.to_thread(_document, content, form, translated, aligned)
+            work = partial(_document, content, form, translated, aligned)
+            return await loop.run_in_executor(self._threads, work)
         finally:
             gone.set()
             for one in list(asked):
