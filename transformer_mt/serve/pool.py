@@ -28,6 +28,7 @@ from transformer_mt.system.processes.environment import DEFAULTS
 MOST_DEATHS = 3  # of workers that had one text, until it is given up
 BATCH_S = 120.0  # the longest that a batch may take
 LOOK_S = 1.0  # until somebody looks whether an idle worker is still there
+END_S = 10.0  # in which the process ends that is asked to
 _PAUSE_S = 1.0  # before the first process is started anew
 
 _log = logging.getLogger(__name__)
@@ -77,7 +78,10 @@ class WorkerPool:
         self.queue.close()
         if self._process is not None:
             with suppress(OSError):
-                self._process.communicate(timeout=10)  # its standard input ends, and so does it
+                try:
+                    self._process.communicate(timeout=END_S)  # its input ends, and so does it
+                except subprocess.TimeoutExpired:
+                    self._process.kill()  # it loads a model, and does not look
         self._listener.close()
         self._folder.cleanup()
 

@@ -1,0 +1,26 @@
+"""The server's side of its workers."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from transformer_mt.serve import pool
+from transformer_mt.serve.pool import WorkerPool
+from transformer_mt.serve.text_queue import TextQueue
+
+
+def test_a_stop_while_a_large_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that loads it does not see that its input has ended: it is killed."""
+    loading = [sys.executable, "-c", "import time; time.sleep(600)"]
+    monkeypatch.setattr(pool, "python_command", lambda *_: loading)
+    monkeypatch.setattr(pool, "END_S", 0.2)
+    queue = TextQueue(most_characters=1, wait_s=0)
+    with WorkerPool(queue, [tmp_path], n_workers=1) as workers:
+        while (process := workers._process) is None:
+            time.sleep(0.01)
+    assert process.wait(10) == -9
+    assert not workers.failed, "nobody is told that the model cannot be loaded"
