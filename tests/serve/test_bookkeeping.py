@@ -50,6 +50,24 @@ def test_a_translation_that_leaves_the_cache_while_others_are_made(
     assert [one.text for one in asyncio.run(clients())] == ["A", "SLOW"]
 
 
+def test_the_cache_keeps_no_long_glossaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request brings its own: 4,096 of a megabyte would be kept."""
+    served, _ = service()
+    n_asked = 0
+
+    async def ask(call: object, texts: list[str]) -> list[Translated]:
+        nonlocal n_asked
+        n_asked += len(texts)
+        return [Translated(text.upper()) for text in texts]
+
+    monkeypatch.setattr(served, "ask", ask)
+    short, long = ((("猫", "cat"),), tuple((f"猫{i}", "cat") for i in range(500)))
+    for terms, n_expected in ((short, 1), (short, 1), (long, 2), (long, 3)):
+        (found,) = asyncio.run(served.translate(["a"], ZH_EN, terms=terms))
+        assert (found.text, n_asked) == ("A", n_expected)
+    assert all(len(call.terms) < 2 for call, _ in served._cache)
+
+
 @pytest.mark.parametrize("content", [b"a document", b"one line\nand another"])
 def test_nobody_translates_a_document_for_who_has_gone(content: bytes) -> None:
     served, queue = service()

@@ -31,7 +31,7 @@ from transformer_mt.translation.documents.translate import (
 )
 
 AUTO = "auto"
-_LONGEST_CACHED = 1000  # characters of a text
+_LONGEST_CACHED = 1000  # characters of a text and its glossary, both of which the cache keeps
 _POLL_S = 0.02  # while the models are loaded
 _MOST_DOCUMENTS = 64  # that are translated at once; each has a thread, which waits
 
@@ -143,9 +143,10 @@ class Service:
                 known[text] = self._cache[call, text]
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         self.n_cached += len(texts) - len(missing)
+        n_terms = sum(map(len, chain.from_iterable(call.terms)))
         for text, answer in zip(missing, await self.ask(call, missing), strict=True):
             known[text] = answer
-            if len(text) <= _LONGEST_CACHED:
+            if len(text) + n_terms <= _LONGEST_CACHED:
                 self._cache[call, text] = answer
         while len(self._cache) > self._most_cached:
             self._cache.popitem(last=False)
