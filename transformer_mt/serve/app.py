@@ -71,13 +71,13 @@ def make_app(settings: ServerSettings, pool: WorkerPool) -> ASGIApp:
     async def told() -> Response:
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
-    with_cors: ASGIApp = app
-    if settings.cors:
-        with_cors = CORSMiddleware(
-            app, allow_origins=list(settings.cors), allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["Authorization", "Content-Type"],
-        )  # fmt: skip
-    return Gate(with_cors, settings.limits, hosts=settings.hosts, seen=metrics.request)
+    gate: ASGIApp = Gate(app, settings.limits, hosts=settings.hosts, seen=metrics.request)
+    if not settings.cors:
+        return gate
+    return CORSMiddleware(  # outside of the gate, so that a page can read why it was refused
+        gate, allow_origins=list(settings.cors), allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["Authorization", "Content-Type"], expose_headers=["Retry-After"],
+    )  # fmt: skip
 
 
 def new_app(title: str) -> FastAPI:
