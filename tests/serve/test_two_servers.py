@@ -78,3 +78,15 @@ def test_the_manifests_use_options_and_paths_that_exist() -> None:
     assert container["securityContext"]["readOnlyRootFilesystem"] and pod["securityContext"]
     paths = set(re.findall(r"/(?:health|metrics)\b", "".join(texts)))
     assert paths == {"/health", "/metrics"}
+
+
+def test_a_translated_file_is_fetched_from_the_server_that_has_it() -> None:
+    """Its address has the port that the client asked at; who does not have it is not the last."""
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+    front = compose["configs"]["front"]["content"]
+    directives = dict(re.findall(r"^ *(proxy_\w+(?: Host)?) ([^;]+);", front, re.MULTILINE))
+    assert directives["proxy_set_header Host"] == "$$http_host"
+    assert "http_404" in directives["proxy_next_upstream"].split()
+    text = (DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")
+    (service,) = (one for one in yaml.safe_load_all(text) if one["kind"] == "Service")
+    assert service["spec"]["sessionAffinity"] == "ClientIP"
