@@ -101,3 +101,11 @@ def test_nobody_translates_for_a_client_that_has_gone() -> None:
     queue = queue_of(gone, waiting("here"))
     gone.answer.cancel()
     assert [text.text for text in queue.take(60)] == ["here"]
+
+
+def test_who_has_gone_takes_no_room() -> None:
+    gone = waiting("x" * 60)
+    queue = queue_of(gone, most=100)
+    gone.answer.cancel()
+    queue.put([waiting("y" * 50)])
+    assert len(queue) == 1
