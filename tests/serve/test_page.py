@@ -297,6 +297,20 @@ def test_the_browser_may_keep_nonsense(opened: Callable[..., Any]) -> None:
         translated(page)
 
 
+def test_it_is_dark_when_the_system_is_until_its_reader_chooses(opened: Callable[..., Any]) -> None:
+    page = opened(color_scheme="light")
+    html = page.locator("html")
+    page.click("#language")
+    page.emulate_media(color_scheme="dark")
+    page.reload()
+    expect(html).to_have_attribute("data-theme", "dark")
+    expect(html).to_have_attribute("lang", "zh-Hans")
+    page.click("#theme")
+    page.reload()
+    expect(html).to_have_attribute("data-theme", "light")
+    expect(html).to_have_attribute("lang", "zh-Hans")
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_it_fits_and_nobody_is_shut_out(opened: Callable[..., Any], width: int, theme: str) -> None:

@@ -41,13 +41,14 @@ function speak() {
 const isDark = () => document.documentElement.dataset.theme === "dark";
 const setDark = (dark) => { document.documentElement.dataset.theme = dark ? "dark" : "light"; };
 
-/** Begin in the reader's language and colours; the buttons `language` and `theme` change them. */
+/** Begin in the reader's language and colours; the buttons `language` and `theme` change them, and
+ * `changed` gets what was chosen. */
 function beginInterface({ language, dark } = {}, changed = () => {}) {
   setDark(dark ?? matchMedia("(prefers-color-scheme: dark)").matches);
   chosen.language = [0, 1].includes(language) ? language : (navigator.language.startsWith("zh") ? 1 : 0);
   speak();
-  $("language").onclick = () => { chosen.language = 1 - chosen.language; speak(); show(); changed(); };
-  $("theme").onclick = () => { setDark(!isDark()); show(); changed(); };
+  $("language").onclick = () => { chosen.language = 1 - chosen.language; speak(); show(); changed({ language: chosen.language }); };
+  $("theme").onclick = () => { setDark(!isDark()); show(); changed({ dark: isDark() }); };
 }
 
 function fail(error) {

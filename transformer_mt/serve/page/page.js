@@ -45,7 +45,7 @@ function opposite() {
 
 const settled = async () => { if (typing) translate(); await done; };
 const swap = async () => { await settled(); openText({ text: shownTranslation() || $("input").value, ...opposite() }); };
-const keepInterface = () => store("interface", { language: chosen.language, dark: isDark(), ...pair });
+const keepInterface = (choice) => store("interface", { ...stored("interface"), ...choice, ...pair });
 
 /* ---- Translate ---- */
 
@@ -265,7 +265,7 @@ function listen() {
 async function begin() {
   const { source, target, ...kept } = stored("interface") ?? {};
   $("key").value = stored("key", () => sessionStorage) ?? "";
-  beginInterface(kept, () => { showAll(); keepInterface(); });
+  beginInterface(kept, (choice) => { showAll(); keepInterface(choice); });
   showAll();
   listen();
   known = (await askPatiently("api/languages", null, tell, undefined, Infinity)) ?? known;
