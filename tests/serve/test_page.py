@@ -297,6 +297,21 @@ def test_the_browser_may_keep_nonsense(opened: Callable[..., Any]) -> None:
         translated(page)
 
 
+def test_letters_of_an_input_method_stay_out_of_the_history(opened: Callable[..., Any]) -> None:
+    """Who types Chinese spells it first, and may look for the right word for long."""
+    page = opened()
+    page.focus("#input")
+    keyboard = page.context.new_cdp_session(page)
+    spelled = {"text": "ni hao", "selectionStart": 6, "selectionEnd": 6}
+    keyboard.send("Input.imeSetComposition", spelled)
+    expect(page.locator("#translation")).to_have_text("hao ni")
+    page.wait_for_timeout(1200)
+    assert page.locator("#past li").count() == 0
+    keyboard.send("Input.insertText", {"text": "你好"})
+    expect(page.locator("#past li")).to_have_count(1)
+    expect(page.locator("#past li")).to_contain_text("你好")
+
+
 def test_it_is_dark_when_the_system_is_until_its_reader_chooses(opened: Callable[..., Any]) -> None:
     page = opened(color_scheme="light")
     html = page.locator("html")

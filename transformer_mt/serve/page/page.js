@@ -252,6 +252,8 @@ function listen() {
   for (const [id, click] of Object.entries(clicks)) $(id).onclick = click;
   for (const side of ["source", "target"]) $(side).onchange = () => openText({ [side]: $(side).value });
   $("input").oninput = () => { unlink(); soon(); };
+  $("input").addEventListener("compositionstart", () => { composing = true; });
+  $("input").addEventListener("compositionend", () => { composing = false; soon(); });
   $("key").oninput = () => { store("key", $("key").value, () => sessionStorage); soon(); };
   $("file").onchange = () => { addFiles($("file").files); $("file").value = ""; };
   $("translation").onkeydown = wordKey;
