@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import uvicorn
 from fastapi import APIRouter, HTTPException, Query
-from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from transformer_mt.config.experiment import load_config
 from transformer_mt.config.yaml_text import flattened
@@ -27,6 +27,7 @@ from transformer_mt.rendering.pages import SHARED_PAGE
 from transformer_mt.serve.app import new_app
 from transformer_mt.serve.gate import Gate
 from transformer_mt.serve.limits import Limits
+from transformer_mt.serve.page_routes import serve_file
 from transformer_mt.serve.run_watch import EventStream, Watch, WatchedRun, plain
 
 MOST_RUNS = 12  # that are watched or compared at once
@@ -51,7 +52,7 @@ def dashboard_router(directory: Path, is_ending: Callable[[], bool] = lambda: Fa
     """
     router, watch, comparing = APIRouter(), Watch(directory), threading.Lock()
     for name, path in _FILES.items():
-        router.add_api_route(f"/{name}", _file_of(path), include_in_schema=False)
+        serve_file(router, f"/{name}", path)
 
     def find(name: str) -> WatchedRun:
         if watched := watch.runs().get(name):
@@ -108,13 +109,6 @@ def run_dashboard(directory: Path, listener: socket.socket, hosts: Collection[st
     for number in (signal.SIGINT, signal.SIGTERM):  # which uvicorn raises again at its end
         signal.signal(number, lambda *_: None)
     server.run(sockets=[listener])
-
-
-def _file_of(path: Path) -> Callable[[], Any]:
-    async def file() -> FileResponse:
-        return FileResponse(path)
-
-    return file
 
 
 @contextmanager

@@ -28,7 +28,7 @@ class Call:
     """What is to be done with a text; texts with equal calls are batched.
 
     Attributes:
-        does: the method of `Answerer`: translate, align, explain or score.
+        does: the method of `Answerer`: translate, align or explain.
         model: index of the model.
         to: canonical code of the language to translate into.
         n_best: translations of each text, the best one included.

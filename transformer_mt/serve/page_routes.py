@@ -9,6 +9,7 @@ from fastapi.requests import Request
 from pydantic import BaseModel, Field
 from starlette.responses import FileResponse
 
+from transformer_mt.rendering.pages import SHARED_PAGE
 from transformer_mt.serve.access import Access
 from transformer_mt.serve.fields import described, read_fields
 from transformer_mt.serve.glossaries import check_terms
@@ -19,7 +20,6 @@ from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.documents.forms import SUFFIXES
 
 _HERE = Path(__file__).parent / "page"
-_SHARED = Path(__file__).parents[1] / "rendering" / "page"
 MOST_TERMS = 500  # of the glossary in a request
 
 
@@ -42,11 +42,11 @@ class ExplainFields(BaseModel):
 
 def page_router(service: Service, access: Access) -> APIRouter:
     router = APIRouter()
-    _serve_file(router, "/", _HERE / "index.html")
-    for folder in (_HERE, _SHARED):
+    serve_file(router, "/", _HERE / "index.html")
+    for folder in (_HERE, SHARED_PAGE):
         for path in folder.glob("*.*"):
             if path.suffix in (".js", ".css"):
-                _serve_file(router, f"/page/{path.name}", path)
+                serve_file(router, f"/page/{path.name}", path)
 
     @router.get("/api/languages")
     async def languages() -> dict[str, Any]:
@@ -101,7 +101,7 @@ def page_router(service: Service, access: Access) -> APIRouter:
     return router
 
 
-def _serve_file(router: APIRouter, address: str, path: Path) -> None:
+def serve_file(router: APIRouter, address: str, path: Path) -> None:
     @router.get(address, include_in_schema=False)
     async def file() -> FileResponse:
         return FileResponse(path)

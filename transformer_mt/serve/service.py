@@ -49,10 +49,6 @@ class Direction:
     tgt: str
     certainty: float | None = None
 
-    @property
-    def detected(self) -> bool:
-        return self.certainty is not None
-
 
 class Service:
     """Everything that is asked of the models; one for all interfaces."""

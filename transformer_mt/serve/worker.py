@@ -113,10 +113,6 @@ class Answerer:
     def _align(self, translator: Translator, call: Call, text: str) -> list[int] | None:
         return AttentionAligner(translator, to=call.to)(text, call.against)
 
-    def _score(self, translator: Translator, call: Call, text: str) -> tuple[float, int]:
-        (found,) = translator.score_pairs([text], [call.against], to=call.to)
-        return found.log_prob, found.n_tokens
-
     def _explain(self, translator: Translator, call: Call, text: str) -> dict[str, Any]:
         """Attention of each layer and head; shares of source words and EOS, by value zeroing."""
         maps = translator.attention(text, call.against, to=call.to)
