@@ -22,9 +22,11 @@ from transformer_mt.serve.text_queue import TextQueue
 ZH_EN = Direction(0, "zh", "en")
 
 
-def service(*, most_cached: int = 4, answer_s: float = 60.0) -> tuple[Service, TextQueue]:
+def service(
+    *, most_cached: int = 4, answer_s: float = 60.0, most_characters: int = 10**6
+) -> tuple[Service, TextQueue]:
     """A service whose queue nobody takes from."""
-    queue = TextQueue(most_characters=10**6, wait_s=0)
+    queue = TextQueue(most_characters=most_characters, wait_s=0)
     pool: Any = SimpleNamespace(queue=queue, models=(ModelInfo("m", (("zh", "en"),), 99),))
     return Service(pool, Limits(answer_s=answer_s), most_cached), queue
 
@@ -85,6 +87,20 @@ def test_nobody_translates_a_document_for_who_has_gone(content: bytes) -> None:
     asyncio.run(client())  # waits for threads that still work
     assert time.monotonic() - started < 10
     assert not [text for text in queue._texts if text.is_wanted()]
+
+
+def test_nobody_translates_the_rest_of_a_request_that_is_refused() -> None:
+    """There is room for its first text, and none for its second."""
+    served, queue = service(most_characters=100)
+
+    async def client() -> None:
+        with pytest.raises(Refused) as refused:
+            await served.translate(["a" * 60, "b" * 60 + "\nc"], ZH_EN)
+        assert refused.value.status == 429
+        await asyncio.sleep(0.05)
+        assert not [text for text in queue._texts if text.is_wanted()]
+
+    asyncio.run(asyncio.wait_for(client(), 20))
 
 
 def test_a_language_is_detected_while_documents_are_translated() -> None:

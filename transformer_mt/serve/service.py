@@ -6,13 +6,13 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from transformer_mt.errors import ConfigError, DataError, TmtError
 from transformer_mt.messages.catalogue import tr
@@ -29,6 +29,8 @@ from transformer_mt.translation.documents.translate import (
     translate_document,
     translate_package,
 )
+
+Result = TypeVar("Result")
 
 AUTO = "auto"
 _LONGEST_CACHED = 1000  # characters of a text and its glossary, both of which the cache keeps
@@ -120,7 +122,7 @@ class Service:
         """
         texts = list(map(well_formed, texts))
         call = Call("translate", direction.model, direction.tgt, n_best, terms, words)
-        whole, *divided = await asyncio.gather(
+        whole, *divided = await _all(
             self._translate_cached(call, [text for text in texts if "\n" not in text]),
             *(self._lines(text, direction, terms) for text in texts if "\n" in text),
         )
@@ -156,9 +158,8 @@ class Service:
         waiting = [Waiting(call, text, since) for text in texts]
         try:
             self.pool.queue.put(waiting)
-            answers = asyncio.gather(*(asyncio.wrap_future(one.answer) for one in waiting))
             async with asyncio.timeout(self.limits.answer_s):
-                return await answers
+                return await _all(*(asyncio.wrap_future(one.answer) for one in waiting))
         except QueueFull as error:
             text = tr("too many requests wait; try again in {} s", error.retry_after)
             raise Refused(429, text, error.retry_after) from error
@@ -178,7 +179,7 @@ class Service:
             self.document(well_formed(text).encode(), form, direction, terms=terms)
             for text in texts
         )
-        return [found.decode() for found in await asyncio.gather(*works)]
+        return [found.decode() for found in await _all(*works)]
 
     async def direction_of_document(
         self, content: bytes, form: Form | PackageForm, source: str, target: str
@@ -220,6 +221,16 @@ class Service:
             gone.set()
             for one in list(asked):
                 one.cancel()
+
+
+async def _all(*works: Awaitable[Result]) -> list[Result]:
+    """The results; once a work fails, nobody waits for the others."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 @contextmanager
