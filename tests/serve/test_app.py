@@ -1,6 +1,7 @@
 """The whole application, before workers that answer nothing."""
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,3 +44,15 @@ def test_a_page_that_may_ask_can_read_why_it_was_refused() -> None:
     for one in found:
         assert one.headers["access-control-allow-origin"] == ORIGIN
     assert found[0].headers["access-control-expose-headers"] == "Retry-After"
+
+
+def test_a_key_that_is_not_known_is_told_as_each_interface_does(tmp_path: Path) -> None:
+    """Clients of OpenAI raise AuthenticationError at 401, those of DeepL at 403."""
+    (tmp_path / "keys").write_text("")
+    paths = {"/v1/models": 401, "/v2/usage": 403, "/translate": 403}
+    requests = [
+        ("GET" if path != "/translate" else "POST", path, b'{"q": "a", "target": "en"}')
+        for path in paths
+    ]
+    found = answers(ServerSettings(keys=tmp_path / "keys"), *requests)
+    assert [one.status_code for one in found] == list(paths.values())

@@ -47,6 +47,7 @@ def error_response(
     if path.startswith("/v2/"):
         content: Any = {"message": message}
     elif path.startswith("/v1/"):
+        status = 401 if status == 403 else status  # OpenAI's for a key that it does not know
         kind = "invalid_request_error" if status < 500 else "server_error"
         content = {"error": {"message": message, "type": kind, "param": None, "code": None}}
     else:
