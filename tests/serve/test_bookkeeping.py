@@ -11,7 +11,7 @@ import pytest
 from starlette.responses import Response
 
 from transformer_mt.errors import TmtError
-from transformer_mt.serve import limits
+from transformer_mt.serve import gate, limits
 from transformer_mt.serve.gate import MOST_REQUESTS, Gate
 from transformer_mt.serve.glossaries import Glossaries
 from transformer_mt.serve.jobs import ModelInfo, Translated
@@ -135,7 +135,7 @@ def test_more_requests_than_may_wait() -> None:
                 await release.wait()
             await Response("translated")(scope, receive, send)
 
-        gate = Gate(app, Limits())
+        entered = Gate(app, Limits())
 
         async def client(method: str, path: str) -> None:
             unread = [{"type": "http.request", "body": b"", "more_body": False}]
@@ -147,7 +147,7 @@ def test_more_requests_than_may_wait() -> None:
                 sent.append((path, message))
 
             scope = {"type": "http", "method": method, "path": path, "headers": []}
-            await gate(scope, receive, send)
+            await entered(scope, receive, send)
 
         waiting = [asyncio.create_task(client("POST", "/early")) for _ in range(MOST_REQUESTS)]
         await asyncio.sleep(0.1)
@@ -168,6 +168,46 @@ def test_more_requests_than_may_wait() -> None:
     assert headers[b"retry-after"] == b"1"
     bodies = [message.get("body") for path, message in sent if path == "/translate"]
     assert b'{"error":"too many requests' in bodies[1]
+
+
+def test_bodies_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand requests may wait, each with a file of 16 MiB."""
+    monkeypatch.setattr(gate, "MOST_BYTES", 250)
+    statuses: list[int] = []
+
+    async def clients() -> None:
+        release = asyncio.Event()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await release.wait()
+            await Response("translated")(scope, receive, send)
+
+        entered = Gate(app, Limits(body_bytes=100))
+
+        async def client() -> None:
+            unread = [
+                {"type": "http.request", "body": b"x" * 50, "more_body": more}
+                for more in (False, True)
+            ]
+
+            async def receive() -> Any:
+                return unread.pop() if unread else await asyncio.Event().wait()
+
+            async def send(message: Any) -> None:
+                statuses.extend([message["status"]] if "status" in message else [])
+
+            scope = {"type": "http", "method": "POST", "path": "/translate", "headers": []}
+            await entered(scope, receive, send)
+
+        waiting = [asyncio.create_task(client()) for _ in range(4)]
+        await asyncio.sleep(0.1)
+        assert statuses == [429, 429]
+        release.set()
+        await asyncio.gather(*waiting)
+        await client()
+
+    asyncio.run(clients())
+    assert statuses == [429, 429, 200, 200, 200]
 
 
 def keys_of(path: Path, monkeypatch: pytest.MonkeyPatch, per_minute: int) -> tuple[ApiKeys, Any]:

@@ -24,6 +24,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 FILE_PATHS = ("/translate_file",)
 CLIENT_GONE = 499  # in the log and the metrics; nobody reads it
 MOST_REQUESTS = 1000  # under way at once, besides those of GET, by which health is asked
+MOST_BYTES = 256 << 20  # of the bodies of all requests under way
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'none'; "
@@ -74,7 +75,7 @@ class Gate:
             seen: called with each answered request.
         """
         self._app, self._limits, self._hosts, self._seen = app, limits, hosts, seen
-        self._n_open = 0
+        self._n_open = self._n_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -112,7 +113,11 @@ class Gate:
             await response(scope, receive, send)
             return
         if body is not None:
-            await self._run(scope, body, receive, send)
+            self._n_bytes += len(body)
+            try:
+                await self._run(scope, body, receive, send)
+            finally:
+                self._n_bytes -= len(body)
 
     def _check_host(self, host: str) -> None:
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
@@ -126,11 +131,13 @@ class Gate:
         reset, and the client does not see why.
 
         Raises:
-            Refused: it is too large, or too slow.
+            Refused: it is too large, or too slow, or there is no room for it.
         """
         is_file = scope["path"] in FILE_PATHS
         most = self._limits.file_bytes if is_file else self._limits.body_bytes
-        parts, size = [], 0
+        room = max(MOST_BYTES, most)
+        parts: list[bytes] = []
+        size = 0
         try:
             async with asyncio.timeout(self._limits.request_s):
                 more = True
@@ -140,15 +147,20 @@ class Gate:
                         return None
                     part = message.get("body", b"")
                     size += len(part)
-                    if size <= most:
+                    if size <= most and self._n_bytes + len(part) <= room:
                         parts.append(part)
+                        self._n_bytes += len(part)
                     more = message.get("more_body", False)
         except TimeoutError as error:
             if size <= most:
                 text = tr("the request was not there after {:g} s", self._limits.request_s)
                 raise Refused(408, text) from error
+        finally:
+            self._n_bytes -= sum(map(len, parts))
         if size > most:
             raise Refused(413, tr("more than {:,} bytes", most))
+        if sum(map(len, parts)) < size:
+            raise Refused(429, tr("too many requests wait; try again in {} s", 1), 1)
         return b"".join(parts)
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
