@@ -297,6 +297,21 @@ def test_the_browser_may_keep_nonsense(opened: Callable[..., Any]) -> None:
         translated(page)
 
 
+def test_lines_are_not_explained_as_one_sentence(
+    opened: Callable[..., Any], server: StubServer
+) -> None:
+    """Each is translated by itself: attention from one to the other is nowhere in the model."""
+    page = translated(opened(), "one line")
+    page.evaluate("lookAt(0)")
+    expect(page.locator("#picture")).to_be_visible()
+    translated(page, "one line\nand another")
+    expect(page.locator("#inside")).to_be_hidden()
+    asked = [fields["text"] for path, fields in server.asked if path == "/api/explain"]
+    assert asked == ["one line"]
+    translated(page, "one line\n")
+    expect(page.locator("#inside")).to_be_visible()
+
+
 def test_letters_of_an_input_method_stay_out_of_the_history(opened: Callable[..., Any]) -> None:
     """Who types Chinese spells it first, and may look for the right word for long."""
     page = opened()

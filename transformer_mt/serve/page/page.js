@@ -181,10 +181,10 @@ function lookAt(word) {
   if (!wasOpen) $("inside").scrollIntoView({ block: "nearest" });
 }
 
-/** Ask for the inside of the translation shown, once, if it is wanted. */
+/** Ask for the inside of the translation shown, once, if it is wanted; each line is translated by itself. */
 async function look() {
-  $("inside").hidden = !answer;
-  if (!answer || !$("inside").open) return;
+  $("inside").hidden = !answer || answer.text.trim().includes("\n");
+  if ($("inside").hidden || !$("inside").open) return;
   const { text, source, target } = answer, fields = { text, translation: shownTranslation(), source, target };
   const of = JSON.stringify(fields);
   if (of === inside.of) return showInside();
