@@ -2,9 +2,11 @@
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from chromium import headless_chromium
 from parsed_page import HOSTILE, ParsedPage
 from toy_maps import make_maps
 
@@ -20,6 +22,9 @@ FINDINGS = [
     Finding("encoder", 2, 3, 1, "它 → 物", "它 looks most at 物"),
     Finding("cross", 1, 2, 4, "it → 物", "it (step 5) looks most at 物"),
 ]
+
+
+browser = pytest.fixture(scope="module")(headless_chromium)
 
 
 def write_page(maps: AttentionMaps, path: Path, d_model: int | None = None) -> ParsedPage:
@@ -104,6 +109,16 @@ def test_the_page_opens_on_the_finding_and_offers_all(tmp_path: Path) -> None:
     assert (
         "<title>Attention in tiny: 这只动物太累了。 → The animal is tired.</title>" in page.source
     )
+
+
+@pytest.mark.parametrize("row", ["1.5", "-3", "99", "1e9", "x", ""])
+def test_any_row_in_the_address_is_one_that_exists(browser: Any, tmp_path: Path, row: str) -> None:
+    write_page(make_maps(), tmp_path / "page.html")
+    page, wrong = browser.new_page(), list[str]()
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(f"{(tmp_path / 'page.html').as_uri()}#kind=decoder&row={row}")
+    assert page.locator("#queries [aria-pressed=true]").count() == 1 and wrong == []
+    page.close()
 
 
 def test_the_large_map_is_the_one_asked_for(
