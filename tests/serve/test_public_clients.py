@@ -113,6 +113,9 @@ def test_an_assistant(toy_model: Path) -> None:
             pair = {"sources": [TEXT], "translations": [one["translation"]]}
             scored = await s.call_tool("score", pair)
             assert scored.structured_content["result"][0] < 0
+            long = {"sources": ["猫" * 4500, TEXT], "translations": ["a", "a"]}
+            too_long, other = (await s.call_tool("score", long)).structured_content["result"]
+            assert too_long is None and other < 0, "JSON has no NaN"
             told = await s.call_tool("explain", {"text": TEXT})
             words = told.structured_content["words"]
             assert words and all(word["by_zeroing"] in TEXT for word in words)

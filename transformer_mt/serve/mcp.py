@@ -3,6 +3,7 @@
 Source: modelcontextprotocol.io; the official SDK speaks the protocol.
 """
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from transformer_mt.explain.value_zeroing import deciding_words, word_shares
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.limits import Limits
 from transformer_mt.translation.direction import both_directions, direction_of
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translation.translator import PairScore, Translator
 
 
 def mcp_server(model_dir: Path) -> Any:
@@ -55,14 +56,16 @@ def mcp_server(model_dir: Path) -> Any:
         ]  # fmt: skip
 
     @tool
-    def score(sources: list[str], translations: list[str], to: str | None = None) -> list[float]:
-        """Mean log-probability per token, in nats, of each translation given its source."""
+    def score(
+        sources: list[str], translations: list[str], to: str | None = None
+    ) -> list[float | None]:
+        """Mean log-probability per token, in nats, of each translation given its source; null: one
+        of both is too long."""
         check([*sources, *translations])
         if len(sources) != len(translations):
             counts = len(sources), len(translations)
             raise TmtError(tr("{} sources, but {} translations", *counts))
-        found = model.score_pairs(sources, translations, to=to)
-        return [one.log_prob / one.n_tokens for one in found]
+        return list(map(_per_token, model.score_pairs(sources, translations, to=to)))
 
     @tool
     def explain(text: str, translation: str | None = None, to: str | None = None) -> dict[str, Any]:
@@ -76,6 +79,10 @@ def mcp_server(model_dir: Path) -> Any:
         return {"translation": maps.translation, "words": [vars(word) for word in words]}
 
     return server
+
+
+def _per_token(score: PairScore) -> float | None:
+    return None if math.isnan(score.log_prob) else score.log_prob / score.n_tokens
 
 
 @contextmanager
