@@ -13,6 +13,7 @@ import yaml
 from served import serving
 
 from transformer_mt.cli.main import app as command_line
+from transformer_mt.serve.limits import Limits
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -80,11 +81,22 @@ def test_the_manifests_use_options_and_paths_that_exist() -> None:
     assert paths == {"/health", "/metrics"}
 
 
-def test_a_translated_file_is_fetched_from_the_server_that_has_it() -> None:
-    """Its address has the port that the client asked at; who does not have it is not the last."""
+def front_directives() -> dict[str, str]:
+    """Of nginx in front of the servers."""
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
     front = compose["configs"]["front"]["content"]
-    directives = dict(re.findall(r"^ *(proxy_\w+(?: Host)?) ([^;]+);", front, re.MULTILINE))
+    return dict(re.findall(r"^ *(proxy_\w+(?: Host)?) ([^;]+);", front, re.MULTILINE))
+
+
+def test_a_slow_answer_is_awaited_and_not_asked_for_again() -> None:
+    """A server says 504 by itself; the next one must not translate the same meanwhile."""
+    timeout = front_directives().get("proxy_read_timeout", "60s")
+    assert float(timeout.removesuffix("s")) > 2 * Limits().answer_s
+
+
+def test_a_translated_file_is_fetched_from_the_server_that_has_it() -> None:
+    """Its address has the port that the client asked at; who does not have it is not the last."""
+    directives = front_directives()
     assert directives["proxy_set_header Host"] == "$$http_host"
     assert "http_404" in directives["proxy_next_upstream"].split()
     text = (DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")
