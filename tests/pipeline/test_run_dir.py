@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from transformer_mt.errors import TmtError
-from transformer_mt.pipeline.run_dir import Run
+from transformer_mt.pipeline.run_dir import Run, find_model
 from transformer_mt.system.state import write_manifest
 
 
@@ -56,3 +56,37 @@ def test_forgetting_takes_what_tmt_made_alone(tmp_path: Path) -> None:
     run.forget_training()
     left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
     assert left == ["model", "model/notes.txt", "run.json"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("runs/tiny", None),
+        ("runs/tiny/model", None),
+        ("runs/tini", "no such model directory; finished runs: runs/tiny"),
+        ("tiny", "no such model directory; finished runs: runs/tiny"),
+        ("other", "no such model directory; finished runs: runs/big, runs/tiny"),
+        ("elsewhere/bg", "no such model directory; finished runs: elsewhere/big"),
+        ("runs", "not a model directory: metadata.json is missing; finished runs: runs/big"),
+        ("my.xlsx", "is a file; a model is named by its directory or that of its run; finished"),
+        ("runs/begun", "its training has not finished; tmt train runs/begun/config.yaml --run-dir"),
+        ("runs/own", "its training has not finished; tmt train runs/own/start.yaml --run-dir runs/"),
+    ],
+)  # fmt: skip
+def test_a_name_without_a_model_is_answered_with_the_models_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, told: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (
+        "runs/tiny/model/metadata.json", "runs/big/model/metadata.json", "my.xlsx",
+        "elsewhere/big/model/metadata.json", "runs/begun/run.json", "runs/begun/config.yaml",
+        "runs/own/run.json", "runs/own/start.yaml",
+    ):  # fmt: skip
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text("{}")
+    if told is None:
+        assert find_model(Path(typed)) == Path("runs/tiny/model")
+        return
+    with pytest.raises(TmtError) as refused:
+        find_model(Path(typed))
+    assert str(refused.value).startswith(f"{typed}: {told}")

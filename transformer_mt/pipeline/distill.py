@@ -34,7 +34,6 @@ from transformer_mt.export.training_data import training_data
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import (
     DISTILLED,
-    METADATA,
     add_metadata,
     read_metadata,
     weights_digest,
@@ -68,16 +67,6 @@ class Teacher:
         Raises:
             TmtError: a run that has not finished, no model, or a direction that it has not.
         """
-        for path in models:
-            if (path / "run.json").is_file() and not (path / "model" / METADATA).is_file():
-                raise TmtError(
-                    tr(
-                        "{}: its training has not finished; tmt train {} --run-dir {} goes on",
-                        path,
-                        Run(path).config_path,
-                        path,
-                    )
-                )
         model_dirs = [find_model(path) for path in models]
         for path in model_dirs:
             read_metadata(path)

@@ -1,10 +1,11 @@
 """The run directory: where the things of one experiment lie, and which run is the newest."""
 
+import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from transformer_mt.errors import TmtError
+from transformer_mt.errors import ModelDirError, TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.locks import locked
 from transformer_mt.system.output import refuse_foreign, remove, remove_made, write_json
@@ -12,6 +13,7 @@ from transformer_mt.system.staging import remove_all_left_over
 from transformer_mt.system.terminal import say
 
 _MARK = "run.json"
+_OF_A_MODEL = "metadata.json"
 
 
 class Run:
@@ -75,22 +77,26 @@ class Run:
         """Remove metrics, `max_tokens.json`, `tracking.json`, the model; files of others stay."""
         for path in (self.metrics_path, self.max_tokens_path, self.tracking_path):
             remove(path)
-        remove_made(self.model_dir, "metadata.json")
+        remove_made(self.model_dir, _OF_A_MODEL)
 
 
 def find_model(path: Path | None) -> Path:
     """The model directory of a path: itself, or the one in it; None: of the newest run in runs/.
 
     `hf:OWNER/NAME` is one on the Hub, which is fetched unless the cache has it.
+    Raises:
+        TmtError: there is none: no such directory, or a training that has not finished.
     """
     if path is not None and str(path).startswith("hf:"):
         from transformer_mt.export.hub import cached_model  # which loads torch
 
         return cached_model(str(path), say)
     if path is not None:
-        inside = path / "model"
-        return inside if (inside / "metadata.json").is_file() else path
-    finished = Path("runs").glob("*/model/metadata.json")
+        for directory in (path / "model", path):
+            if (directory / _OF_A_MODEL).is_file():
+                return directory
+        raise ModelDirError(_no_model(path))
+    finished = Path("runs").glob(f"*/model/{_OF_A_MODEL}")
     newest = max(finished, key=lambda file: file.stat().st_mtime, default=None)
     if newest is None:
         raise TmtError(
@@ -100,3 +106,31 @@ def find_model(path: Path | None) -> Path:
             )
         )
     return newest.parent
+
+
+def _no_model(path: Path) -> str:
+    """Why there is no model at a path, and what to do."""
+    if (path / _MARK).is_file():
+        made = [Run(path).config_path, path / "start.yaml"]
+        config = next((file for file in made if file.is_file()), "CONFIG")
+        return tr(
+            "{}: its training has not finished; tmt train {} --run-dir {} goes on",
+            path,
+            config,
+            path,
+        )
+    if path.is_dir():
+        message = tr("{}: not a model directory: {} is missing", path, _OF_A_MODEL)
+    elif path.exists():
+        message = tr("{}: is a file; a model is named by its directory or that of its run", path)
+    else:
+        message = tr("{}: no such model directory", path)
+    found = {
+        file.parents[1].name: file.parents[1]
+        for folder in (Path("runs"), path.parent)
+        for file in sorted(folder.glob(f"*/model/{_OF_A_MODEL}"))
+    }
+    if not found:
+        return tr("{}; train one with tmt train CONFIG", message)
+    near = difflib.get_close_matches(path.name, found, n=4, cutoff=0.5) or list(found)[:4]
+    return tr("{}; finished runs: {}", message, ", ".join(str(found[name]) for name in near))
