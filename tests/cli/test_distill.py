@@ -211,6 +211,7 @@ def test_a_teacher_of_both_directions_has_a_student_of_one(teacher: Run, tmp_pat
         ("nothing", [], "no such model directory"),
         ("alone", [], "not lie in a run that keeps its training text: give text of the source"),
         ("alone", ["--mono", "mono.zh"], "with dev and test sets; name some, such as --set"),
+        ("teacher", ["--mono", "mono.txt"], "mono.txt: no such file; near names in .: mono.zh"),
         ("teacher", ["--set", "model.ffn=512"], "in its layers, its teacher has 40,960: make"),
         ("teacher", ["--set", "model.layers=2"], "model.layers: unknown key"),
         ("teacher", ["--run-dir", "{}"], "{}: is the teacher's run; name another, --run-dir"),

@@ -22,6 +22,7 @@ import torch
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config, changed_config, load_config
 from transformer_mt.corpus.clean import test_names
+from transformer_mt.corpus.readers.lines import missing
 from transformer_mt.errors import ConfigError, DataError, TmtError
 from transformer_mt.evaluation.metrics import Scorer
 from transformer_mt.evaluation.test_sets import (
@@ -97,7 +98,7 @@ def begin_student(
     """Write the corpus and the configuration of a student into its run directory; the latter.
 
     Raises:
-        DataError: no text to translate.
+        DataError: no text to translate, or a missing file.
         ConfigError: see `student_config`.
     """
     own = [Path(teacher.files("train")[0])] if teacher.clean_dir else []
@@ -105,6 +106,9 @@ def begin_student(
     names += [f"mono{i}" for i in range(1, len(monos) + 1)]
     if run.directory.resolve() in (path.resolve().parent for path in teacher.model_dirs):
         raise TmtError(tr("{}: is the teacher's run; name another, --run-dir DIR", run.directory))
+    for mono in monos:  # before hours of translating the others
+        if not mono.exists():
+            raise DataError(missing(mono))
     if not texts:
         raise DataError(
             tr(
