@@ -70,7 +70,7 @@ def test_forgetting_takes_what_tmt_made_alone(tmp_path: Path) -> None:
         ("runs", "not a model directory: metadata.json is missing; finished runs: runs/big"),
         ("my.xlsx", "is a file; a model is named by its directory or that of its run; finished"),
         ("runs/begun", "its training has not finished; tmt train runs/begun/config.yaml --run-dir"),
-        ("runs/own", "its training has not finished; tmt train runs/own/start.yaml --run-dir runs/"),
+        ("runs/own", "its training has not finished; tmt train runs/own/start.yaml --run-dir"),
     ],
 )  # fmt: skip
 def test_a_name_without_a_model_is_answered_with_the_models_there_are(
