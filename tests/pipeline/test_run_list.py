@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,14 @@ def test_every_run_has_a_line_the_newest_first(runs: Path) -> None:
     lines = [line.split() for line in text.split("\n")]
     assert lines[2] == "done zh-en finished 8.0 12.50 toy 31.23 52.50 2001-09-09".split()
     assert lines[3] == ["news", "20.00", "–"], "a further test set has a line"
+
+
+def test_a_run_is_no_folder_of_runs(runs: Path) -> None:
+    shutil.copy(runs / "done/config.yaml", runs / "done/model/config.yaml")
+    with pytest.raises(TmtError) as refused:
+        run_states(runs / "done")
+    told = f"{runs / 'done'}: is one run; its folder lists it: tmt runs {runs}"
+    assert str(refused.value) == told
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

@@ -15,7 +15,7 @@ from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import CheckpointError, ModelDirError, TmtError
 from transformer_mt.evaluation.test_sets import read_dev_sets, read_test_sets
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.model_dir import load_weights, read_metadata, save_model_dir
+from transformer_mt.model_dir import METADATA, load_weights, read_metadata, save_model_dir
 from transformer_mt.pipeline.prepare import Prepared
 from transformer_mt.pipeline.records import read_metrics
 from transformer_mt.pipeline.run_dir import Run
@@ -185,7 +185,14 @@ def _of_main(trainer: Trainer, read: Callable[[], tuple[Weights, T]]) -> tuple[W
 
 
 def average_run(run: Run, out_dir: Path, n_last: int, say: Say) -> list[int]:
-    """Write a model directory with the mean of a run's last checkpoints; their updates."""
+    """Write a model directory with the mean of a run's last checkpoints; their updates.
+
+    Raises:
+        TmtError: no run, nothing to average, or `out_dir` holds something, were it a model.
+    """
+    run.insist()
+    if (out_dir / METADATA).is_file():
+        raise TmtError(tr("{}: is a model already; name a folder that is new or empty", out_dir))
     refuse_foreign(out_dir, None)
     cfg = load_config(run.config_path)
     store = CheckpointStore(run.checkpoints_dir, {})

@@ -56,6 +56,13 @@ class Run:
             )
         write_json(mark, {"made_by": "tmt train: this directory is a run"})
 
+    def insist(self) -> None:
+        """Raises: TmtError: there is no run here."""
+        if not self.config_path.is_file():
+            raise TmtError(
+                tr("{}: not a run: config.yaml is missing; tmt runs lists the runs", self.directory)
+            )
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Claim the directory and train in it alone; left-overs of killed processes are removed."""

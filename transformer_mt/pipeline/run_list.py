@@ -64,6 +64,9 @@ def run_states(directory: Path) -> list[RunState]:
         TmtError: there is none.
     """
     runs = list(runs_in(directory))
+    if not runs and Run(directory).config_path.is_file():
+        shown = directory.parent if directory.name else directory.absolute().parent
+        raise TmtError(tr("{}: is one run; its folder lists it: tmt runs {}", directory, shown))
     if not runs:
         raise TmtError(tr("{}: no runs here; train one with: tmt train tiny", directory))
     newest_first = sorted(runs, key=changed_at, reverse=True)
@@ -71,7 +74,9 @@ def run_states(directory: Path) -> list[RunState]:
 
 
 def runs_in(directory: Path) -> Iterator[Run]:
-    return (Run(path.parent) for path in directory.glob("*/config.yaml"))
+    """Folders with the configuration of a run; a model directory has one as well."""
+    paths = directory.glob("*/config.yaml")
+    return (Run(path.parent) for path in paths if not path.with_name("metadata.json").is_file())
 
 
 def changed_at(run: Run) -> float:
@@ -236,10 +241,7 @@ def compare_runs(
         raise TmtError(tr("name two runs or more: tmt compare runs/one runs/two"))
     runs = [Run(path) for path in directories]
     for run in runs:
-        if not run.config_path.is_file():
-            raise TmtError(
-                tr("{}: not a run: config.yaml is missing; tmt runs lists the runs", run.directory)
-            )
+        run.insist()
     names = [system.name for system in name_systems([(run.directory, True) for run in runs])]
     configs = [load_config(run.config_path) for run in runs]
     scores: dict[str, SystemScores] = {}
