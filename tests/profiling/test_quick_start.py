@@ -3,13 +3,15 @@
 from pathlib import Path
 
 import pytest
+from command import tmt_here
 
 from transformer_mt.config.experiment import load_config
 from transformer_mt.config.recipes import Budget
 from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.errors import ConfigError, DataError
-from transformer_mt.profiling import quick_start
+from transformer_mt.profiling import quick_start, timed_start
 from transformer_mt.profiling.quick_start import check_is_of, make_start, read_own_text
+from transformer_mt.rendering.progress import ShownStages
 
 PAIRS = build_demo().train[:300]
 
@@ -69,6 +71,12 @@ def test_languages_that_are_wrong_or_not_clear(
         read_own_text([write(tmp_path / names[0], side), write(tmp_path / names[1], 1)])
 
 
+def test_a_table_stands_alone(tmp_path: Path) -> None:
+    for names in (("my.xlsx", "my.en"), ("my.zh", "my.csv"), ("a.tsv", "b.tsv")):
+        with pytest.raises(ConfigError, match="a table holds both sides; give it alone"):
+            read_own_text([tmp_path / name for name in names])
+
+
 def test_neither_two_files_nor_a_table(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="two text files, or one table"):
         read_own_text([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
@@ -83,7 +91,7 @@ def test_the_settings_are_a_configuration_whose_warm_up_ends(
     monkeypatch.setattr(
         quick_start,
         "measure_budget",
-        lambda cfg, minutes, processes: Budget(minutes, 60 * minutes * 1_500 / seconds),
+        lambda cfg, minutes, *_: Budget(minutes, 60 * minutes * 1_500 / seconds),
     )
     own = read_own_text([write(tmp_path / "my.zh", 0), write(tmp_path / "my.en", 1)])
     text = make_start(own, minutes=minutes, processes=1)
@@ -130,3 +138,26 @@ def test_settings_of_another_text_are_not_taken(
     check_is_of(read_own_text([Path("train.zh"), Path("train.en")]), start)  # named from elsewhere
     with pytest.raises(ConfigError, match=r"start.yaml: is of another text: .*--run-dir DIR"):
         check_is_of(owns[1], start)
+
+
+def test_the_command_line_is_judged_before_updates_are_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quick_start, "measure_budget", lambda *_: pytest.fail("timed"))
+    write(tmp_path / "my.zh", 0), write(tmp_path / "my.en", 1)
+    for more, told in (
+        (["--run-dir", "my.zh"], "my.zh: is not a folder; name another"),
+        (["--run-dir", "."], "is not a run of tmt, and holds my.en, my.zh; name a new directory"),
+        (["--set", "train.lr", "1"], "--set train.lr: expected section.key=value"),
+    ):
+        words = ["train", "my.zh", "my.en", "--minutes", "1", "--processes", "1", *more]
+        assert told in tmt_here(*words, cwd=tmp_path, code=2).stderr
+
+
+def test_somebody_who_waits_sees_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(timed_start, "in_new_processes", lambda *_: 1_500.0)
+    monkeypatch.setattr(ShownStages, "begin", lambda _, name, *__: begun.append(name))
+    own = read_own_text([write(tmp_path / "my.zh", 0), write(tmp_path / "my.en", 1)])
+    make_start(own, minutes=3.0, processes=1)
+    assert begun == ["measuring updates"]

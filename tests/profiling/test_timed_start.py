@@ -9,7 +9,7 @@ from pairs_of_text import write_sides
 from transformer_mt.config.experiment import Config, load_config, load_experiment
 from transformer_mt.config.recipes import Budget
 from transformer_mt.corpus.readers.demo import build_demo
-from transformer_mt.errors import ConfigError
+from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.profiling import timed_start
 from transformer_mt.profiling.timed_start import configuration_for_minutes, measure_budget
 from transformer_mt.training.checkpoint import CheckpointStore, Progress
@@ -93,6 +93,16 @@ def test_a_training_that_has_begun_keeps_its_settings(start: Start) -> None:
     path.unlink()
     plain, _, _ = start(40)
     assert plain == Path("own.yaml"), "it began without minutes"
+
+
+def test_a_folder_of_something_else_is_refused_before_the_work(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timed_start, "measure_budget", lambda *_: pytest.fail("timed"))
+    Path("runs/own-zh-en").mkdir(parents=True)
+    Path("runs/own-zh-en/thesis.txt").write_text("mine")
+    with pytest.raises(TmtError, match=r"is not a run of tmt, and holds thesis.txt"):
+        start(4)
 
 
 def test_only_transformers_have_settings_for_minutes(start: Start) -> None:

@@ -74,12 +74,15 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Do all that is not done yet, from raw text to a scored model; run it again to resume."""
+    from transformer_mt.config.yaml_text import apply_setting
     from transformer_mt.corpus.readers.spreadsheets import is_table
 
     settings = [
         *with_executor(overrides, executor),
         *([] if minutes is None else [f"train.max_minutes={minutes}"]),
     ]
+    for setting in settings:  # a value after a space would be taken for a second file
+        apply_setting({}, setting)
     n_processes = 1 if is_rank() else processes or count_processes()
     if len(config) > 1 or is_table(Path(config[0])):
         anew = fresh and minutes is not None
@@ -191,9 +194,8 @@ def _configuration_of(
         check_is_of(own, path)
         say(tr("settings of the first start: {}", path))
         return path
-    text = make_start(own, minutes=minutes, processes=processes)
-    run.claim()
-    write_text(path, text)
+    run.claim()  # before some updates are timed
+    write_text(path, make_start(own, minutes=minutes, processes=processes))
     say(
         tr(
             "settings for this text and machine: {}; to edit them: tmt init {}",

@@ -27,6 +27,7 @@ from transformer_mt.profiling.timed_start import (
     measure_budget,
     tokens_per_character,
 )
+from transformer_mt.rendering.progress import ShownStages
 from transformer_mt.text.identify import identify
 from transformer_mt.text.languages import is_unspaced, language_name
 from transformer_mt.text.words import words
@@ -72,7 +73,10 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
         DataError: missing, unreadable or misaligned files, or languages that nothing tells or that
             stand on the wrong sides.
     """
-    if len(paths) != 2 and (len(paths) != 1 or not is_table(paths[0])):
+    tables = [path for path in paths if is_table(path)]
+    if len(paths) > 1 and tables:
+        raise ConfigError(tr("{}: a table holds both sides; give it alone", tables[0]))
+    if len(paths) != 2 and not tables:
         raise ConfigError(tr("give a configuration, two text files, or one table (CSV, TSV, XLSX)"))
     languages = tell_languages(paths, remedy=_REMEDY)
     both = tr(" and ").join(map(str, paths))
@@ -161,7 +165,8 @@ def make_start(own: OwnText, *, minutes: float | None, processes: int) -> str:
     data = {"root": ".", "train": [own.source]}
     tree = {"name": own.name, "languages": own.languages, "data": data}
     cfg = apply_advice(Config.model_validate(tree), advise())
-    budget = measure_budget(cfg, minutes, processes)
+    with ShownStages() as stages:
+        budget = measure_budget(cfg, minutes, processes, stages)
     return "\n".join(_lines(own, advise(budget=budget))) + "\n"
 
 

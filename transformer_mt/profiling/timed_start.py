@@ -79,10 +79,10 @@ def configuration_for_minutes(
         if path.is_file():
             say(tr("settings of the first start: {}", path))
         return str(path) if path.is_file() else config
+    run.claim()  # before the work
     obtain_sources(cfg, say)  # downloads, which count for no speed
     with ShownStages() as stages:
         pairs, tokens = _size_of(cfg, stages)
-        stages.begin(tr("measuring updates"), _START_S)
         budget = measure_budget(cfg, minutes, processes, stages)
     device = kind_of_device()
     kept = {override.partition("=")[0].strip() for override in overrides}
@@ -91,7 +91,6 @@ def configuration_for_minutes(
     )
     chosen = [a for a in advice if a.key not in kept]
     fitted, changed = apply_advice(named, chosen, on_defaults=False), changes(named, chosen)
-    run.claim()
     write_text(path, "".join(_text(config, minutes, changed)) + fitted.to_yaml())
     say(
         tr(
@@ -133,12 +132,14 @@ def measure_budget(
     cfg: Config, minutes: float, processes: int, stages: Stages | None = None
 ) -> Budget:
     """What Transformer-tiny reads in so many minutes, with the vocabularies of `cfg`."""
+    stages = stages or Stages()
+    stages.begin(tr("measuring updates"), _START_S)
     some = Budget(minutes, 2.5e6)  # settings of a short training: all of them take the same time
     advice = training_that_ends(
         10_000, 150_000, languages=cfg.languages, device=kind_of_device(), budget=some
     )
     work = partial(_tokens_per_s, apply_advice(cfg, advice, on_defaults=False))
-    speed = in_new_processes(work, processes, (stages or Stages()).advance)
+    speed = in_new_processes(work, processes, stages.advance)
     return Budget(minutes, 60 * minutes * _TRAINED * speed)
 
 
