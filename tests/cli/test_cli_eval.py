@@ -136,7 +136,7 @@ def test_the_report_says_where_words_were_counted(run_dir: Path, files: Path) ->
     [
         (["--hyp", "good.en"], "--hyp needs --ref FILE and --lang CODE", "half a pair"),
         (["--hyp", "short.en", "--ref", "ref.en", "--lang", "en"],
-         "short.en has 5 lines but the test set short.en has 6: the files must be", "lines"),
+         "short.en has 5 lines, the references have 6: the files must be", "lines"),
         (["--hyp", "good.en", "--src", "src.zh", "--ref", "ref.en", "--lang", "en"],
          "say their language, too, --from CODE", "sources of no language"),
         (["-m", "RUN", "--src", "src.zh"], "--src and --ref go together", "half a test set"),

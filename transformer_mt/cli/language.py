@@ -7,6 +7,8 @@ does is not known here.
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -17,6 +19,7 @@ from transformer_mt.messages.catalogue import tr, translation_of
 # Typer has its parsing errors in a private module; this is the base of the public one.
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
+_OTHER_DASHES = re.compile("[‐‑‒–—―−－]{1,2}(?=[A-Za-z])")
 # What Typer says of a command line, the longer form first; a value may be one of these, too.
 PARSING_ERRORS = (
     "No such option: {} (Possible options: {})",
@@ -53,9 +56,33 @@ def _errors_of(context: Any) -> Iterator[None]:
     try:
         yield
     except _UsageError as error:
-        if (text := error.format_message()) != (translated := translated_error(text)):
-            context.fail(translated)
+        text = error.format_message()
+        if text != (told := translated_error(text) + _remedy(context, text)):
+            context.fail(told)
         raise
+
+
+def _remedy(context: Any, text: str) -> str:
+    """What to type instead of a model without its option."""
+    extra = re.fullmatch(r"Got unexpected extra argument\(s\) \((\S+).*\)", text)
+    if extra is None or "-m" not in _options_of(context.command):
+        return ""
+    is_model = extra[1].startswith("hf:") or Path(extra[1]).is_dir()
+    return tr("; a model has an option: {} -m {}", context.command_path, extra[1]) * is_model
+
+
+def _options_of(command: Any) -> set[str]:
+    return {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+
+
+def _refuse_other_dashes(context: Any, words: list[str]) -> None:
+    """An option with the dashes of an input method or a word processor is no text."""
+    options = _options_of(context.command)
+    for word in takewhile(lambda word: word != "--", words):
+        if dashes := _OTHER_DASHES.match(word):
+            name, equals, value = word[dashes.end() :].partition("=")
+            for option in {f"--{name}", f"-{name}"} & options:
+                context.fail(tr("{}: type {}", word, f"{option}{equals}{value}"))
 
 
 class Command(TyperCommand):
@@ -65,6 +92,7 @@ class Command(TyperCommand):
         return _usage(super().get_usage(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _refuse_other_dashes(ctx, args)
         with _errors_of(ctx):
             return super().parse_args(ctx, args)
 

@@ -253,10 +253,9 @@ def _read_output(system: System, test: EvaluationSet, n_tests: int) -> list[str]
     if len(hyps) != len(test.refs):
         raise DataError(
             tr(
-                "{} has {} lines but the test set {} has {}: the files must be line-aligned",
+                "{} has {} lines, the references have {}: the files must be line-aligned",
                 system.path,
                 len(hyps),
-                test.name,
                 len(test.refs),
             )
         )
