@@ -1,4 +1,4 @@
-"""The models by the name that `model.architecture` has for them."""
+"""Builds the model that `model.architecture` names, and its step-by-step decoder."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, cast
@@ -14,23 +14,23 @@ from transformer_mt.model.transformer import Transformer
 
 
 class Steps(Protocol):
-    """Sentences that are decoded side by side, see `Decoding`."""
+    """A batch of sentences in step-by-step decoding; see `Decoding`."""
 
     def step(self, tokens: Tensor) -> Tensor:
-        """The newest tokens, (B, K) int64 → logits of the next, (B, K, V)."""
+        """(B, K) int64, the newest tokens → (B, K, V) logits of the next ones."""
 
     def select_beams(self, parents: Tensor) -> None:
-        """Let beam k continue the former beam `parents[:, k]`, (B, K) int64."""
+        """Reorder the beams: beam k continues the old beam `parents[:, k]`, (B, K) int64."""
 
     def select_sentences(self, sentences: Tensor) -> None:
-        """Keep these of the B sentences, (B',) int64."""
+        """Keep only the sentences with these indices, (B',) int64."""
 
 
 class StepDecoder(Protocol):
-    """A model made ready to decode step by step; its weights must not change any more."""
+    """A model prepared for step-by-step decoding; its weights must not change afterwards."""
 
     def start(self, src: Tensor) -> Steps:
-        """Read the source, (B, S) int64, padded; sentences of like lengths should be neighbours."""
+        """Encode the padded source, (B, S) int64; neighbours should have similar lengths."""
 
 
 def new_model(
@@ -41,13 +41,13 @@ def new_model(
     return kind(cfg, src_vocab, tgt_vocab, pad_id=pad_id)
 
 
-# The random initialisers of the models; `xavier_uniform_` arrives as `Tensor.uniform_`.
+# The random initialisers of the models; `xavier_uniform_` shows up as `Tensor.uniform_`.
 _DRAWS = (nn.init.kaiming_uniform_, nn.init.uniform_, nn.init.normal_, Tensor.uniform_)
 
 
 class UndrawnNumbers(TorchFunctionMode):
-    """Leave weights uninitialised: a file replaces them, and for large models the random numbers
-    would take most of the time of loading."""
+    """Skip random initialisation: a file replaces the weights, and for large models the random
+    numbers would take most of the loading time."""
 
     def __torch_function__(
         self,
@@ -63,7 +63,7 @@ class UndrawnNumbers(TorchFunctionMode):
 
 
 def step_decoder(model: EncoderDecoder) -> StepDecoder:
-    """Args: model: in eval mode."""
+    """The step-by-step decoder of a model in eval mode."""
     if isinstance(model, RecurrentModel):
-        return model  # its steps need nothing that is prepared
+        return model  # its steps need no preparation
     return IncrementalDecoder(cast(Transformer, model))

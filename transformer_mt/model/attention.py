@@ -16,16 +16,16 @@ from torch import Tensor, nn
 
 from transformer_mt.model.modern import RotaryPositions
 
-# Below this many score cells per head, two batched products beat the fused kernel on a CPU
-# (docs/lab/attention-kernels.md); above it, not storing the scores wins.
+# Up to this many scores per head, two batched products beat the fused kernel on a CPU
+# (docs/lab/attention-kernels.md); above it, the kernel wins because it does not store the scores.
 EXPLICIT_MAX_CELLS = 512 * 512
 
-# torch's softmax goes through rows that are shorter than a register number by number.
+# torch's softmax does not vectorise rows that are shorter than a vector register.
 VECTOR_BYTES = 64 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 32
 
 
 def may_attend(padding_mask: Tensor) -> Tensor:
-    """(B, S) → (B, 1, 1, S), for all heads and queries."""
+    """(B, S) True = padding → (B, 1, 1, S) True = may attend, for all heads and queries."""
     return ~padding_mask[:, None, None, :]
 
 
@@ -48,14 +48,14 @@ def attend(
         q: (B, H, T, Dh). k, v: (B, H, S, Dh).
         attn_mask: bool, broadcastable to (B, H, T, S), True = may attend; every query must have
             at least one key. None: every key may be attended to.
-        weights: if given, the softmax (B, H, T, S) is appended to it; takes the explicit path.
+        weights: if given, the softmax (B, H, T, S) is appended to it, by the explicit path.
     Returns:
         (B, H, T, Dh).
     """
     n_cells = q.size(2) * k.size(2)
     if weights is None and (q.device.type != "cpu" or n_cells > EXPLICIT_MAX_CELLS):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask)
-    # Transposed and not in one piece, keys would be copied number by number.
+    # Otherwise the product would copy transposed, non-contiguous keys element by element.
     scores = (q * q.size(-1) ** -0.5) @ k.contiguous().transpose(-2, -1)  # (B, H, T, S)
     if attn_mask is not None:
         scores.masked_fill_(~attn_mask, -math.inf)
@@ -66,7 +66,7 @@ def attend(
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """Of each row of (…, S), by the fastest way for rows of that length."""
+    """Softmax along the last axis of (…, S), by the fastest kernel for that row length."""
     n_bytes = scores.size(-1) * scores.element_size()
     if scores.device.type == "cpu" and n_bytes < VECTOR_BYTES:
         weights: Tensor = _ShortSoftmax.apply(scores)
@@ -75,9 +75,9 @@ def softmax(scores: Tensor) -> Tensor:
 
 
 class _ShortSoftmax(torch.autograd.Function):
-    """For rows that are shorter than a vector register.
+    """Softmax of rows that are shorter than a vector register.
 
-    Operations over all rows at once, in fp32, are faster than torch's kernel there
+    Operations over all rows at once, in fp32, are faster than torch's kernel for such rows
     (docs/lab/attention-kernels.md).
     """
 
@@ -126,8 +126,8 @@ class SelfAttention(nn.Module):
 class CrossAttention(nn.Module):
     """Multi-head attention of the decoder over the encoder's output.
 
-    Queries come from the decoder, keys and values from the memory, which does not change while a
-    sentence is decoded: `project_memory` is called once for it.
+    Queries come from the decoder, keys and values from the memory. The memory does not change while
+    a sentence is decoded, so `project_memory` is called once per sentence.
     """
 
     def __init__(self, d_model: int, heads: int, *, bias: bool = True) -> None:

@@ -1,6 +1,6 @@
-"""Dropout whose random numbers do not cost more than the layer around them.
+"""Dropout with cheap random numbers on a CPU.
 
-`torch.dropout` on a CPU draws one number per element from one thread. Here one 64-bit draw serves
+`torch.dropout` on a CPU draws one number per element in one thread. Here one 64-bit draw serves
 four elements, 16 bits each, so the drop probability is exact to 1 / 65536.
 """
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 class Dropout(nn.Module):
     """Zero each element with probability `p` in training and scale the rest by 1 / (1 − p).
 
-    Source: Srivastava et al. 2014; used where Vaswani et al. 2017, section 5.4, say.
+    Source: Srivastava et al. 2014; where it is applied: Vaswani et al. 2017, section 5.4.
     """
 
     def __init__(self, p: float) -> None:
@@ -28,10 +28,10 @@ class Dropout(nn.Module):
 
 
 def keep_scale(x: Tensor, p: float) -> Tensor:
-    """A tensor like `x` holding 0 with probability `p` and 1 / (1 − p) otherwise."""
+    """A tensor like `x`; an element is 0 with probability `p`, else 1 / (1 − p)."""
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
     bits = words.random_(-(2**63), None).view(torch.int16)[: x.numel()].view(x.shape)
-    dropped_below = min(round(p * 65536), 65535) - 32768  # of the signed 16-bit range
+    dropped_below = min(round(p * 65536), 65535) - 32768  # signed 16-bit
     kept = torch.ge(bits, dropped_below, out=torch.empty_like(bits))  # 0 or 1
     scale = torch.tensor(1 / (1 - p), dtype=x.dtype)
     if x.element_size() == 2:  # a product of integers is several times faster than a conversion

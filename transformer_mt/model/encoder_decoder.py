@@ -1,8 +1,8 @@
-"""What the architectures share: embeddings, the output layer, and what training and search ask for.
+"""The base of all models: embeddings, output layer, and the interface for training and search.
 
-Comes in: token ids. Goes out: hidden states and logits. The layers of a Transformer are in
-`transformer.py`, those of what it replaced in `recurrent.py`; this file knows only how the names
-of their matrices end. Shapes: see `attention.py`.
+Comes in: token ids. Goes out: hidden states and logits. The layers of the Transformer are in
+`transformer.py`, those of the recurrent model in `recurrent.py`; this file knows only the names of
+their matrices. Shapes: see `attention.py`.
 """
 
 import math
@@ -41,7 +41,7 @@ class Embedding(nn.Module):
     def __init__(
         self, vocab_size: int, d_model: int, dropout: float, *, add_positions: bool = True
     ) -> None:
-        """Args: add_positions: False where the layers themselves know positions."""
+        """Args: add_positions: False if the layers themselves encode positions."""
         super().__init__()
         self.add_positions = add_positions
         self.tokens = nn.Embedding(vocab_size, d_model)
@@ -57,7 +57,7 @@ class Embedding(nn.Module):
         return self.dropout(x)
 
     def _position_rows(self, start: int, end: int) -> Tensor:
-        """(end − start, D), from a table that grows when it must."""
+        """(end − start, D) rows of the table, which grows on demand."""
         if end > self.positions.size(0):
             table = sinusoidal_positions(2 * end, self.tokens.embedding_dim)
             self.positions = table.to(self.positions)
@@ -66,8 +66,8 @@ class Embedding(nn.Module):
 
 @dataclass
 class AttentionWeights:
-    """Collects the weights of every layer during one pass; each list has one entry per layer
-    that has such attention."""
+    """Collects the attention weights of one forward pass; each list has one entry per layer
+    with that kind of attention."""
 
     encoder: list[Tensor] = field(default_factory=list)  # (B, H, S, S)
     decoder: list[Tensor] = field(default_factory=list)  # (B, H, T, T)
@@ -82,13 +82,13 @@ class EncoderDecoder(nn.Module, ABC):
     output: nn.Linear
 
     def __init__(self, cfg: ModelConfig, src_vocab: int, tgt_vocab: int, pad_id: int) -> None:
-        """A subclass adds its layers, and then the output layer.
+        """A subclass adds its layers, then calls `_add_output`.
 
         Args:
-            cfg: sizes; `tie_embeddings: auto` is resolved, see `resolve_tying`.
+            cfg: sizes; `tie_embeddings` is not auto, see `resolve_tying`.
             pad_id: id of the padding token on both sides.
         Raises:
-            ValueError: `tie_embeddings` is unresolved, or asks for what the sizes forbid.
+            ValueError: `tie_embeddings` is auto, or all with vocabularies of different sizes.
         """
         super().__init__()
         if cfg.tie_embeddings == "auto":
@@ -104,7 +104,7 @@ class EncoderDecoder(nn.Module, ABC):
         )
 
     def _add_output(self, tgt_vocab: int) -> None:
-        """The output layer, the first values of all parameters, and which of them are one."""
+        """Add the output layer, initialise all parameters, and tie the embeddings."""
         self.output = nn.Linear(self.cfg.d_model, tgt_vocab, bias=False)
         for name, parameter in self.named_parameters():
             self._initialise(name, parameter)
@@ -127,7 +127,7 @@ class EncoderDecoder(nn.Module, ABC):
         """Read the source.
 
         Args:
-            src: (B, S) int64 ids, padded.
+            src: (B, S) int64 ids, padded. weights: if given, collects the attention weights.
         Returns:
             The memory (B, S, D) and its attention mask (B, 1, 1, S), True = may attend.
         """
@@ -140,7 +140,7 @@ class EncoderDecoder(nn.Module, ABC):
         memory_mask: Tensor,
         weights: AttentionWeights | None = None,
     ) -> Tensor:
-        """Hidden states that predict the token after each of `tgt_in`.
+        """Hidden states that predict the token after each token of `tgt_in`.
 
         Args:
             tgt_in: (B, T) int64, whole rows that start with BOS.
@@ -151,8 +151,8 @@ class EncoderDecoder(nn.Module, ABC):
 
     @abstractmethod
     def value_projections(self, *, encoder: bool = False) -> list[nn.Module]:
-        """The modules whose outputs end with the values, (B, S, D), of cross-attention; with
-        `encoder`, also those of its self-attention."""
+        """The modules whose last D output features, (B, S, D), are the values of cross-attention;
+        with `encoder`, also those of the encoder's self-attention."""
 
     def project(self, hidden: Tensor) -> Tensor:
         """(…, D) → logits (…, V)."""
@@ -161,14 +161,14 @@ class EncoderDecoder(nn.Module, ABC):
     def forward(
         self, src: Tensor, tgt_in: Tensor, weights: AttentionWeights | None = None
     ) -> Tensor:
-        """Teacher forcing: (B, S) and (B, T) int64 → hidden states (B, T, D), for the loss to take
-        through the output layer in parts."""
+        """Teacher forcing: (B, S) and (B, T) int64 → hidden states (B, T, D). The loss applies the
+        output layer itself."""
         return self.decode(tgt_in, *self.encode(src, weights), weights)
 
 
 def hidden_matrices(model: nn.Module) -> dict[str, int]:
-    """The matrices of the layers, without embeddings and output layer: parameter name → how many
-    maps stand above each other in it."""
+    """The matrices of the layers, without embeddings and output layer: parameter name → the number
+    of projections stacked in it."""
     n_stacked = {".qkv_proj": 3, ".kv_proj": 2, ".weight_ih": 3, ".weight_hh": 3}
     return {
         name: next((n for part, n in n_stacked.items() if part in name), 1)
@@ -178,7 +178,7 @@ def hidden_matrices(model: nn.Module) -> dict[str, int]:
 
 
 def resolve_tying(cfg: ModelConfig, *, joint: bool) -> ModelConfig:
-    """Replace `tie_embeddings: auto`: all three matrices with one vocabulary, else the decoder's.
+    """Resolve `tie_embeddings: auto`: tie all with a joint vocabulary, else the decoder's two.
 
     Source: Vaswani et al. 2017, section 3.4.
     """

@@ -1,9 +1,9 @@
-"""One position after the other: the decoder as search runs it.
+"""Incremental decoding: one target position per step, with cached keys and values.
 
-Comes in: the newest token of every beam. Goes out: logits of the next. The layers are those of
-`Transformer.decode`, with its parameters; the keys and values of earlier positions are kept. A step
-is a few hundred operations on few numbers each, so its time depends on their number: one operation
-for all of Q, K and V, one for the attention of few sentences, none for dropout and module calls.
+Comes in: the newest token of every beam. Goes out: logits of the next one. The layers compute the
+same as `Transformer.decode`, with its parameters. A step is a few hundred operations on few numbers
+each, so the number of operations decides its time: Q, K and V take one operation together, so does
+the attention of few sentences; dropout and module calls take none.
 
 Shapes: see `attention.py`; `L` decoder layers · `P` target positions so far.
 """
@@ -21,25 +21,25 @@ from transformer_mt.model.int8 import Int8Linear
 from transformer_mt.model.modern import SwiGLU
 from transformer_mt.model.transformer import DecoderLayer, FeedForward, Transformer
 
-# On a CPU, few rows times a large matrix is mostly reading the matrix. oneDNN reads it faster in a
-# layout of its own (docs/lab/decoding-changes.md).
-REORDER_MIN_ELEMENTS = 1 << 18  # in fp32; with fewer bits, any matrix
+# On a CPU, a product of few rows with a large matrix takes about as long as reading the matrix,
+# which oneDNN does faster in its own layout (docs/lab/decoding-changes.md).
+REORDER_MIN_ELEMENTS = 1 << 18  # in fp32; in bf16 and fp16, any matrix
 REORDER_MAX_ROWS = 512
-REORDER_FOR_ROWS = 8  # oneDNN has a layout for one row; each further row would reorder it again
+REORDER_FOR_ROWS = 8  # in the layout for one row, each further row costs more
 
-# On a CPU, batched products beat the fused kernel if there are many heads that see few positions
+# On a CPU, batched products beat the fused kernel if many heads attend to few positions
 # (docs/lab/decoding-changes.md).
-EXPLICIT_MIN_HEADS = 64  # of all sentences
+EXPLICIT_MIN_HEADS = 64  # heads × sentences
 EXPLICIT_MAX_POSITIONS = 96
 
-ENCODED_ROWS = 64  # sentences that are padded to the longest of them
-FIRST_POSITIONS = 12  # of the cache, beside one for each source position
+ENCODED_ROWS = 64  # sentences encoded at a time, padded to the longest of them
+FIRST_POSITIONS = 12  # of the first cache, beyond the source length
 
 Function = Callable[[Tensor], Tensor]
 
 
 class IncrementalDecoder:
-    """A model made ready to decode step by step; its weights must not change any more."""
+    """A model prepared for step-by-step decoding; its weights must not change afterwards."""
 
     def __init__(self, model: Transformer) -> None:
         """Args: model: in eval mode."""
@@ -49,12 +49,12 @@ class IncrementalDecoder:
         self.output = output.in_fp32 if isinstance(output, Int8Linear) else _Linear(output)
 
     def start(self, src: Tensor) -> "Decoding":
-        """Read the source, (B, S) int64, padded; sentences of like lengths should be neighbours."""
+        """Encode the padded source, (B, S) int64; neighbours should have similar lengths."""
         memory, memory_mask = self._encode(src)
         return Decoding(self, self.model.project_memory(memory), memory_mask)
 
     def _encode(self, src: Tensor) -> tuple[Tensor, Tensor]:
-        """`Transformer.encode`, where a CPU pays for padding: some sentences at a time."""
+        """`Transformer.encode`; on a CPU some sentences at a time, which saves padding."""
         if src.device.type != "cpu":
             return self.model.encode(src)
         longest, memory, mask = src.size(1), [], []
@@ -67,11 +67,11 @@ class IncrementalDecoder:
 
 
 class Decoding:
-    """B sentences, decoded side by side; each has as many beams as the newest tokens say.
+    """B sentences decoded side by side, with K beams each.
 
-    The beams of a sentence stand side by side at each position, so that they are more queries over
-    the same keys, as in cross-attention. A new order of the beams moves no keys and values: which
-    of them a beam descends from is for the mask to say. A slot is one beam's place at a position.
+    The beams of a sentence are K queries over one set of keys, as in cross-attention. A slot holds
+    the key and value of one beam at one position. Reordering the beams moves no keys and values:
+    the mask says which slots belong to a beam's own prefix.
     """
 
     def __init__(
@@ -93,14 +93,14 @@ class Decoding:
         self._memory_mask = None if memory_mask.all() else _added(memory_mask, keys.dtype)
         batch, heads, _, head_width = keys.shape
         self._cache = keys.new_empty(len(self._memory), batch, heads, 0, head_width)
-        # What is added to the scores: 0 for the slots of a beam's own prefix, else −∞.
+        # Added to the scores: 0 for the slots of a beam's own prefix, −∞ for the others.
         self._mask = keys.new_empty(batch, 1, 0)  # (B, K, slots)
         self._own = keys.new_empty(1, 0, 0)  # (1, K, K): of the newest position
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Go on by one position: the newest tokens, (B, K) int64 → logits of the next, (B, K, V).
+        """Decode one position: (B, K) int64, the newest tokens → (B, K, V) logits of the next ones.
 
-        K is free in the first step, and then changes through `select_beams` only.
+        The first step sets K; after that only `select_beams` changes it.
         """
         decoder, memory = self._decoder, self._memory
         x = decoder.model.decoder_embedding(tokens.view(-1, 1), self.length).squeeze(1)  # (N, D)
@@ -114,11 +114,11 @@ class Decoding:
         return decoder.output(decoder.model.decoder_norm(x)).view(*tokens.shape, -1)
 
     def select_beams(self, parents: Tensor) -> None:
-        """Let beam k continue the former beam `parents[:, k]`, (B, K) int64."""
+        """Reorder the beams: beam k continues the old beam `parents[:, k]`, (B, K) int64."""
         self._mask = self._mask.gather(1, parents[:, :, None].expand(-1, -1, self._mask.size(2)))
 
     def select_sentences(self, sentences: Tensor) -> None:
-        """Keep these of the B sentences, (B',) int64."""
+        """Keep only the sentences with these indices, (B',) int64."""
         self._memory = [keys[sentences] for keys in self._memory]
         used = self._mask.size(2)
         self._cache, self._mask = self._cache[:, sentences, :, :used], self._mask[sentences]
@@ -129,8 +129,8 @@ class Decoding:
         """Make room for the keys and values of the newest position.
 
         The cache of one sentence has a slot for each beam of each position. Here K = 3 beams are at
-        position 2: beam 0 goes on from beam 1 of position 1, beams 1 and 2 from its beam 0. The
-        mask, which is added to the scores, has 0 for × and −∞ for ·:
+        position 2: beam 0 continues beam 1 of position 1, beams 1 and 2 continue its beam 0. The
+        mask, which is added to the scores, is 0 at × and −∞ at ·:
 
             position    0  1        2           not yet used
             slot        0  1  2  3  4  5  6  7  8  …
@@ -143,7 +143,7 @@ class Decoding:
 
         Returns:
             The newest slots, to be written, (2L, B, H, K, Dh); the slots of all positions, 2L times
-            (B, H, slots, Dh); the mask, (B, 1, K, slots), or None if all slots are seen.
+            (B, H, slots, Dh); the mask, (B, 1, K, slots), or None if nothing is masked.
         """
         start = self._mask.size(2)
         end = start + beam
@@ -155,11 +155,11 @@ class Decoding:
             eye = torch.eye(beam, dtype=torch.bool, device=before.device)
             self._own = _added(eye, before.dtype)[None]
         self._mask = torch.cat([before, self._own.expand(before.size(0), -1, -1)], dim=2)
-        only_beam = end == self.length + 1  # at every position
+        only_beam = end == self.length + 1  # one slot at every position
         return newest, all_slots, None if only_beam else self._mask[:, None]
 
     def _grow_cache(self, beam: int, n_used: int) -> None:
-        """So far that most translations need it once, and at least by half."""
+        """Grow the cache, at least by half; most translations need this once."""
         layers, batch, heads, _, head_width = self._cache.shape
         usual = beam * (FIRST_POSITIONS + self._memory[0].size(2))
         size = max(usual, 3 * n_used // 2 + beam)
@@ -169,7 +169,7 @@ class Decoding:
 
 
 class _Seen(NamedTuple):
-    """Keys and values of the attended positions."""
+    """The positions to attend to."""
 
     keys: Tensor  # (B, H, any, Dh)
     values: Tensor
@@ -177,7 +177,7 @@ class _Seen(NamedTuple):
 
 
 class _Layer:
-    """The parameters of one `DecoderLayer`, for rows (N, D): N = B·K newest positions."""
+    """One `DecoderLayer` for rows (N, D): the newest positions of N = B·K beams."""
 
     def __init__(self, layer: DecoderLayer) -> None:
         residuals = (layer.self_attn_residual, layer.encoder_attn_residual, layer.ffn_residual)
@@ -193,7 +193,7 @@ class _Layer:
     def __call__(
         self, x: Tensor, position: int, newest: Tensor, target: _Seen, source: _Seen
     ) -> Tensor:
-        """(N, D) → (N, D). Args: newest: see `Decoding._begin_position`; it is written."""
+        """(N, D) → (N, D). Args: newest: slots to write, see `Decoding._begin_position`."""
         sublayers: tuple[Function, ...] = (
             lambda y: self._attend_to_target(y, position, newest, target),
             lambda y: self._attend_to_source(y, source),
@@ -221,12 +221,12 @@ class _Layer:
 
 
 def _attend(q: Tensor, seen: _Seen) -> Tensor:
-    """(B, H, K, Dh) → (N, D); by the formula of `attention.attend`."""
+    """(B, H, K, Dh) → (N, D), as in `attention.attend`."""
     keys, values, mask = seen
     many_heads = q.size(0) * q.size(1) >= EXPLICIT_MIN_HEADS
     if q.device.type == "cpu" and many_heads and keys.size(2) <= EXPLICIT_MAX_POSITIONS:
         if q.dtype == torch.bfloat16:
-            keys = keys.contiguous()  # or, once transposed, they would be copied number by number
+            keys = keys.contiguous()  # else the product would copy element by element
         scores = ((q * q.size(-1) ** -0.5) @ keys.transpose(-2, -1)).float()  # (B, H, K, any)
         if mask is not None:
             scores += mask
@@ -237,14 +237,14 @@ def _attend(q: Tensor, seen: _Seen) -> Tensor:
 
 
 def _added(may_attend: Tensor, dtype: torch.dtype) -> Tensor:
-    """A mask, True = may attend, as numbers that are added to scores: 0 or −∞."""
+    """A mask, True = may attend, as a term to add to the scores: 0 or −∞."""
     return torch.zeros(may_attend.shape, dtype=dtype, device=may_attend.device).masked_fill_(
         ~may_attend, -math.inf
     )
 
 
 class _Linear:
-    """A linear layer that keeps its matrix reordered for few rows as well, where that is faster."""
+    """A linear layer with a second copy of its matrix in oneDNN's layout, where that is faster."""
 
     def __init__(self, module: nn.Linear) -> None:
         self._weight, self._bias = module.weight, module.bias
@@ -267,7 +267,7 @@ def _linear(module: nn.Linear) -> Function:
 
 
 def _can_reorder(weight: Tensor) -> bool:
-    """Whether that is faster, and oneDNN has products of this precision on this processor."""
+    """Whether oneDNN's layout is faster, and oneDNN supports this precision on this CPU."""
     if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
     if weight.dtype == torch.bfloat16:

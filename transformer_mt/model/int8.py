@@ -1,29 +1,29 @@
-"""Linear layers that multiply 8-bit integers, for search on a CPU.
+"""Linear layers with 8-bit integer products, for search on a CPU.
 
-Comes in: a trained model. Goes out: the same model, whose large matrices are multiplied as
-integers; everything else stays as it is. Training does not know this file. Shapes: see
+Comes in: a trained model. Goes out: the same model with its large linear layers quantised; the
+weights and all other layers stay as they are. Training does not know this file. Shapes: see
 `attention.py`.
 """
 
 import torch
 from torch import Tensor, nn
 
-# With smaller matrices, making integers of the rows takes what the product saves
+# For smaller matrices, quantising the activations takes as long as the integer product saves
 # (docs/lab/engines.md).
 MIN_ELEMENTS = 1 << 18
-LARGEST = 127  # so that both signs have as many
-ZERO = 128  # VNNI multiplies unsigned activations by signed weights
+LARGEST = 127  # symmetric: −127 … 127
+ZERO = 128  # zero point: VNNI multiplies unsigned activations by signed weights
 
 
 class Int8Linear(nn.Linear):
     """x Wᵀ + b as (round(x / s) · round(W / t)ᵀ) · s · t + b, with a scale for each row.
 
-    The largest number of a row becomes 127. No row depends on another: a sentence's neighbours in a
-    batch change nothing.
+    The largest absolute value of a row becomes 127. Rows are independent: the result for a sentence
+    does not depend on the others of its batch.
     """
 
     def __init__(self, linear: nn.Linear) -> None:
-        """Args: linear: shares its parameters, which must not change any more."""
+        """Args: linear: its parameters are shared, and must not change afterwards."""
         n_in, n_out = linear.in_features, linear.out_features
         super().__init__(n_in, n_out, bias=False, device="meta")  # no memory
         self.weight, self.bias = linear.weight, linear.bias
@@ -35,14 +35,14 @@ class Int8Linear(nn.Linear):
         self._bias = None if linear.bias is None else linear.bias.detach().float()
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, in) → (…, out), of the dtype of x."""
+        """(…, in) → (…, out), in the dtype of x."""
         return self.in_fp32(x.flatten(0, -2)).to(x.dtype).view(*x.shape[:-1], -1)
 
     def in_fp32(self, x: Tensor) -> Tensor:
         """(N, in) → (N, out) fp32."""
         x = x.float()
         scales = _scales(x)  # (N, 1)
-        # By way of int8: torch makes uint8 of floats number by number.
+        # Via int8: torch's conversion from float to uint8 is not vectorised.
         integers = (x / scales).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(ZERO)
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
             integers, 1.0, ZERO, self._packed, self._scales, self._zeros,
@@ -53,12 +53,12 @@ class Int8Linear(nn.Linear):
 
 
 def _scales(x: Tensor) -> Tensor:
-    """(N, any) fp32 → (N, 1): the step between integers; never 0, for rows of zeros."""
+    """(N, any) fp32 → (N, 1): the quantisation step of each row; never 0, even for zeros."""
     return x.abs().amax(1, keepdim=True).clamp_(min=torch.finfo(x.dtype).tiny * 128).div_(LARGEST)
 
 
 def use_int8(model: nn.Module) -> None:
-    """Let the large linear layers of a model in eval mode, on a CPU, multiply integers."""
+    """Replace the large linear layers of a model, in eval mode on a CPU, by `Int8Linear`."""
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear and child.weight.numel() >= MIN_ELEMENTS:

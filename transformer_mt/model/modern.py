@@ -1,8 +1,8 @@
-"""What `architecture: modern` puts in the place of parts of the paper.
+"""Parts of `architecture: modern` that replace parts of the paper's model.
 
-Rotary positions instead of the added table, SwiGLU instead of the ReLU network; with them go
-RMSNorm before each sub-layer and projections without biases. This file knows these parts only:
-where they go is decided in `transformer.py`. Shapes: see `attention.py`.
+Rotary positions replace the added table, SwiGLU replaces the ReLU network; RMSNorm before each
+sub-layer and projections without biases go with them. This file has the parts only;
+`transformer.py` decides where they are used. Shapes: see `attention.py`.
 """
 
 import torch
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 
 class RotaryPositions(nn.Module):
-    """Turns queries and keys by angles that grow with their position.
+    """Rotates queries and keys by angles that grow with their position.
 
-    Features 2i and 2i + 1 of a head are one complex number, which is multiplied by
-    exp(i · pos · 10000^(−2i / Dh)): the frequencies of the paper's table. The dot product of a
-    query and a key then depends on the distance of their positions, not on where they stand.
+    Features 2k and 2k + 1 of a head are one complex number, which is multiplied by
+    exp(i · pos · 10000^(−2k / Dh)): the frequencies of the paper's table. The dot product of a
+    query and a key then depends on their positions only through their distance.
     Source: Su et al. 2021 (RoFormer), section 3.2.2, formulas 14 and 15; pairs are interleaved as
     there, which on a CPU is one complex product.
     """
@@ -23,7 +23,7 @@ class RotaryPositions(nn.Module):
     def __init__(self, head_width: int) -> None:
         super().__init__()
         self.head_width = head_width
-        # No buffer: casting the model to bf16 must neither round the angles nor drop their sines.
+        # Not a buffer: casting the model to bf16 would drop the imaginary parts and round the rest.
         self._turns = rotary_turns(512, head_width)
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
@@ -33,16 +33,16 @@ class RotaryPositions(nn.Module):
         return torch.view_as_real(turned).flatten(-2).to(x.dtype)  # (…, T, Dh)
 
     def _table(self, length: int, device: torch.device) -> Tensor:
-        """The first `length` rows, made longer or moved when needed."""
+        """The first `length` rows of the table, which is extended or moved when needed."""
         if length > self._turns.size(0) or self._turns.device != device:
             n_rows = max(2 * length, self._turns.size(0))
-            with torch.inference_mode(False):  # or autograd could not use it later
+            with torch.inference_mode(False):  # autograd may use the table later
                 self._turns = rotary_turns(n_rows, self.head_width).to(device)
         return self._turns[:length]
 
 
 def rotary_turns(length: int, head_width: int) -> Tensor:
-    """exp(i · pos · 10000^(−2i / Dh)) as (length, Dh / 2) complex64; row 0 is position 0."""
+    """exp(i · pos · 10000^(−2k / Dh)) as (length, Dh / 2) complex64; row 0 is position 0."""
     positions = torch.arange(length, dtype=torch.float64)[:, None]
     exponents = torch.arange(0, head_width, 2, dtype=torch.float64) / head_width
     angles = positions / 10000**exponents  # (length, Dh / 2)
@@ -50,14 +50,14 @@ def rotary_turns(length: int, head_width: int) -> Tensor:
 
 
 class SwiGLU(nn.Module):
-    """(swish(x W_gate) ⊙ x W_up) W_down at each position alone, with swish(z) = z · sigmoid(z).
+    """(swish(x W_gate) ⊙ x W_up) W_down at each position separately; swish(z) = z · sigmoid(z).
 
-    Three matrices of 2/3 the width have the parameters of the paper's two.
+    Three matrices of 2/3 the width have as many parameters as the paper's two.
     Source: Shazeer 2020, section 2, formula 6.
     """
 
     def __init__(self, d_model: int, ffn: int) -> None:
-        """Args: ffn: inner width of the network that this one replaces."""
+        """Args: ffn: inner width of the ReLU network that this one replaces."""
         super().__init__()
         inner = gated_width(ffn)
         self.gate_proj = nn.Linear(d_model, inner, bias=False)

@@ -1,11 +1,11 @@
-"""What the Transformer replaced: recurrent layers, and attention from the decoder to the source.
+"""The recurrent model that the Transformer replaced: GRU layers and additive attention.
 
-Comes in: token ids. Goes out: hidden states and logits. Each state needs the state before it, so
-that positions are computed one after the other, in training as well. Gated recurrent units stand in
-as many layers as the configuration says; an encoder layer is two of width D / 2, one for each
-direction. This file knows no text, search or loss. Shapes: see `attention.py`.
+Comes in: token ids. Goes out: hidden states and logits. Each state depends on the one before it, so
+positions are computed one after the other, in training as well. The layers are gated recurrent
+units; an encoder layer is two of width D / 2, one for each direction. This file knows no text,
+search or loss. Shapes: see `attention.py`.
 Source: Bahdanau et al. 2015, "Neural Machine Translation by Jointly Learning to Align and
-Translate", section 3 and appendix A; its decoder has one layer, and maxout before the output.
+Translate", section 3 and appendix A; there the decoder has one layer, and maxout before the output.
 """
 
 import math
@@ -22,19 +22,19 @@ from transformer_mt.model.encoder_decoder import AttentionWeights, EncoderDecode
 
 
 class Memory(NamedTuple):
-    """The source as the decoder sees it."""
+    """The encoded source, as attention reads it."""
 
     keys: Tensor  # (B, S, D)
     values: Tensor  # (B, S, D): the states of the encoder
     mask: Tensor  # (B, 1, S), True = may attend
 
     def of(self, sentences: Tensor) -> "Memory":
-        """(B',) int64 → those of the B sentences."""
+        """The memory of the sentences with these indices, (B',) int64."""
         return Memory(*(part[sentences] for part in self))
 
 
 class AdditiveAttention(nn.Module):
-    """e(t, j) = vᵀ tanh(W s(t − 1) + U h(j)), a softmax over j, the mean of h with these weights.
+    """e(t, j) = vᵀ tanh(W s(t − 1) + U h(j)), a softmax over j, then the weighted mean of h.
 
     Source: Bahdanau et al. 2015, section 3.1 and appendix A.1.2.
     """
@@ -47,11 +47,11 @@ class AdditiveAttention(nn.Module):
         self.score = nn.Linear(d_model, 1, bias=False)  # v
 
     def read(self, memory: Tensor, memory_mask: Tensor) -> Memory:
-        """Args: see `EncoderDecoder.decode`."""
+        """Project the keys, once per source. Args: see `EncoderDecoder.decode`."""
         return Memory(self.key(memory), self.value(memory), memory_mask[:, 0])
 
     def forward(self, state: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-        """(B, K, D) → what is taken from the source, (B, K, D), and its shares, (B, K, S)."""
+        """(B, K, D) states → context vectors, (B, K, D), and attention weights, (B, K, S)."""
         pairs = torch.tanh(self.query(state)[:, :, None] + memory.keys[:, None])  # (B, K, S, D)
         scores = self.score(pairs).squeeze(-1).masked_fill(~memory.mask, -math.inf)
         shares = scores.softmax(dim=-1)
@@ -59,9 +59,9 @@ class AdditiveAttention(nn.Module):
 
 
 class RecurrentModel(EncoderDecoder):
-    """Bidirectional encoder, additive attention, and a decoder that reads what it attends to.
+    """Bidirectional encoder, additive attention, and a decoder that reads the context vectors.
 
-    Widths of heads and of feed-forward networks mean nothing here.
+    `model.heads` and `model.ffn` have no effect here.
     """
 
     def __init__(self, cfg: ModelConfig, src_vocab: int, tgt_vocab: int, *, pad_id: int = 0):
@@ -84,7 +84,7 @@ class RecurrentModel(EncoderDecoder):
     def encode(self, src: Tensor, weights: AttentionWeights | None = None) -> tuple[Tensor, Tensor]:
         """See `EncoderDecoder.encode`."""
         padding = src == self.pad_id
-        lengths = (~padding).sum(dim=1).cpu()  # the backward direction begins behind them
+        lengths = (~padding).sum(dim=1).cpu()  # where the backward direction begins
         x = self.encoder_embedding(src)
         for layer in self.encoder_layers:
             packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
@@ -93,9 +93,9 @@ class RecurrentModel(EncoderDecoder):
         return x, may_attend(padding)
 
     def begin(self, memory: Tensor) -> list[Tensor]:
-        """(B, S, D) → the state before BOS, (B, 1, D) for each layer of the decoder.
+        """(B, S, D) → the initial state of each decoder layer, (B, 1, D).
 
-        It is made of the backward direction's last state, which has read the whole source.
+        It is computed from the backward direction's last state, which has read the whole source.
         """
         read_all = memory[:, :1, self.cfg.d_model // 2 :]
         return list(torch.tanh(self.first_states(read_all)).split(self.cfg.d_model, dim=-1))
@@ -103,7 +103,7 @@ class RecurrentModel(EncoderDecoder):
     def step(
         self, x: Tensor, states: list[Tensor], memory: Memory
     ) -> tuple[list[Tensor], Tensor, Tensor]:
-        """One position: embedded tokens, (B, K, D) → states, what is attended to, its shares."""
+        """One position: embedded tokens, (B, K, D) → states, context vectors, attention weights."""
         context, shares = self.attention(states[-1], memory)
         below, newest = torch.cat([x, context], dim=-1), []
         for layer, state in zip(self.decoder_layers, states, strict=True):
@@ -146,7 +146,7 @@ class RecurrentModel(EncoderDecoder):
 
 
 class RecurrentDecoding:
-    """B sentences, decoded side by side; all that a beam remembers is one state for each layer."""
+    """B sentences decoded side by side; a beam keeps one state per layer."""
 
     def __init__(self, model: RecurrentModel, memory: Tensor, memory_mask: Tensor) -> None:
         self._model = model
@@ -154,18 +154,18 @@ class RecurrentDecoding:
         self._states = model.begin(memory)  # (B, K, D) each
 
     def step(self, tokens: Tensor) -> Tensor:
-        """See `Decoding.step`: (B, K) int64 → logits of the next, (B, K, V)."""
+        """See `Decoding.step`: (B, K) int64, the newest tokens → (B, K, V) logits."""
         x = self._model.decoder_embedding(tokens)
         states = [state.expand(-1, tokens.size(1), -1) for state in self._states]
         self._states, context, _ = self._model.step(x, states, self._memory)
         return self._model.project(self._model.read_out(self._states[-1], context, x))
 
     def select_beams(self, parents: Tensor) -> None:
-        """Let beam k continue the former beam `parents[:, k]`, (B, K) int64."""
+        """Reorder the beams: beam k continues the old beam `parents[:, k]`, (B, K) int64."""
         sentences = torch.arange(len(parents), device=parents.device)[:, None]
         self._states = [state[sentences, parents] for state in self._states]
 
     def select_sentences(self, sentences: Tensor) -> None:
-        """Keep these of the B sentences, (B',) int64."""
+        """Keep only the sentences with these indices, (B',) int64."""
         self._memory = self._memory.of(sentences)
         self._states = [state[sentences] for state in self._states]

@@ -1,8 +1,8 @@
 """The encoder-decoder Transformer of "Attention Is All You Need", in the order of the paper.
 
 Comes in: token ids. Goes out: hidden states and logits. This file knows no text, files, search or
-loss. Parameter names follow what converters to other formats expect. The functions at the end pick
-the parts that `architecture: modern` replaces. Shapes: see `attention.py`.
+loss. Parameter names are those that converters to other formats expect. The functions at the end
+choose the parts that depend on `architecture`. Shapes: see `attention.py`.
 """
 
 from typing import cast
@@ -20,7 +20,7 @@ NORM_EPS = 1e-5
 
 
 class FeedForward(nn.Module):
-    """max(0, x W₁ + b₁) W₂ + b₂ at each position alone. Source: section 3.3, formula 2."""
+    """max(0, x W₁ + b₁) W₂ + b₂ at each position separately. Source: section 3.3, formula 2."""
 
     def __init__(self, d_model: int, ffn: int) -> None:
         super().__init__()
@@ -33,10 +33,10 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """The frame around every sub-layer: dropout on its output, residual, layer normalisation.
+    """Wraps every sub-layer: dropout on its output, residual connection, layer normalisation.
 
     post (the paper): LayerNorm(x + Dropout(sublayer(x))); pre: x + Dropout(sublayer(LayerNorm(x))).
-    The modern architecture has RMSNorm for LayerNorm.
+    The modern architecture uses RMSNorm instead of LayerNorm.
     Source: Vaswani et al. 2017, sections 3.1 and 5.4.
     """
 
@@ -115,10 +115,10 @@ class Transformer(EncoderDecoder):
         self._add_output(tgt_vocab)
 
     def _initialise(self, name: str, parameter: Tensor) -> None:
-        """Q, K and V take the range of one matrix (D, 3·D) with three outputs, 1/√2 of their own:
-        with the full range a post-norm model can stall before it attends to the source at all.
-        With `modern` the last matrix of each sub-layer is 0: all layers begin as the identity.
-        Source of the latter: Goyal et al. 2017, section 5.1; what it brings: docs/lab/muon.md."""
+        """Q, K and V get the range of one (D, 3·D) matrix, 1/√2 of the range of each alone: with
+        the full range a post-norm model can stall before it learns to attend to the source.
+        With `modern`, the last matrix of each sub-layer is 0, so every layer starts as the identity
+        (source: Goyal et al. 2017, section 5.1; effect: docs/lab/muon.md)."""
         if self.cfg.modern and name.endswith(("out_proj.weight", "down_proj.weight")):
             nn.init.zeros_(parameter)
         elif name.endswith(("q_proj.weight", "kv_proj.weight", "qkv_proj.weight")):
@@ -147,8 +147,8 @@ class Transformer(EncoderDecoder):
         memory_mask: Tensor,
         weights: AttentionWeights | None = None,
     ) -> Tensor:
-        """See `EncoderDecoder.decode`. Padding needs no mask here: it stands to the right of every
-        real position."""
+        """See `EncoderDecoder.decode`. Padding needs no mask: it is to the right of every real
+        position, where the causal mask hides it."""
         x = self.decoder_embedding(tgt_in)
         self_mask = causal_mask(tgt_in.size(1), tgt_in.device)
         keys_values = self.project_memory(memory)
@@ -165,7 +165,7 @@ class Transformer(EncoderDecoder):
         ]
 
 
-# What `architecture: modern` decides, but for the positions: parts of the paper, or of `modern.py`.
+# The parts that depend on `architecture`: those of the paper, or those of `modern.py`.
 
 
 def _self_attention(cfg: ModelConfig) -> SelfAttention:
