@@ -1,10 +1,10 @@
-"""Which sentences make which update, as a pure function of (lengths, seed, epoch, block).
+"""The plan of updates, as a pure function of (lengths, seed, epoch, block).
 
 Comes in: a block of an epoch, and the token counts of its pairs. Goes out: an `UpdatePlan`, each
-update a list of micro-batches. An update is defined here and not by the hardware; this file knows
-nothing of models or devices.
+update a list of micro-batches. The plan does not depend on the hardware; this file knows nothing of
+models or devices.
 
-An index says in its name what it counts:
+The name of an index says what it counts:
     row: a sentence pair of the encoded corpus;
     entry: one use of a row in the block; source weights use a row several times, or not at all;
     batch: a micro-batch of the plan, in the order of training.
@@ -23,11 +23,11 @@ from transformer_mt.encoding.encoded_corpus import Indices
 from transformer_mt.encoding.epochs import BlockOf
 from transformer_mt.encoding.mixing import EpochBlock, Place
 
-# Batch sizes are rounded down to 3 significant bits, so that few shapes occur: a CPU's library
-# makes its products anew for each shape (docs/lab/update-time.md).
+# Batch sizes are rounded down to 3 significant bits, so that few shapes occur: on a CPU, oneDNN
+# prepares its products anew for each shape (docs/lab/update-time.md).
 SIZE_BITS = 3
 
-# Of 64 batches in random order, each 8 with about as many tokens become neighbours, so that the
+# Within 64 shuffled batches, groups of 8 with similar token counts are neighbours, so that the
 # processes that share an update have equal work.
 BATCHES_SORTED = 64
 SORTED_TOGETHER = 8
@@ -43,7 +43,7 @@ class UpdatePlan:
 
     rows: Indices  # (entries,) in the order of training
     batch_starts: Indices  # (batches + 1,) positions in `rows`
-    update_starts: Indices  # (updates + 1,) batches
+    update_starts: Indices  # (updates + 1,) numbers of batches
 
     def __len__(self) -> int:
         return len(self.update_starts) - 1
@@ -64,7 +64,7 @@ def planned_blocks(
 ) -> Iterator[tuple[EpochBlock, UpdatePlan]]:
     """The blocks from `place` on, epoch after epoch, without end, each with its plan.
 
-    While a block of several is trained on, a thread plans the next one and has it read.
+    If an epoch has several blocks, a thread plans the next block and reads it ahead.
     """
 
     def planned(place: Place) -> tuple[EpochBlock, UpdatePlan]:
@@ -77,16 +77,16 @@ def planned_blocks(
     while True:
         block, plan = beside.result() if beside else planned(place)
         place, beside = block.following, None
-        # Processes meet for a block whose sub-words are drawn: not in a thread.
+        # Not for blocks with drawn sub-words: there all processes must meet, outside of a thread.
         if block.n_blocks > 1 and block.drawn_rows is None:
             thread = ThreadPoolExecutor(1)
             beside = thread.submit(planned, place)
-            thread.shutdown(wait=False)  # it ends with the plan: validation forks without threads
+            thread.shutdown(wait=False)  # ends with the plan; validation cannot fork with threads
         yield block, plan
 
 
 def experiment_plan(cfg: Config, block: EpochBlock) -> UpdatePlan:
-    """The updates of a block of an experiment, whose `train.max_tokens` is a number."""
+    """The plan of a block of an experiment; `train.max_tokens` must be a number, not auto."""
     lengths = (side.lengths_of(block.rows) for side in (block.corpus.src, block.corpus.tgt))
     plan = plan_updates(
         *lengths,
@@ -109,13 +109,13 @@ def plan_updates(
     epoch: int,
     block: int = 0,
 ) -> UpdatePlan:
-    """Cut entries into micro-batches of like lengths and deal them into updates.
+    """Cut entries into micro-batches of similar lengths, and group these into updates.
 
     Args:
         src_lengths, tgt_lengths: (entries,) tokens per sentence, EOS included.
-        max_tokens: bound of sentences × longest side for one micro-batch, padding counted. A single
-            sentence that is longer stands alone.
-        tokens_per_update: real target tokens of one update, met on average.
+        max_tokens: bound of sentences × longest side for one micro-batch, padding counted. A longer
+            sentence is a micro-batch of its own.
+        tokens_per_update: real target tokens of one update, on average.
     """
     if not len(src_lengths):
         return UpdatePlan(*(np.zeros(n, dtype=np.int64) for n in (0, 1, 1)))
@@ -126,8 +126,8 @@ def plan_updates(
     shuffled = _shuffle(_cells(src_sorted, tgt_sorted, sorted_starts), random)  # (batches,)
     sizes = np.diff(sorted_starts)[shuffled]
     batch_starts = np.concatenate([[0], np.cumsum(sizes)])
-    # From the place of an entry in the plan to its place in sorted order, the same for all entries
-    # of a batch.
+    # From the position of an entry in the plan to its position in sorted order, the same for all
+    # entries of a batch.
     shifts = np.repeat(sorted_starts[:-1][shuffled] - batch_starts[:-1], sizes)
     entries = sorted_entries[np.arange(len(sorted_entries)) + shifts]
     tokens = np.add.reduceat(tgt_lengths[entries], batch_starts[:-1])
@@ -139,9 +139,9 @@ def plan_updates(
 
 
 def _sort_by_length(src: Indices, tgt: Indices, random: np.random.Generator) -> Indices:
-    """By target length, and within one target length by source length, ties at random.
+    """Entries by target length, then by source length, ties in random order.
 
-    Source lengths run up and down in turn, so that a batch that spans two target lengths does not
+    Source lengths rise and fall alternately, so that a batch that spans two target lengths does not
     mix the longest sources of one with the shortest of the next.
     """
     src_in_turn = np.where(tgt % 2 == 0, src, -src)
@@ -149,7 +149,7 @@ def _sort_by_length(src: Indices, tgt: Indices, random: np.random.Generator) -> 
 
 
 def _cut(src: Indices, tgt: Indices, max_tokens: int, max_tgt_tokens: int) -> Indices:
-    """Starts of the micro-batches in sorted order, and the end. One step per batch, not per entry.
+    """Starts of the micro-batches in sorted order, and the end; one loop step per micro-batch.
 
     Args:
         src, tgt: (entries,) lengths in sorted order.
@@ -162,27 +162,27 @@ def _cut(src: Indices, tgt: Indices, max_tokens: int, max_tgt_tokens: int) -> In
         longest = np.maximum.accumulate(longest_side[window])
         n_entries = np.arange(1, len(longest) + 1)
         fits = (longest * n_entries <= max_tokens) & (np.cumsum(tgt[window]) <= max_tgt_tokens)
-        starts.append(start + max(1, _usual_size(int(fits.sum()))))  # both bounds only ever grow
+        starts.append(start + max(1, _usual_size(int(fits.sum()))))  # both sums only grow
     return np.asarray(starts, dtype=np.int64)
 
 
 def _usual_size(n: int) -> int:
-    """The largest usual size that is not above `n`; at least four fifths of it."""
+    """The largest size up to `n` with 3 significant bits; at least four fifths of `n`."""
     zeros = max(0, n.bit_length() - SIZE_BITS)
     return n >> zeros << zeros
 
 
 def _cells(src: Indices, tgt: Indices, starts: Indices) -> Indices:
-    """Tokens of each batch, padding counted, on both sides together."""
+    """Positions of each batch, both sides together, padding counted."""
     longest = [np.maximum.reduceat(side, starts[:-1]) for side in (src, tgt)]
     return np.diff(starts) * (longest[0] + longest[1])
 
 
 def _shuffle(cells: Indices, random: np.random.Generator) -> Indices:
-    """A random order of the batches in which neighbours have about as much work.
+    """A random order of the batches in which neighbours have similar work.
 
     Args:
-        cells: (batches,) tokens of each, padding counted.
+        cells: (batches,) positions of each, padding counted.
     """
     shuffled = random.permutation(len(cells))
     places = np.arange(len(cells))
@@ -193,7 +193,7 @@ def _shuffle(cells: Indices, random: np.random.Generator) -> Indices:
 
 
 class Dealt(NamedTuple):
-    """A micro-batch, or a part of one, that a process does."""
+    """A micro-batch, or a part of one, that a process computes."""
 
     batch: int  # its place in the update
     part: int  # 0 if it is whole
@@ -201,15 +201,15 @@ class Dealt(NamedTuple):
 
 
 def deal(batches: list[Indices], rank: int, size: int, *, even: bool) -> list[Dealt]:
-    """The part of an update that one of several processes does.
+    """The share of an update that one of several processes computes.
 
-    Whole rounds of micro-batches are dealt in turn, forth and back. The rest, fewer than there are
-    processes, is cut by sentences. Together they do the same sentences as one process would.
+    Whole rounds of micro-batches are dealt in turn, back and forth. The rest, fewer batches than
+    processes, is divided by sentences. Together the shares are all sentences, each once.
 
     Args:
         batches: rows of each micro-batch.
         even: cut the rest into equal shares, each of up to two batches. Otherwise a process gets
-            one part of one batch: for devices on which a batch takes its time however small it is.
+            one part of one batch, for devices on which even a small batch takes a fixed time.
     Returns:
         Micro-batches; a small update may leave some processes without one.
     """
@@ -227,14 +227,14 @@ def deal(batches: list[Indices], rank: int, size: int, *, even: bool) -> list[De
 
 
 def _one_part(n_left: int, rank: int, size: int) -> list[tuple[int, list[int], int]]:
-    """(batch, parts of it, of so many): each batch is divided among as many as there are for it."""
+    """(batch, own parts, number of parts): a batch is divided among the processes that own it."""
     owners = [k * n_left // size for k in range(size)]  # process → its batch
     batch = owners[rank]
     return [(batch, [rank - owners.index(batch)], owners.count(batch))]
 
 
 def _equal_shares(n_left: int, rank: int, size: int) -> list[tuple[int, list[int], int]]:
-    """The same, if every batch has `size` parts, and every process gets `n_left` of them all."""
+    """The same, but each batch has `size` parts, and each process gets `n_left` parts."""
     places = range(rank * n_left, (rank + 1) * n_left)
     own = groupby(places, lambda place: place // size)
     return [(batch, [place % size for place in group], size) for batch, group in own]

@@ -1,9 +1,9 @@
-"""Checkpoints: everything needed to go on, written so that a half-written one is never read.
+"""Checkpoints: everything needed to resume, written so that a half-written one is never read.
 
 One directory per checkpoint, `checkpoints/00001000/`, with `weights.safetensors`,
 `optimizer.safetensors` and `progress.json`, the manifest, which holds the digests of all three. The
-newest two keep all of it; older ones that are still wanted for averaging keep their weights only.
-A file whose bytes have changed since it was written is never used.
+newest two keep all three; of the older ones, the best and those to average keep all but the
+optimizer's state. A file whose bytes have changed since it was written is never used.
 """
 
 from collections.abc import Callable
@@ -26,9 +26,9 @@ from transformer_mt.system.state import Damaged, Unreadable, damages, read_manif
 
 _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors", "progress.json"
 _FILES = (_PROGRESS, _OPTIMIZER, _WEIGHTS)
-# Older files, of epochs in one block, have another name for it.
+# Older files, from before epochs had blocks, call it `next_in_epoch`.
 _Next = Annotated[int, Field(validation_alias=AliasChoices("next_in_block", "next_in_epoch"))]
-N_RESUMABLE = 2  # a damaged newest checkpoint leaves one to fall back to
+N_RESUMABLE = 2  # if the newest one is damaged, there is one to fall back to
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ class Progress:
     update: int = 0  # updates done
     epoch: int = 0
     block: int = 0  # of the epoch
-    block_entries: int = WHOLE_EPOCH  # that the epoch is cut with; older files do not say
+    block_entries: int = WHOLE_EPOCH  # entries per block, about; absent in older files
     next_in_block: _Next = 0  # index of the next update in the plan of the block
-    seconds: float = 0.0  # of training, over all starts
+    seconds: float = 0.0  # of training, all starts together
     skipped: int = 0  # updates left out because their gradient was not finite
-    split: int = 0  # micro-batches that did not fit into memory and were done in halves
-    best_update: int = 0  # validation with the best metric; 0: none yet
+    split: int = 0  # micro-batches that did not fit into memory and were split
+    best_update: int = 0  # update of the validation with the best metric; 0: none yet
     best_metric: float = 0.0
-    metric: str | None = None  # that it is a value of; older files do not say
+    metric: str | None = None  # the metric of `best_metric`; absent in older files
     validations_without_gain: int = 0
-    validated: bool = False  # the weights of this checkpoint may be averaged
+    validated: bool = False  # these weights have scores, and may be averaged
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class CheckpointStore:
     """The checkpoints of one run.
 
     Args:
-        directory: made when the first checkpoint is saved.
-        identity: model sizes and data fingerprint, which may not change between stop and resume.
+        directory: created with the first checkpoint.
+        identity: model sizes and data fingerprint, which must not change between stop and resume.
     """
 
     def __init__(self, directory: Path, identity: dict[str, Any]) -> None:
@@ -77,7 +77,7 @@ class CheckpointStore:
         *,
         keep_last: int,
     ) -> None:
-        """Write a checkpoint, then remove the older ones that nothing needs.
+        """Write a checkpoint, then remove older ones that are no longer needed.
 
         Args:
             keep_last: how many validated checkpoints keep their weights, beside the best one.
@@ -90,7 +90,7 @@ class CheckpointStore:
             raise CheckpointError(text)
         with writing_folder(self._path(progress.update), _PROGRESS, ours=True) as directory:
             for name, tensors in ((_WEIGHTS, weights), (_OPTIMIZER, optimizer)):
-                # Views of one flat buffer, each on its own: the file format knows no shared memory.
+                # Copies of the views of a flat buffer: the file format does not take shared memory.
                 save_file({n: t.detach().clone() for n, t in tensors.items()}, directory / name)
             content = {"progress": asdict(progress), "identity": self.identity}
             write_manifest(directory, _PROGRESS, content)
@@ -100,10 +100,10 @@ class CheckpointStore:
         """The newest intact checkpoint, or None if the run has none.
 
         Args:
-            report: told about every damaged checkpoint that was passed over.
+            report: called with a message about each damaged checkpoint that is skipped.
         Raises:
-            CheckpointError: there are checkpoints and none can be used, or the run was trained
-                with another model or other data.
+            CheckpointError: there are checkpoints but none is usable, one cannot be read, or the
+                run was trained with another model or other data.
         """
         damaged = []
         for update in reversed(self._updates()):
@@ -133,7 +133,7 @@ class CheckpointStore:
         )
 
     def check_identity(self) -> None:
-        """Raise the error of `load_newest` if the run was trained from something else."""
+        """Raise the error of `load_newest` if the run was trained with another identity."""
         for _, identity in self._readable()[-1:]:
             self._compare(identity)
 
@@ -144,9 +144,9 @@ class CheckpointStore:
 
         Source: Vaswani et al. 2017, section 6.1.
         Args:
-            report: told about every damaged checkpoint, in whose place the one before it is taken.
+            report: called with a message about each damaged checkpoint; an older one replaces it.
         Raises:
-            CheckpointError: no intact one is left, or they do not fit together.
+            CheckpointError: no intact checkpoint is left, or their parameters differ.
         """
         updates: list[int] = []
         for update in reversed(self.validated_updates()):
@@ -162,7 +162,7 @@ class CheckpointStore:
         return _mean([self._path(update) / _WEIGHTS for update in updates]), updates
 
     def weights(self, update: int) -> dict[str, Tensor]:
-        """
+        """The weights of one checkpoint, by parameter name.
         Raises:
             CheckpointError: the checkpoint is absent or damaged.
         """
@@ -193,7 +193,7 @@ class CheckpointStore:
         return self.directory / f"{update:08d}"
 
     def _updates(self) -> list[int]:
-        """Ascending, damaged checkpoints included."""
+        """The updates of all checkpoints, damaged ones included, ascending."""
         folders = sorted(self.directory.glob("[0-9]" * 8))
         return [int(path.name) for path in folders if any((path / n).exists() for n in _FILES)]
 
@@ -206,10 +206,10 @@ class CheckpointStore:
         return found
 
     def _read(self, update: int, *names: str) -> tuple[Progress, dict[str, Any]]:
-        """Progress and identity of a checkpoint, once these files of it are known to be intact.
+        """Progress and identity of a checkpoint, after a check that the named files are intact.
 
         Raises:
-            Damaged: one is not, or the manifest is absent, altered, or of another update.
+            Damaged: a file is damaged, or the manifest is absent, altered, or of another update.
         """
         path = self._path(update)
         manifest = read_manifest(path, _PROGRESS) or {}
@@ -241,8 +241,8 @@ class CheckpointStore:
 
     def _prune(self, keep_last: int) -> None:
         resumable = self._updates()[-N_RESUMABLE:]
-        readable = [found for found, _ in self._readable()]  # the others stay: they may be again
-        # The checkpoint to fall back to may name another best one.
+        readable = [found for found, _ in self._readable()]  # others stay: perhaps readable later
+        # The checkpoint to fall back to may name another best update.
         best = {found.best_update for found in readable if found.update in resumable}
         validated = [found.update for found in readable if found.validated]
         for update in (found.update for found in readable if found.update not in resumable):
@@ -254,7 +254,7 @@ class CheckpointStore:
 
 
 def _remove(path: Path) -> None:
-    """Remove a checkpoint, damaged or not, but nothing else that lies in its folder."""
+    """Remove a checkpoint, damaged or not; other files in its folder stay."""
     for name in _FILES:
         (path / name).unlink(missing_ok=True)
     with suppress(OSError):
@@ -265,7 +265,7 @@ def _mean(paths: list[Path]) -> dict[str, Tensor]:
     """The mean of several weight files.
 
     Raises:
-        CheckpointError: they have different names or shapes.
+        CheckpointError: names or shapes of the parameters differ.
     """
     total = {name: weight.double() for name, weight in load_file(paths[0]).items()}
     for path in paths[1:]:

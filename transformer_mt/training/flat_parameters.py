@@ -1,9 +1,9 @@
-"""All parameters of a model as one flat buffer, and their gradient of an update as another.
+"""All parameters of a model as one flat buffer, and the gradient of an update as another.
 
-So clipping, Adam, the cast to the compute precision and the messages between processes are few
+So clipping, Adam, the cast to the compute precision and the messages between processes take few
 operations. The gradient is the sum over micro-batches and over all processes, in fp32. It is sent
-in buckets, the last layers' first, while backward makes the next. This file knows no loss and no
-optimizer.
+in buckets, those of the last layers first, while backward computes the next ones. This file knows
+no loss and no optimizer.
 """
 
 from collections.abc import Callable, Collection
@@ -28,12 +28,12 @@ class FlatParameters:
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype, last: Collection[str] = ()) -> None:
-        """Args: last: names of parameters that stand behind all others."""
+        """Args: last: names of the parameters to place after all others."""
         named = dict(sorted(model.named_parameters(), key=lambda item: item[0] in last))
         self.parameters = list(named.values())
         self._shapes = {name: parameter.shape for name, parameter in named.items()}
         self.exact = torch.cat([p.detach().float().flatten() for p in self.parameters])
-        model.to(dtype)  # before there are views: on a GPU, casting moves recurrent weights
+        model.to(dtype)  # before the views: on a GPU, the cast moves recurrent weights
         self.rounded = self.exact.to(dtype)
         self.gradients = torch.zeros_like(self.rounded)
         weights, gradients = self.views(self.rounded), self.views(self.gradients)
@@ -55,7 +55,7 @@ class FlatParameters:
         }
 
     def fill(self, flat: Tensor, named: dict[str, Tensor], prefix: str = "") -> None:
-        """Overwrite a flat tensor with the tensors called prefix + parameter name."""
+        """Overwrite a flat tensor with the tensors named prefix + parameter name."""
         for name, view in self.views(flat).items():
             view.copy_(named[prefix + name])
 
@@ -66,7 +66,7 @@ class GradientSum:
     Every process sends the same buckets in the same order, whether it has sentences or not.
 
     Args:
-        send_dtype: of the gradients that processes send each other.
+        send_dtype: dtype of the gradients that processes send to each other.
     Attributes:
         total: (n,) fp32.
     """
@@ -76,9 +76,9 @@ class GradientSum:
         self._of_batch = flat.gradients
         self._ranks = ranks
         self._send_dtype = send_dtype
-        self._buckets: list[slice] = []  # of the flat tensors, the last one's end first
+        self._buckets: list[slice] = []  # of the flat tensors, from their end to their start
         self._n_parameters: list[int] = []  # of each bucket
-        self._unfinished: list[int] = []  # parameters of each bucket that backward has still to do
+        self._unfinished: list[int] = []  # parameters of each bucket still without gradient
         self._sending = False
         self._waits: list[Callable[[], None]] = []  # one for each bucket that was sent
         if ranks.size > 1:
@@ -94,15 +94,15 @@ class GradientSum:
         self._of_batch.zero_()
 
     def discard(self) -> None:
-        """Forget the gradients of a micro-batch that failed, which will be done again in parts.
+        """Discard the gradients of a failed micro-batch, which is then repeated in parts.
 
-        What was sent already is whole, so that `add` leaves it out of the repetition.
+        Buckets that were sent already are complete, so `add` skips them in the repetition.
         """
         self._sending = False
         self._of_batch.zero_()
 
     def finish(self) -> Tensor:
-        """Send the rest and wait for all of it; returns `total`, which the caller clears."""
+        """Send the remaining buckets, wait for all, and return `total`; the caller clears it."""
         self._sending = False
         while len(self._waits) < len(self._buckets):
             self._send_next()
@@ -113,7 +113,7 @@ class GradientSum:
 
     @property
     def _n_unsent(self) -> int:
-        """Length of the beginning of the flat tensors that was not sent yet."""
+        """Length of the leading part of the flat tensors that has not been sent yet."""
         return self._buckets[len(self._waits) - 1].start if self._waits else len(self.total)
 
     def _form_buckets(self, flat: FlatParameters) -> None:
@@ -156,7 +156,7 @@ class GradientSum:
         self._waits.append(finish)
 
     def _add(self, where: slice) -> None:
-        """In parts: at once, torch would first copy all gradients to fp32."""
+        """In parts: torch would otherwise first convert all gradients to fp32."""
         total, part = self.total[where], self._of_batch[where]
         n = ADD_ELEMENTS if total.device.type == "cpu" else len(total)
         for into, values in zip(total.split(n), part.split(n), strict=True):

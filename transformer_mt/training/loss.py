@@ -1,8 +1,8 @@
 """The output layer and its label-smoothed cross-entropy as one operation.
 
 Comes in: hidden states, the output matrix and target ids. Goes out: sums in nats and, through
-autograd, their gradients. On a CPU the logits (n, V) exist once, in the model's precision; a few
-rows at a time they are turned, in fp32, into their gradient, which takes their place.
+autograd, their gradients. On a CPU one buffer (n, V) in the model's precision holds the logits and
+then their gradient, which is computed in fp32, a few rows at a time.
 """
 
 from dataclasses import dataclass
@@ -37,12 +37,12 @@ class OutputLoss:
     def __call__(
         self, hidden: Tensor, weight: Tensor, tgt_out: Tensor, rows: Tensor | None = None
     ) -> LossSums:
-        """
+        """The loss of a batch.
         Args:
             hidden: (B, T, D), any float dtype. weight: (V, D), the same dtype.
             tgt_out: (B, T) int64; positions equal to `pad_id` are ignored.
-            rows: (n,) int64, the others, flattened. None: all go through the output layer, so that
-                shapes alone decide what is done.
+            rows: (n,) int64, flat positions without padding. None: the output layer computes all
+                positions, so that the operations depend on shapes alone.
         """
         hidden, targets = hidden.flatten(0, 1), tgt_out.flatten()
         if rows is None:
@@ -54,7 +54,7 @@ class OutputLoss:
         return LossSums(*_OutputLoss.apply(hidden, weight, targets, real, self.smoothing, buffer))
 
     def _buffer(self, n_rows: int, weight: Tensor) -> Tensor:
-        """(n, V); on a CPU the same memory again, which a new piece would have to fault in."""
+        """(n, V), on a CPU in the memory of earlier calls: new memory would cost page faults."""
         needed = n_rows * weight.size(0)
         if weight.device.type != "cpu":
             return weight.new_empty(n_rows, weight.size(0))
@@ -66,11 +66,11 @@ class OutputLoss:
 class _OutputLoss(torch.autograd.Function):
     """With z = W h, p = softmax(z), q the smoothed target: loss = −Σ q log p, ∂loss/∂z = p − q.
 
-    The part of q that is s / V everywhere is taken out of the (n, V) work: its share of the
-    gradients is s / V times the sum of the rows of W, and of h.
+    The uniform part of q, s / V, is kept out of the (n, V) work: its share of the gradients is
+    s / V times the sum of the rows of W, or of h.
 
-    On a CPU `buffer` (n, V) holds, one after the other, the logits z, the probabilities p, and
-    p − q without that part; a new name says that its content has changed. On a GPU it holds z only.
+    On a CPU `buffer` (n, V) holds first the logits z, then the probabilities p, then p − q without
+    the uniform part; each content has its own variable. On a GPU the buffer holds z only.
     """
 
     @staticmethod
@@ -112,11 +112,11 @@ def _softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
     """Turn the rows of (n, V) into probabilities, computed in fp32.
 
     Returns:
-        Probabilities, (n, V) in the dtype of `logits` and on a CPU in their place, and
+        Probabilities, (n, V) in the dtype of `logits` and on a CPU in their memory, and
         log Σ exp of each row of logits, (n,) fp32.
     """
     # The largest probability is 1 / Σ exp(z − max z), and never rounded to 0.
-    if logits.device.type != "cpu":  # as few passes over memory as torch has kernels for
+    if logits.device.type != "cpu":  # as few passes over memory as torch's kernels allow
         probs = torch.softmax(logits, 1)
         return probs, logits.amax(1).float() - probs.amax(1).float().log()
     parts = logits.split(max(1, CHUNK_BYTES // (4 * logits.size(1))))

@@ -1,4 +1,4 @@
-"""Memory of micro-batches: the largest size that fits, predicted peaks, halves of a too large one.
+"""Memory of micro-batches: the largest size that fits, predicted peaks, splitting a large one.
 
 Comes in: a model, the training section of a configuration, the device's memory. Goes out: the
 number that `train.max_tokens: auto` stands for. This file knows no text, no plan of updates and no
@@ -32,31 +32,31 @@ from transformer_mt.training.micro_batch import Learner
 from transformer_mt.training.padding import Batch
 from transformer_mt.training.recorded import PLAIN
 
-# More tokens at once make training on a CPU no faster: docs/lab/micro-batches.md.
+# More tokens at a time make training on a CPU no faster: docs/lab/micro-batches.md.
 CPU_MAX_TOKENS = 4096
 
 GRANULE = 64  # sizes are multiples of it
 CUDA_MARGIN = 0.1  # a size counts as fitting if one larger by this share fits
-# Of the memory that is available on a CPU. The rest is for a heap that varying shapes fragment,
-# validation and checkpoints, and for the other programs of the machine.
+# Share of the available memory for training on a CPU. The rest is for heap fragmentation by varying
+# shapes, for validation and checkpoints, and for other programs of the machine.
 CPU_SHARE = 0.5
 
-_PROBED_TOKENS = 512  # of the smaller of two measured steps: memory comes in pages of up to 2 MiB
+_PROBED_TOKENS = 512  # of the smaller measured step; fewer would be lost in pages of 2 MiB
 
 Build = Callable[[], EncoderDecoder]
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory, of a GPU or of the machine, could not be had."""
+    """Whether an allocation has failed, on a GPU or in the memory of the machine."""
     of_the_cpu = isinstance(error, RuntimeError) and "DefaultCPUAllocator: can't" in str(error)
     return of_the_cpu or isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
 def halves(rows: Indices, corpus: EncodedCorpus) -> list[Indices]:
-    """A micro-batch that did not fit into memory as two, which keep its order.
+    """Split a micro-batch that did not fit into memory in two, in order.
 
     Raises:
-        TrainingError: it is a single sentence.
+        TrainingError: the micro-batch is a single sentence.
     """
     if len(rows) > 1:
         return np.array_split(rows, 2)
@@ -75,7 +75,7 @@ def halves(rows: Indices, corpus: EncodedCorpus) -> list[Indices]:
 def agree_on_max_tokens(
     model: EncoderDecoder, cfg: TrainConfig, corpus: EncodedCorpus, ranks: Ranks
 ) -> int:
-    """What `train.max_tokens: auto` stands for: the least that a process has chosen."""
+    """The number for `train.max_tokens: auto`: the smallest choice of all processes."""
     longest = max(side.longest for side in (corpus.src, corpus.tgt))
     chosen = choose_max_tokens(model, cfg, longest=longest, n_processes=ranks.local_size)
     return min(ranks.gather(chosen))
@@ -84,20 +84,20 @@ def agree_on_max_tokens(
 def choose_max_tokens(
     model: EncoderDecoder, cfg: TrainConfig, *, longest: int, n_processes: int = 1
 ) -> int:
-    """The largest micro-batch that is of use and fits, of its worst shape.
+    """The largest useful micro-batch that fits into memory in its worst shape.
 
-    On a GPU sizes are tried out. On a CPU, where a process that takes too much is killed without an
-    error, small ones are measured in a process of their own, which takes some seconds. The result
-    depends on the memory that is free right now: a run that is resumed must keep its first one.
+    On a GPU, sizes are tried. On a CPU, where the system kills a process that takes too much, small
+    sizes are measured in a separate process, which takes some seconds. The result depends on the
+    memory that is free at the moment: a resumed run must keep its first result.
 
     Args:
-        model: where training will have it; left as it is.
+        model: on the device of the training; not changed.
         longest: tokens of the longest sentence of either side.
-        n_processes: that will train on this machine and share its memory; GPUs are not shared.
+        n_processes: number that will share the memory of this machine; GPUs are not shared.
     Returns:
-        Sentences × longest side, a multiple of 64, from the longest sentence to about an update.
+        Sentences × longest side, a multiple of 64, between the longest sentence and an update.
     Raises:
-        TrainingError: a single sentence of the longest kind does not fit.
+        TrainingError: not even one sentence of the longest length fits.
     """
     least = _round_up(longest)
     if model.output.weight.device.type != "cpu":
@@ -127,7 +127,7 @@ def choose_max_tokens(
 
 
 def largest_by_trying(model: EncoderDecoder, cfg: TrainConfig, *, longest: int, most: int) -> int:
-    """The largest micro-batch of the longest sentences that a copy of the model trains on.
+    """The largest micro-batch of longest sentences on which a new model of this size can train.
 
     Returns:
         A multiple of 64 up to `most`, with some margin; 0: not even one sentence fits.
@@ -138,7 +138,7 @@ def largest_by_trying(model: EncoderDecoder, cfg: TrainConfig, *, longest: int, 
     def fits(n_tokens: int) -> bool:
         n_sentences = math.ceil((1 + CUDA_MARGIN) * n_tokens / longest)
         try:
-            # The last one is recorded, which takes memory of its own.
+            # The last update is recorded as a CUDA graph, which takes memory of its own.
             _Step(build, cfg, device).run(n_sentences, longest, n_updates=PLAIN + 1)
             fitted = True
         except (RuntimeError, MemoryError) as error:
@@ -154,10 +154,10 @@ def largest_by_trying(model: EncoderDecoder, cfg: TrainConfig, *, longest: int, 
 
 
 def largest_that_fits(fits: Callable[[int], bool], least: int, most: int) -> int:
-    """Try the most; else double from the least until it does not fit, and bisect to a tenth.
+    """Try `most`; else double from `least` until a size does not fit, and bisect to a tenth.
 
     Args:
-        fits: of a size; once False, also False for all larger sizes.
+        fits: whether a size fits; if it does not, no larger size does.
         least, most: multiples of 64.
     Returns:
         A multiple of 64 that fits; 0 if `least` does not.
@@ -175,24 +175,24 @@ def largest_that_fits(fits: Callable[[int], bool], least: int, most: int) -> int
 
 @dataclass(frozen=True)
 class StepMemory:
-    """The largest resident size of a process that trains on a CPU: grows in a line with tokens."""
+    """The peak resident size of a process that trains on a CPU, linear in the number of tokens."""
 
     fixed: float  # bytes: the program, weights, gradient, Adam's moments
     per_token: float  # bytes for each token of max_tokens
 
     def tokens_within(self, n_bytes: float) -> int:
-        """The largest multiple of 64 that fits; 0 if none does."""
+        """The largest multiple of 64 tokens that fits; 0 if none does."""
         return max(0, int((n_bytes - self.fixed) / self.per_token)) // GRANULE * GRANULE
 
 
 def peak_of_step(model: EncoderDecoder, cfg: TrainConfig, *, length: int) -> StepMemory:
     """The memory of training on a CPU, measured on two small micro-batches in a fresh process.
 
-    Long sentences are the worst: each token has a score for every other of its sentence. Where the
-    scores are no longer stored, the longest sentences for which they still are.
+    Long sentences are the worst case: attention stores a score for each pair of tokens. If it would
+    not store them at this length, the longest sentences are measured for which it does.
 
     Args:
-        length: of all sentences, on both sides.
+        length: tokens of each sentence, on both sides.
     Raises:
         TrainingError: the process was killed.
     """
@@ -220,11 +220,11 @@ def peak_of_step(model: EncoderDecoder, cfg: TrainConfig, *, length: int) -> Ste
 def _measure_peaks(
     build: Build, cfg: TrainConfig, n_threads: int, shapes: list[tuple[int, int]]
 ) -> list[int]:
-    """Largest resident size of this fresh process after a step of each shape, smallest first."""
+    """Peak resident bytes of this fresh process after a step of each shape, smallest first."""
     keep_memory()
     torch.set_num_threads(n_threads)
     step = _Step(build, cfg, torch.device("cpu"))
-    step.run(*shapes[0])  # the optimizer's memory is taken when it is first written to
+    step.run(*shapes[0])  # the first step allocates the optimizer's memory
     peaks = []
     for shape in shapes:
         step.run(*shape)
@@ -233,13 +233,13 @@ def _measure_peaks(
 
 
 def _builder(model: EncoderDecoder) -> Build:
-    """Builds a model of the same sizes, here or in another process."""
+    """A function that builds a model of the same sizes, here or in another process."""
     src, tgt = (side.tokens for side in (model.encoder_embedding, model.decoder_embedding))
     return partial(new_model, model.cfg, src.num_embeddings, tgt.num_embeddings, pad_id=PAD_ID)
 
 
 class _Step:
-    """Updates of a fresh model as the trainer does them, on random sentences."""
+    """Updates of a fresh model as in the trainer, on random sentences."""
 
     def __init__(self, build: Build, cfg: TrainConfig, device: torch.device) -> None:
         self._model = build().to(device).train()

@@ -1,4 +1,4 @@
-"""One micro-batch: forward, loss, backward, and its gradients into those of the update.
+"""One micro-batch: forward, loss, backward; its gradients are added to those of the update.
 
 Comes in: a model and padded token ids. Goes out: the loss, and an optimizer ready for its step.
 This file knows no plan, memory limit or file.
@@ -40,9 +40,9 @@ class Learner:
             self._recorded = RecordedMicroBatches(self._add_gradients, self._tables, CudaGraphs())
 
     def send_with_next(self) -> None:
-        """The next micro-batch is this process's last of the update: send gradients beside it.
+        """The next micro-batch is this process's last of the update: send gradients in backward.
 
-        Not beside a recording, which saves more time than that would hide.
+        Not with recordings, which save more time than this overlap would.
         """
         if self._recorded is None:
             self.optimizer.gradient.send_with_next()
@@ -51,8 +51,8 @@ class Learner:
         """Forward, loss and backward of one micro-batch.
 
         Args:
-            done: called with `forward`, `loss` and `backward` when each is done; on a GPU, which
-                may do all of them as one, perhaps not.
+            done: called with `forward`, `loss` and `backward` after each of them; never for a model
+                whose micro-batches are recorded on a GPU.
         Returns:
             The unsmoothed loss, in nats, summed over the target tokens: a scalar on the device,
             which the host need not wait for.
@@ -74,6 +74,6 @@ class Learner:
         return sums.nll
 
     def _tables(self) -> list[Tensor]:
-        """What the model reads besides its parameters; longer sentences replace some of it."""
+        """Tensors that the model reads besides parameters; longer sentences replace some."""
         owners = (vars(module) | module._buffers for module in self.model.modules())
         return [value for owner in owners for value in owner.values() if isinstance(value, Tensor)]

@@ -1,8 +1,8 @@
-"""Muon: the momentum of each hidden matrix, with all its singular values made nearly equal.
+"""Muon: updates each hidden matrix by its momentum, with all singular values made nearly equal.
 
-Comes in: the summed gradient of an update. Goes out: changed matrices. Embeddings, norms and biases
-are Adam's. Source: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks";
-for the size of the update and weight decay Liu et al. 2025, arXiv 2502.16982, section 2.2.
+Comes in: the summed gradient of an update. Goes out: updated matrices. Embeddings, norms and biases
+are left to Adam. Source: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural
+networks"; for update size and weight decay Liu et al. 2025, arXiv 2502.16982, section 2.2.
 """
 
 from collections import defaultdict
@@ -15,19 +15,18 @@ from torch import Tensor
 from transformer_mt.system.processes.distributed import ALONE, Ranks
 
 MOMENTUM = 0.95
-UPDATE_RMS = 0.4  # of the entries of an update, times lr; Adam's are between 0.2 and 0.4
+UPDATE_RMS = 0.4  # root mean square of an update's entries, times lr; Adam's is 0.2 to 0.4
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic that pulls singular values towards 1
 _ITERATIONS = 5
 
 
 def orthogonalise(matrices: Tensor) -> Tensor:
-    """U Vᵀ of each matrix U Σ Vᵀ, nearly: singular values between 0.7 and 1.2, tiny ones less.
+    """Nearly U Vᵀ of each matrix U Σ Vᵀ: singular values between 0.7 and 1.2, tiny ones less.
 
-    Newton–Schulz iterations on the smaller of the two Gram matrices, in the dtype that comes in.
+    Newton–Schulz iterations on the smaller of the two Gram matrices, in the dtype of the input.
     Args:
         matrices: (K, n, m).
-    Returns:
-        (K, n, m).
+    Returns: (K, n, m).
     """
     is_tall = matrices.size(1) > matrices.size(2)
     x = matrices.mT if is_tall else matrices
@@ -40,17 +39,17 @@ def orthogonalise(matrices: Tensor) -> Tensor:
 
 
 class _Part(NamedTuple):
-    """A matrix of the model, a view of each; all fp32."""
+    """A matrix of the model: fp32 views of its weight, gradient and momentum."""
 
     weight: Tensor
     gradient: Tensor
-    momentum: Tensor  # average of gradients
+    momentum: Tensor  # moving average of gradients
 
 
 class Muon:
     """Updates matrices in place; equal shapes are orthogonalised as one batch.
 
-    Several processes share the matrices out and send each other the results.
+    Several processes divide the matrices among them and send the results to each other.
     """
 
     def __init__(
@@ -65,8 +64,8 @@ class Muon:
         """
         Args:
             weights, gradients, momenta: by parameter name; read and written at each step.
-            n_stacked: names of the matrices, and how many maps stand above each other in each.
-            dtype: of the products.
+            n_stacked: number of projections stacked in each matrix, by name.
+            dtype: of the matrix products.
         """
         self._ranks = ranks
         self._dtype = dtype
@@ -78,6 +77,7 @@ class Muon:
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
+        """Update the momenta with the gradients, then the matrices with the momenta."""
         waits = []
         for shape, parts in self._parts.items():
             _, gradients, momenta = zip(*parts, strict=True)
@@ -91,11 +91,11 @@ class Muon:
             torch._foreach_add_(weights, updates.float().unbind(), alpha=-lr * size)
 
     def _own_updates(self, shape: torch.Size, parts: list[_Part]) -> Tensor:
-        """(K, n, m); those that other processes make are 0."""
+        """(K, n, m) updates; zeros for the matrices of other processes."""
         updates = torch.zeros(len(parts), *shape, dtype=self._dtype, device=parts[0].weight.device)
         own = self._ranks.share(parts)
         if own:
-            # Nesterov's: the average after this gradient once more.
+            # Nesterov momentum: the average after the same gradient once more.
             _, gradients, momenta = zip(*own, strict=True)
             ahead = torch._foreach_lerp(gradients, momenta, MOMENTUM)
             updates[self._ranks.rank :: self._ranks.size] = orthogonalise(

@@ -1,4 +1,4 @@
-"""Adam, or Muon with it, on fp32 weights, for a model that computes in any precision, on many
+"""Adam, or Muon and Adam, on fp32 master weights, for any compute precision and any number of
 processes.
 
 Comes in: a model and its gradients. Goes out: updated weights. This file knows nothing of data,
@@ -30,14 +30,14 @@ def learning_rate(step: int, peak: float, warmup: int, *, cooldown_left: float =
         step: number of the update, from 1.
         peak: the rate at step = warmup.
         warmup: steps of linear increase; 0 starts at the peak.
-        cooldown_left: share of the cool-down that is still to come; more than 1: it has not begun.
+        cooldown_left: remaining share of the cool-down; above 1: it has not begun.
     """
     rate = peak * step / warmup if step < warmup else peak * math.sqrt(max(1, warmup) / step)
     return rate * min(1.0, max(0.0, cooldown_left))
 
 
 class LossScale:
-    """The factor of the loss that keeps small fp16 gradients from becoming 0; else 1.
+    """The factor of the loss that keeps small fp16 gradients from underflowing; otherwise 1.
 
     It halves when a gradient overflows and doubles after `GROWTH_INTERVAL` good updates.
     """
@@ -108,7 +108,7 @@ class MasterOptimizer:
         """Divide the gradient by `n_tokens`, clip it and update the weights.
 
         Args:
-            n_tokens: of the update, on all processes.
+            n_tokens: target tokens of the update, on all processes.
         Returns:
             The norm of the gradient before clipping; if it is not finite, nothing was updated.
         """

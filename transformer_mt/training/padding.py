@@ -15,7 +15,7 @@ from torch import Tensor
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide, Indices
 from transformer_mt.encoding.tokenizer import BOS_ID, PAD_ID
 
-GPU_MULTIPLE = 4  # of padded lengths on a GPU, which records its operations for each shape
+GPU_MULTIPLE = 4  # of padded lengths on a GPU: operations are recorded for each shape
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Batch:
     src: Tensor  # (B, S) int64, each row ends with EOS
     tgt_in: Tensor  # (B, T) int64, each row starts with BOS
     tgt_out: Tensor  # (B, T) int64, each row ends with EOS
-    # (n,) int64, places in `tgt_out`, flattened, that are not padding. None: only shapes count, as
-    # for a GPU, whose operations are recorded for a shape.
+    # (n,) int64, flat positions in `tgt_out` that are not padding. None on a GPU, where operations
+    # are recorded for each shape and must not depend on the content.
     real: Tensor | None = None
 
     @property
@@ -41,11 +41,11 @@ class Batch:
 
 
 def collate(corpus: EncodedCorpus, rows: Indices, *, multiple: int = 1) -> Batch:
-    """Pad some rows of a corpus into a batch, without touching a Python object per row.
+    """Pad some rows of a corpus into a batch, without a Python object per row.
 
     Args:
-        multiple: of it are the lengths after padding; more than 1, for a GPU: few shapes, whose
-            content the host need not know.
+        multiple: padded lengths are multiples of it. Above 1, for a GPU: fewer shapes, and no
+            `Batch.real`.
     """
     src = _pad(corpus.src, rows, multiple)
     tgt_out = _pad(corpus.tgt, rows, multiple)
@@ -64,14 +64,14 @@ def collated(
     """Micro-batches on a device, one after the other.
 
     Args:
-        ahead: a thread pads the next ones while the caller works on one; of use where that work is
-            another device's.
+        ahead: a thread pads the next batches while the caller works on one; useful if a GPU does
+            that work.
     """
     on_gpu = device.type == "cuda"
 
     def work(rows: Indices) -> Batch:
         batch = collate(corpus, rows, multiple=GPU_MULTIPLE if on_gpu else 1)
-        return batch.map(Tensor.pin_memory) if on_gpu else batch  # copied while the host goes on
+        return batch.map(Tensor.pin_memory) if on_gpu else batch  # for asynchronous copies
 
     if not ahead:
         yield from (work(rows).to(device) for rows in parts)

@@ -1,8 +1,8 @@
-"""Micro-batches of a GPU as recordings: a thousand operations that the host starts as one.
+"""CUDA graphs of micro-batches: recordings of a thousand operations that the host starts as one.
 
-Comes in: padded token ids on a GPU, and the function that adds their gradients. Goes out: what it
-returns, from the recording of its shape, a CUDA graph. To start operations one by one takes a host
-longer than it takes a GPU to do them (docs/scaling.md). This file knows no model.
+Comes in: padded token ids on a GPU, and the function that adds their gradients. Goes out: its
+result, from the recording for the shape of the ids. Starting operations one by one takes the host
+longer than computing them takes the GPU (docs/scaling.md). This file knows no model.
 """
 
 from collections.abc import Callable
@@ -13,35 +13,35 @@ from torch import Tensor
 
 from transformer_mt.training.padding import Batch
 
-PLAIN = 3  # micro-batches before the first recording: libraries set themselves up in them
-MOST = 256  # recordings; further shapes are done operation by operation
-LONGEST = 512  # tokens: a longer sentence may have to make a table of positions
+PLAIN = 3  # micro-batches before the first recording, in which libraries initialise
+MOST = 256  # recordings; further shapes run operation by operation
+LONGEST = 512  # tokens; a longer sentence may extend the table of positions
 
 
 class Recording(Protocol):
-    """The operations of one call, on the memory that they had then."""
+    """The operations of one call; a replay uses the same memory."""
 
     def replay(self) -> None: ...
 
 
 class CudaGraphs:
-    """Makes recordings that share their memory, which only one of them needs at a time."""
+    """Makes recordings that share one memory pool: only one of them runs at a time."""
 
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, work: Callable[[], None]) -> Recording:
         graph = torch.cuda.CUDAGraph()
-        # Other threads go on meanwhile: one pins memory for the next micro-batches.
+        # Other threads may use CUDA meanwhile: one pins memory for the next micro-batches.
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             work()
         return graph
 
 
 class RecordedMicroBatches:
-    """A function of micro-batches, each shape of which is recorded once and then replayed.
+    """A function of micro-batches that is recorded once per shape and then replayed.
 
-    What the function reads and writes besides the batch must stay where it is in memory.
+    Tensors that it reads and writes besides the batch must stay where they are in memory.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class RecordedMicroBatches:
     ) -> None:
         """
         Args:
-            run: returns a scalar; its operations depend on shapes alone, and wait for no host.
-            held: tensors that `run` reads and that others may replace: kept with each recording.
-            record: makes a recording of a function, as `CudaGraphs` does; it need not call it.
+            run: returns a scalar; operations depend on shapes alone and never wait for the host.
+            held: gives the tensors that `run` reads and others may replace; a recording keeps them.
+            record: records a function, as `CudaGraphs` does; this need not compute its results.
         """
         self._run, self._held, self._record = run, held, record
         self._recorded: dict[tuple[torch.Size, torch.Size], _Recorded] = {}
@@ -71,7 +71,7 @@ class RecordedMicroBatches:
             except torch.OutOfMemoryError:
                 self._recorded.clear()
                 self._is_full = True
-        # Outside of the handler: its traceback would keep the tensors that are too many.
+        # Outside of the handler: its traceback would keep tensors of the failed call alive.
         if shape in self._recorded:
             return self._recorded[shape](batch)
         self._n_plain += 1

@@ -1,9 +1,9 @@
 """The training loop.
 
 Comes in: a model, the blocks of each epoch, and a function that validates. Goes out:
-checkpoints and metrics. Several processes go through the loop side by side: the plan of updates is
-the same for all, each does its share of every update, and what ends training is agreed upon. This
-file knows ids and updates; it knows no text, tokenizer or score.
+checkpoints and metrics. Several processes run the loop side by side: all have the same plan of
+updates, each computes its share of every update, and they agree on when to stop. This file knows
+ids and updates; it knows no text, tokenizer or score.
 """
 
 import math
@@ -36,8 +36,8 @@ from transformer_mt.training.optimizer import learning_rate
 from transformer_mt.training.padding import Batch, collated
 
 MAX_SKIPPED_IN_A_ROW = 20
-SAVE_EVERY_SECONDS = 600.0  # between validations, so that a crash costs minutes at most
-COOLDOWN = 2 / 3  # of a training, with `cooldown_updates: auto`; docs/lab/muon.md
+SAVE_EVERY_SECONDS = 600.0  # between checkpoints, at most, so that a crash costs minutes
+COOLDOWN = 2 / 3  # share of a training, for `cooldown_updates: auto`; docs/lab/muon.md
 
 StopReason = Literal["max_updates", "max_minutes", "patience", "signal"]
 Validate = Callable[[], dict[str, float]]  # current weights → loss, bleu, chrf on dev
@@ -66,13 +66,13 @@ class PlannedUpdate:
 
     @property
     def epochs(self) -> float:
-        """Epochs that are over at its end; blocks are about equally large."""
+        """Epochs completed at its end, a fraction; blocks are about equally large."""
         place, of_block = self.block.place, (self.index + 1) / self.n_in_block
         return place.epoch + (place.block + of_block) / self.block.n_blocks
 
 
 class SilentLog:
-    """The log of processes beside the first, whose log speaks for all."""
+    """The interface of a log, and the log of every process but the first: it does nothing."""
 
     def say(self, message: str) -> None:
         """One line for the user."""
@@ -88,8 +88,8 @@ class Trainer:
     """Trains one model; `run` is the loop.
 
     Args:
-        cfg: without `auto` in `train`.
-        block_of: gives the blocks of epochs.
+        cfg: with a number as `train.max_tokens`, not auto.
+        block_of: place → block of an epoch.
         validate: scores the current weights.
     """
 
@@ -119,7 +119,7 @@ class Trainer:
             self.progress = Progress(**progress)
 
     def run(self, log: SilentLog, stop: StopRequest) -> Outcome:
-        """Train until something in the configuration, or a signal, says stop."""
+        """Train until a limit of the configuration is reached, or a signal comes."""
         train = self.cfg.train
         started = time.monotonic() - self.progress.seconds
         last_save = self.progress.seconds
@@ -152,7 +152,7 @@ class Trainer:
             )
             if not finite:
                 self._report_skipped(log, planned, skipped_in_a_row)
-            else:  # its loss is no number, either
+            else:  # the loss of a skipped update is not finite either
                 meter.add(nll, planned.n_tokens)
             log.advance(update)
             if update % train.log_every == 0:
@@ -174,8 +174,8 @@ class Trainer:
         return Outcome(self.progress, reason)
 
     def _cooldown_left(self, update: int, seconds: float) -> float:
-        """See `learning_rate`. With `auto` the limit that is nearer counts, also that by the clock,
-        which all processes read from the first one."""
+        """See `learning_rate`. With `auto` the nearer limit counts, updates or minutes; the minutes
+        are those of the first process."""
         train = self.cfg.train
         updates_left = train.max_updates + 1 - update
         if train.cooldown_updates != "auto":
@@ -186,7 +186,7 @@ class Trainer:
         return min(shares_left) / COOLDOWN
 
     def _updates(self) -> Iterator[PlannedUpdate]:
-        """The updates of one block after another, from where progress stands, without end."""
+        """All updates after the current progress, block after block, without end."""
         progress = self.progress
         place = Place(progress.epoch, progress.block, progress.block_entries)
         first = progress.next_in_block
@@ -196,7 +196,7 @@ class Trainer:
             first = 0
 
     def _update(self, update: int, planned: PlannedUpdate, lr: float) -> tuple[float, float]:
-        """One optimizer step: (nll in nats of this process, gradient norm)."""
+        """Carry out one update; returns the nll of this process, in nats, and the gradient norm."""
         self.model.train()
         on_cpu = self.learner.device.type == "cpu"
         dealt = deal(planned.batches, self.ranks.rank, self.ranks.size, even=on_cpu)
@@ -206,8 +206,8 @@ class Trainer:
             planned.block.corpus, [own.rows for own in dealt], self.learner.device, ahead=not on_cpu
         )
         for place, part, rows in dealt:
-            # Dropout is a function of the update and the batch: resume stays exact, and a whole
-            # batch has the same whichever process does it.
+            # Dropout depends only on the update and the batch: resuming is exact, and a whole
+            # batch gets the same dropout on any process.
             seed_all(self.cfg.seed, update, place, part)
             if place == dealt[-1].batch:
                 self.learner.send_with_next()
@@ -225,7 +225,7 @@ class Trainer:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-        # Outside of the handler: its traceback would keep the tensors that are too many.
+        # Outside of the handler: its traceback would keep tensors of the failed call alive.
         parts = halves(rows, corpus)
         self.learner.optimizer.gradient.discard()
         release_memory()
@@ -238,7 +238,7 @@ class Trainer:
         """Exchange the state of all processes between two updates.
 
         Returns:
-            Was any of them asked to stop; seconds of training, by the clock of the first one.
+            Whether any process was asked to stop; seconds of training, by the first one's clock.
         """
         seconds = self.progress.seconds if self.ranks.is_main else 0.0
         told = torch.tensor([bool(stop), seconds, self._n_split], dtype=torch.float64)
@@ -263,7 +263,7 @@ class Trainer:
         with record_function("validation"):
             scores = self.validate()
         value = -scores["loss"] if train.metric == "loss" else scores[train.metric]
-        is_other = self.progress.metric not in (None, train.metric)  # their values do not compare
+        is_other = self.progress.metric not in (None, train.metric)  # not comparable
         so_far = replace(self.progress, validated=True, metric=train.metric)
         if not so_far.best_update or is_other or value > so_far.best_metric:
             best = replace(so_far, best_update=so_far.update, best_metric=value)
@@ -272,8 +272,8 @@ class Trainer:
             without_gain = so_far.validations_without_gain + 1
             self.progress = replace(so_far, validations_without_gain=without_gain)
         clock = {"minutes": so_far.seconds / 60, "validation_s": time.monotonic() - started}
-        # Before the checkpoint: records beyond the newest one are dropped when training goes on,
-        # but one that is missing is never written again.
+        # Before the checkpoint: resuming drops the records after the newest checkpoint, but never
+        # writes a missing one.
         log.record("validation", self.progress.update, {**scores, **clock})
         self._save()
         release_memory()
