@@ -1,6 +1,6 @@
 """Greedy search, sampling and beam search over a step function.
 
-Comes in: something that turns the newest tokens into scores of the next ones, and length limits.
+Comes in: a step function, newest tokens → log-probabilities of the next, and length limits.
 Goes out: token ids with scores. This file knows ids and torch: no text, no Transformer.
 
 Shapes: `B` sentences still searched · `K` beam · `V` vocabulary · `t` tokens written so far.
@@ -19,21 +19,21 @@ from transformer_mt.search.token_rules import TokenRules
 
 
 class StepModel(Protocol):
-    """One decoding step for all beams of all sentences, and the bookkeeping of both."""
+    """The step function: decodes one position of all beams, and selects beams and sentences."""
 
     def step(self, tokens: Tensor) -> Tensor:
-        """(B, K) newest ids → (B, K, V) log-probabilities, fp32, which the caller may change."""
+        """(B, K) newest ids → (B, K, V) log-probabilities, fp32, which the caller may overwrite."""
 
     def select_beams(self, parents: Tensor) -> None:
-        """Let beam k continue the former beam `parents[:, k]`, (B, K) int64; K may change."""
+        """Reorder: beam k continues the old beam `parents[:, k]`, (B, K) int64; K may change."""
 
     def select_sentences(self, sentences: Tensor) -> None:
-        """Keep these of the B sentences, (B',) int64, ascending."""
+        """Keep only the sentences with these indices, (B',) int64, ascending."""
 
 
 @dataclass(frozen=True)
 class LengthPenalty:
-    """What log-probabilities are divided by, so that short hypotheses do not win by being short.
+    """The divisor of log-probabilities, which takes away the advantage of short hypotheses.
 
     gnmt: ((5 + n) / 6)^alpha, for n tokens, EOS included.
     Source: Wu et al. 2016, formula 14; used by Vaswani et al. 2017, section 6.1, with alpha 0.6.
@@ -51,18 +51,18 @@ class LengthPenalty:
 class Hypothesis:
     ids: list[int]  # without BOS and EOS
     log_prob: float  # sum over the tokens, EOS included, in nats
-    score: float  # log_prob / length penalty: what hypotheses are ranked by
-    complete: bool  # ended with EOS; False: cut at the length limit
+    score: float  # log_prob / length penalty; hypotheses are ranked by it
+    complete: bool  # ended with EOS; False: cut at the length limit, or in a loop
 
 
 @dataclass(frozen=True)
 class SearchTask:
-    """B sentences to search, whatever the algorithm.
+    """B sentences to search, for any algorithm.
 
     Attributes:
         max_lengths: per sentence, the most tokens to produce, EOS included; at least 1.
         penalty: changes the scores of greedy search and sampling, not their hypotheses.
-        loops: ends a hypothesis that repeats itself, as at the limit; None: nothing does.
+        loops: hypotheses that it finds are cut, as at the length limit; None: do not look.
     """
 
     model: StepModel
@@ -86,18 +86,18 @@ class SearchTask:
         return Hypothesis(ids[: length - complete], log_prob, score, complete)
 
 
-_BLOCK = 64  # tokens; a block is looked into only if its best token can be among the chosen
-SMALL = 1 << 16  # numbers, which are sorted faster than they are divided
+_BLOCK = 64  # tokens; only blocks whose best token may be among the chosen are searched
+SMALL = 1 << 16  # numbers; up to this many are not divided into blocks
 
 Choose = Callable[[Tensor], Tensor]
 
 
 def most_probable(log_probs: Tensor) -> Tensor:
-    """(B, V) → (B,): the choice of greedy search; of equals the first."""
+    """(B, V) → (B,): the choice of greedy search; the first of equal ones."""
     n_blocks = log_probs.size(1) // _BLOCK
     if not n_blocks or log_probs.numel() <= SMALL or log_probs.device.type != "cpu":
         return log_probs.argmax(dim=1)
-    # A CPU finds the largest number several times faster than its place.
+    # On a CPU, the maximum is several times faster to compute than its position.
     whole = n_blocks * _BLOCK
     blocks = log_probs[:, :whole].unflatten(1, (n_blocks, _BLOCK))
     block = blocks.amax(dim=2).argmax(dim=1)
@@ -107,7 +107,7 @@ def most_probable(log_probs: Tensor) -> Tensor:
 
 
 def step_by_step_search(task: SearchTask, choose: Choose = most_probable) -> list[Hypothesis]:
-    """One hypothesis per sentence, by one decision after the other: greedy search or sampling.
+    """One hypothesis per sentence, chosen token by token: greedy search or sampling.
 
     Args:
         choose: picks a token per sentence from their log-probabilities, (B, V) → (B,).
@@ -146,17 +146,17 @@ def step_by_step_search(task: SearchTask, choose: Choose = most_probable) -> lis
 
 
 def _worth_leaving(n_ended: int, n_rows: int) -> bool:
-    """Ended rows leave in groups, because each leaving copies the caches of those that stay."""
+    """Whether to remove ended rows now: in groups, since each removal copies the other caches."""
     return 4 * n_ended >= n_rows
 
 
 def beam_search(task: SearchTask, *, beam: int, n_best: int = 1) -> list[list[Hypothesis]]:
-    """The `beam` most probable prefixes at every step.
+    """Beam search: keep the `beam` most probable prefixes at every step.
 
     A prefix ends when EOS is among the `beam` best continuations; the next best ones take its
-    place. A sentence is finished with `beam` ended hypotheses, or as soon as no live prefix can
-    reach the `n_best` it has: log-probabilities only fall, and the penalty is largest at the length
-    limit, so leaving early changes nothing. A beam of 1 is greedy search.
+    place. A sentence is finished with `beam` hypotheses, or as soon as no live prefix can beat its
+    `n_best` ones: log-probabilities only fall, and the penalty is largest at the length limit, so
+    stopping early changes nothing. A beam of 1 is greedy search.
 
     Args:
         n_best: hypotheses to return per sentence, at most `beam`.
@@ -195,19 +195,19 @@ def beam_search(task: SearchTask, *, beam: int, n_best: int = 1) -> list[list[Hy
 
 @dataclass
 class _Beams:
-    """Live prefixes of the sentences still searched: a row each, with K beams."""
+    """Live prefixes of the sentences still searched: one row of K beams per sentence."""
 
     sentences: list[int]  # B: the number of the sentence in each row, ascending
-    done: list[bool]  # B: rows that wait until it is worth leaving
+    done: list[bool]  # B: finished rows that wait for their removal
     tokens: Tensor  # (B, K) int64: the newest; one beam at first
     scores: Tensor  # (B, K) float32: log-probability of each prefix, −∞ for dead ones
     history: Tensor  # (B, K, t) int64, without BOS
 
     def extend(self, candidates: "Candidates", beam: int, eos_id: int) -> Tensor:
-        """Go on with the `beam` best candidates that do not end.
+        """Continue with the `beam` best candidates that are not EOS.
 
         Returns:
-            (B, K): the former beam that each of the new ones continues.
+            (B, K): the old beam that each new one continues.
         """
         alive = candidates.scores.masked_fill(candidates.tokens == eos_id, -torch.inf)
         self.scores, order = alive.topk(min(beam, alive.size(1)), dim=1)
@@ -219,7 +219,7 @@ class _Beams:
         return parents
 
     def leave(self) -> Tensor | None:
-        """End the prefixes of done rows, and remove these rows if that is worth it.
+        """Mark the prefixes of done rows as dead, and remove these rows if there are enough.
 
         Returns:
             (B',): the rows that stay; None: all.
@@ -248,8 +248,8 @@ class Candidates(NamedTuple):
 def best_continuations(scores: Tensor, log_probs: Tensor, n: int) -> Candidates:
     """The `n` largest `scores + log_probs` of each sentence.
 
-    Exact, and a sort of neither V nor K·V numbers: the n best tokens lie in the n blocks with the
-    best maxima, so the maxima are compared first.
+    Exact without sorting K·V numbers: the n best tokens are in the n blocks with the largest
+    maxima, so the maxima are compared first.
 
     Args:
         scores: (B, K), −∞ for dead beams.
@@ -263,7 +263,7 @@ def best_continuations(scores: Tensor, log_probs: Tensor, n: int) -> Candidates:
         totals = (log_probs + scores[..., None]).flatten(1)
         found, at = totals.topk(min(n, totals.size(1)), dim=1)
         return Candidates(found, at // vocab_size, at % vocab_size)
-    whole = n_blocks * _BLOCK  # tokens in blocks; the others are all looked into
+    whole = n_blocks * _BLOCK  # tokens in whole blocks; all others are candidates
     blocks = log_probs[..., :whole].unflatten(-1, (n_blocks, _BLOCK))  # (B, K, blocks, _BLOCK)
     best = (blocks.amax(dim=-1) + scores[..., None]).flatten(1).topk(n, dim=1).indices  # (B, n)
     parents, block = best // n_blocks, best % n_blocks
@@ -280,7 +280,7 @@ def best_continuations(scores: Tensor, log_probs: Tensor, n: int) -> Candidates:
 
 
 def _side_by_side(*tensors: Tensor) -> Tensor:
-    """Tensors of one batch, each flattened: (B, …) → (B, all)."""
+    """Concatenate tensors, each flattened: (B, …) → (B, all)."""
     return torch.cat([tensor.flatten(1) for tensor in tensors], dim=1)
 
 
@@ -288,13 +288,13 @@ def _ended(
     task: SearchTask, beams: _Beams, candidates: Candidates, beam: int, at_limit: list[bool]
 ) -> Iterator[tuple[int, Hypothesis]]:
     """Hypotheses that this step ends, with their row: by EOS, or all of a row at its limit."""
-    # Candidates beyond the first `beam` would not stay in the beam, and do not end in it.
+    # Only the first `beam` candidates may end: the others would not have stayed in the beam.
     are_eos = candidates.tokens[:, :beam] == task.rules.eos_id
     ends = torch.tensor(at_limit)[:, None] | are_eos.cpu()
     rows, columns = ends.nonzero(as_tuple=True)
     if not len(rows):
         return
-    # All at once: a GPU answers a question for one number as slowly as for many.
+    # All at once: reading one number from a GPU takes as long as reading many.
     parents = candidates.parents[rows, columns]
     found = (candidates.tokens[rows, columns], candidates.scores[rows, columns])
     listed = (x.tolist() for x in (rows, beams.history[rows, parents], *found))
@@ -304,7 +304,7 @@ def _ended(
 
 
 def is_settled(finished: list[Hypothesis], best_possible: float, n_best: int) -> bool:
-    """Whether no live prefix can still reach the `n_best` finished hypotheses."""
+    """Whether no live prefix can still beat one of the `n_best` finished hypotheses."""
     if best_possible == -torch.inf:
         return True
     return len(finished) >= n_best and best_possible <= finished[n_best - 1].score

@@ -3,9 +3,9 @@
 Comes in: a step function, and per sentence the sequences that must occur. Goes out: hypotheses with
 scores. This file knows ids and torch: no text, no Transformer.
 
-The beam is divided into banks, one for each number of required tokens written so far, so that
-prefixes which write a required word early and improbably need not compete with those that put it
-off. Source: Post and Vilar 2018, sections 3 and 4 (dynamic beam allocation).
+The beam is divided into banks, one for each number of required tokens written so far, so that a
+prefix with an improbable required word need not compete with prefixes that have postponed the
+word. Source: Post and Vilar 2018, sections 3 and 4 (dynamic beam allocation).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,18 +21,18 @@ from transformer_mt.search.beam_search import (
     is_settled,
 )
 
-Phrase = Sequence[int]  # tokens that must occur one after the other
+Phrase = Sequence[int]  # tokens that must occur consecutively
 
 
 @dataclass(frozen=True)
 class _Prefix:
-    """What one beam has written."""
+    """The prefix of one beam."""
 
     ids: tuple[int, ...]
     log_prob: float
-    begun: Mapping[int, int]  # by missing phrase: its longest proper beginning that stands last
-    n_met: int = 0  # tokens of the phrases that it contains
-    parent: int = 0  # beam of the step before that it continues
+    begun: Mapping[int, int]  # missing phrase → number of its first tokens that end `ids`
+    n_met: int = 0  # tokens of the phrases that are complete
+    parent: int = 0  # the beam of the last step that it continues
 
     def continued(
         self, token: int, log_prob: float, phrases: Sequence[Phrase], parent: int
@@ -43,16 +43,16 @@ class _Prefix:
         return _Prefix((*self.ids, token), log_prob, begun, n_met, parent)
 
     def coverage(self) -> int:
-        """Required tokens written: of whole phrases, and of the one that may be under way."""
+        """Required tokens written: those of complete phrases, and of the longest begun phrase."""
         return self.n_met + max(self.begun.values(), default=0)
 
     def wanted(self, phrases: Sequence[Phrase]) -> set[int]:
-        """Tokens that would begin a missing phrase or go on with it."""
+        """Tokens that would begin or continue a missing phrase."""
         return {phrases[i][at] for i, n in self.begun.items() for at in (0, n)}
 
 
 def tokens_begun(phrase: Phrase, n: int, token: int) -> int:
-    """How many tokens of a phrase stand last, if it were `n` before one more token."""
+    """How many first tokens of a phrase end a prefix with `token`, if `n` did before it."""
     last = [*phrase[:n], token]
     return max(k for k in range(n + 2) if last[n + 1 - k :] == [*phrase[:k]])
 
@@ -73,14 +73,14 @@ def constrained_beam_search(
         required: per sentence, phrases of at least one token.
         beam: with fewer than the required tokens + 1 some banks stay empty.
     Returns:
-        Per sentence up to `n_best`, best first. Where no hypothesis with all phrases fits into the
-        limit: those with most of them, not complete.
+        Per sentence up to `n_best`, best first. If no hypothesis with all phrases fits into the
+        limit: incomplete ones with the most phrases.
     """
     sentences = [
         _Sentence(number, limit, phrases, [_Prefix((), 0.0, dict.fromkeys(range(len(phrases)), 0))])
         for number, (limit, phrases) in enumerate(zip(task.max_lengths, required, strict=True))
     ]
-    rows = list(sentences)  # those still searched
+    rows = list(sentences)  # sentences still searched
     tokens = torch.full((len(rows), 1), task.bos_id, device=task.device)
     while rows:
         is_open = [
@@ -110,7 +110,7 @@ class _Sentence:
     finished: list[Hypothesis] = field(default_factory=list)  # best first
 
     def step(self, found: list[_Prefix], task: SearchTask, beam: int, n_best: int) -> bool:
-        """Sort out what ended and choose the next beam; whether the search goes on.
+        """Collect ended hypotheses and choose the next beams; whether the search continues.
 
         Args:
             found: continuations of `beams`.
@@ -131,7 +131,7 @@ class _Sentence:
         return len(self.finished) < beam and not is_settled(self.finished, possible, n_best)
 
     def _allocate(self, live: list[_Prefix], beam: int) -> list[_Prefix]:
-        """An equal share of the beam for each bank; what banks leave unused, for the best others.
+        """An equal share of the beam for each bank; unused places go to the best other prefixes.
 
         Args:
             live: best first.
@@ -151,7 +151,7 @@ class _Sentence:
 def _continuations(
     task: SearchTask, tokens: Tensor, rows: list[_Sentence], beam: int
 ) -> Iterator[list[_Prefix]]:
-    """Per sentence: the best prefixes one token longer, and all that come closer to a phrase.
+    """Per sentence: the best prefixes one token longer, and all that begin or continue a phrase.
 
     Args:
         tokens: (B, K), the newest of each prefix.
@@ -163,7 +163,7 @@ def _continuations(
     task.rules.apply(log_probs, history, [row.number for row in rows])
     scores = torch.tensor([[p.log_prob for p in row.beams] for row in rows], device=tokens.device)
     best = best_continuations(scores, log_probs, 2 * beam)
-    # Each beam may go on and, if that is nearly as good, end, however improbable it is.
+    # The two best tokens of each beam: every beam may continue and, if EOS is one of them, end.
     own_best = log_probs.topk(2, dim=-1).indices.tolist()
     for row, sentence in enumerate(rows):
         places = set(zip(best.parents[row].tolist(), best.tokens[row].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Many sentences at once: batches of like lengths, each searched with the options given.
+"""Search for many sentences: batches of similar lengths, each with the given options.
 
 Comes in: source ids in any order. Goes out: hypotheses in the same order. This file knows models
 and search, but no text.
@@ -36,8 +36,8 @@ from transformer_mt.search.token_rules import TokenRules
 from transformer_mt.system.processes.fork_pool import Workers, may_fork
 
 BATCH_TOKENS = 8192  # source tokens × beam decoded side by side, padding counted
-GPU_BATCH_TOKENS = 32768  # a GPU does more at a time in nearly the same time
-THREAD_ROWS = 32  # sentences × beam that are worth a thread of their own
+GPU_BATCH_TOKENS = 32768  # a GPU decodes more in nearly the same time
+THREAD_ROWS = 32  # sentences × beam: at least this many for each worker
 LENGTH_MARGIN = 10  # tokens allowed beyond max_length_ratio × source, so that short texts can grow
 
 
@@ -48,7 +48,7 @@ class Request:
     Attributes:
         src: ids with tags, without EOS; not empty.
         prefix: ids that the translation begins with.
-        required: sequences of ids that it contains.
+        required: sequences of ids that it must contain.
     """
 
     src: Sequence[int]
@@ -64,13 +64,13 @@ class SearchEngine(Protocol):
 
 
 class Engine:
-    """One model, or several that vote, ready to search."""
+    """Search with one model, or with an ensemble of several."""
 
     def __init__(self, models: Sequence[EncoderDecoder], silent_ids: Sequence[int]) -> None:
-        """Args:
-        models: in eval mode on one device, with the same two vocabularies. Their weights must
-            not change any more.
-        silent_ids: of the target vocabulary, never written.
+        """
+        Args:
+            models: in eval mode on one device, with the same two vocabularies and fixed weights.
+            silent_ids: of the target vocabulary, never written.
         """
         self.models = models
         self._decoders = [step_decoder(model) for model in models]
@@ -84,9 +84,9 @@ class Engine:
     def search(self, requests: Sequence[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """The best hypotheses of each request, best first; at least one.
 
-        On a CPU, batches of like lengths are searched side by side, as many as torch has threads,
-        each on one core: threads within small operations wait for each other more than they work.
-        For the same reason a small batch is not divided.
+        On a CPU, batches of similar lengths are searched in parallel, as many as torch has threads,
+        each on one core: threads that share small operations wait for each other more than they
+        work. Small batches are not divided.
 
         Raises:
             TmtError: the model's scores are not numbers.
@@ -109,10 +109,10 @@ class Engine:
     def _side_by_side(
         self, calls: list[tuple[list[Request], SearchOptions]], n_workers: int
     ) -> list[list[list[Hypothesis]]]:
-        """The results of `search_batch`, by copies of this process or, second best, by threads.
+        """The results of `search_batch`, by forked processes or, second best, by threads.
 
-        Copies do not wait for each other between operations. One batch needs none, and they cannot
-        be made everywhere.
+        Unlike threads, processes do not wait for each other between operations. One batch needs no
+        process, and not every system can fork safely.
         """
         if n_workers == 1:
             return [self.search_batch(*call) for call in calls]
@@ -128,7 +128,7 @@ class Engine:
 
     @torch.inference_mode()
     def search_batch(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
-        """`search` for requests that are searched side by side."""
+        """`search` for one batch of requests, side by side."""
         search = self._search_diverse if options.diverse else self._search
         results = (self._sample if options.sampling else search)(batch, options)
         if not all(found and math.isfinite(found[0].score) for found in results):
@@ -136,7 +136,7 @@ class Engine:
         return results
 
     def _search(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
-        """A batch, of which some sentences may have required words."""
+        """Search a batch in which some sentences may have required words."""
         found: dict[int, list[Hypothesis]] = {}
         plain = [i for i, request in enumerate(batch) if not request.required]
         constrained = [i for i, request in enumerate(batch) if request.required]
@@ -146,7 +146,7 @@ class Engine:
         return [found[i] for i in range(len(batch))]
 
     def _search_alike(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
-        """Sentences that all have required words, or none of them has."""
+        """Search a batch in which all sentences have required words, or none has."""
         task, n_best = self._task(batch, options), options.n_best
         required = [request.required for request in batch]
         if all(required):
@@ -158,7 +158,7 @@ class Engine:
         return beam_search(task, beam=options.beam, n_best=n_best)
 
     def _sample(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
-        """`n_best` draws for each request, the most probable first."""
+        """`n_best` samples for each request, the best score first."""
         assert options.sampling is not None
         sampler = Sampler(options.sampling, self.device)
         draws = [request for request in batch for _ in range(options.n_best)]
@@ -170,7 +170,7 @@ class Engine:
     def _search_diverse(
         self, batch: list[Request], options: SearchOptions
     ) -> list[list[Hypothesis]]:
-        """For each of the `n_best` most probable next tokens the best hypothesis with it."""
+        """The best hypothesis with each of the `n_best` most probable first tokens."""
         firsts = self._first_tokens(batch, options)
         owners = [i for i, tokens in enumerate(firsts) for _ in tokens]
         begun = [
@@ -212,7 +212,7 @@ class Engine:
         )
 
     def _stepper(self, batch: Sequence[Request]) -> StepModel:
-        """The source of a batch read by every model."""
+        """The step function of a batch; every model encodes its source."""
         src = padded([[*request.src, EOS_ID] for request in batch], self.device)
         return Stepper(self._decoders, src)
 
@@ -245,7 +245,7 @@ def padded(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
 
 
 def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Indices, longest first, cut so that sentences × longest stays within `max_tokens`."""
+    """Batches of indices, longest first; sentences × longest stays within `max_tokens`."""
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     start = 0
     while start < len(order):
@@ -255,6 +255,6 @@ def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[
 
 
 def deal_sorted(indices: list[int], n_parts: int) -> list[list[int]]:
-    """Like cards, so that sorted sentences make parts of like lengths; none of them is empty."""
+    """Deal indices in turn, so that sorted sentences make similar parts; no part is empty."""
     n_parts = max(1, min(n_parts, len(indices)))
     return [indices[start::n_parts] for start in range(n_parts)]

@@ -1,4 +1,4 @@
-"""One model, or several that vote, as the step function that search asks for."""
+"""One model, or an ensemble of several, as the step function of search."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from transformer_mt.model.architectures import StepDecoder
 
 
 class Stepper:
-    """Models that have read their source, as a `beam_search.StepModel`: their mean probabilities.
+    """A `beam_search.StepModel`: the mean probabilities of models that have encoded the source.
 
     Args:
         decoders: of models with the same two vocabularies.
@@ -22,7 +22,7 @@ class Stepper:
 
     def step(self, tokens: Tensor) -> Tensor:
         logits = [decoding.step(tokens).float() for decoding in self._decodings]
-        log_probs = [torch.log_softmax(x, dim=-1, out=x) for x in logits]  # in their place
+        log_probs = [torch.log_softmax(x, dim=-1, out=x) for x in logits]  # in place
         if len(log_probs) == 1:
             return log_probs[0]
         return torch.stack(log_probs).logsumexp(dim=0) - math.log(len(log_probs))

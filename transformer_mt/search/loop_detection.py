@@ -1,10 +1,10 @@
-"""Loops: hypotheses that repeat one phrase to the end, so that searching on is of no use.
+"""Loops: hypotheses that repeat one phrase to the end, so that further search is useless.
 
 Comes in: ids of sources, and of the hypotheses so far. Goes out: the rows that loop. This file
 knows ids and torch: no text, no Transformer, no search.
 
-A model that has begun a loop makes it ever more probable, up to the length limit: at every step it
-has more to copy from. Source: Holtzman et al. 2020, figure 4.
+Once a model loops, each repetition makes the next one more probable, up to the length limit.
+Source: Holtzman et al. 2020, figure 4.
 """
 
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ import torch
 from torch import Tensor
 
 LONGEST_UNIT = 12  # tokens of the repeated phrase
-FEWEST_TIMES = 5  # that the phrase stands in a row
-FEWEST_TOKENS = 32  # repeated
-LONGEST_SOURCE_UNIT = 40  # tokens: a sentence, which may be shorter in the translation
-TOKENS_PER_SOURCE_TOKEN = 2
-EVERY = 8  # steps between two looks
+FEWEST_TIMES = 5  # occurrences of the phrase in a row
+FEWEST_TOKENS = 32  # repeated tokens
+LONGEST_SOURCE_UNIT = 40  # tokens; a source may repeat a sentence, whose translation is shorter
+TOKENS_PER_SOURCE_TOKEN = 2  # repeated tokens allowed for each repeated source token
+EVERY = 8  # steps between two checks
 
 
 class LoopWatch:
     """Looks for loops in the hypotheses of a batch of sentences."""
 
     def __init__(self, given: Sequence[Sequence[Sequence[int]]]) -> None:
-        """Args: given: of each sentence, sequences of ids whose repetitions it may repeat."""
+        """Args: given: for each sentence, sequences of ids, whose repetitions excuse its own."""
         self._given = given
         self._excused: dict[int, int] = {}
 
@@ -33,7 +33,7 @@ class LoopWatch:
 
         Args:
             written: (B, t) int64, a hypothesis of each sentence, without BOS.
-            sentences: the number of each.
+            sentences: the index in `given` of each row.
         """
         n_written = written.size(1)
         if n_written <= FEWEST_TOKENS or n_written % EVERY:
@@ -48,7 +48,7 @@ class LoopWatch:
         ]
 
     def _excuse(self, sentence: int) -> int:
-        """Tokens that a sentence may repeat because its source or prefix does; counted once."""
+        """Tokens that a sentence may repeat because its source or prefix does; cached."""
         if sentence not in self._excused:
             most = sum(map(most_repeated, self._given[sentence]))
             self._excused[sentence] = TOKENS_PER_SOURCE_TOKEN * most
@@ -56,13 +56,13 @@ class LoopWatch:
 
 
 def _repeated(written: Tensor, unit: int) -> Tensor:
-    """(B, t) → (B,): length of the end in which each token equals the one `unit` places before."""
+    """(B, t) → (B,): length of the suffix whose tokens equal those `unit` positions before."""
     same = written[:, unit:] == written[:, :-unit]
     return same.flip(1).cumprod(dim=1).sum(dim=1)
 
 
 def most_repeated(ids: Sequence[int]) -> int:
-    """The most tokens in a row that equal the token one unit before, over all units."""
+    """The longest run of tokens that equal the token one unit before, over all units."""
     most = 0
     for unit in range(1, min(LONGEST_SOURCE_UNIT, len(ids) - 1) + 1):
         run = 0

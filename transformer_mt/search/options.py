@@ -1,4 +1,4 @@
-"""How to search for a translation: the model's configuration, and a user's changes of it."""
+"""The options of a search: those of the model's configuration, with a user's changes."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,8 @@ from transformer_mt.errors import ConfigError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.search.sampling import SamplingOptions
 
-MOST_ROWS = MOST_BEAM  # hypotheses of one sentence side by side; more take memory for nothing
-_Range = tuple[str, float, float]  # how people call the option, the least, the most
+MOST_ROWS = MOST_BEAM  # hypotheses of one sentence side by side; more would waste memory
+_Range = tuple[str, float, float]  # name of the option in messages, smallest value, largest value
 _RANGES: dict[str, _Range] = {
     "beam": (tr("beam"), 1, MOST_ROWS),
     "length_penalty": (tr("length penalty"), 0, MOST_LENGTH_PENALTY),
@@ -57,7 +57,7 @@ class SearchChanges(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """
+    """How to search for translations.
     Attributes:
         beam: 1 is greedy search.
         penalty, length_penalty: see `LengthPenalty`.
@@ -65,13 +65,13 @@ class SearchOptions:
         min_length, max_length: tokens of a translation, of each sentence if a text is split; None:
             only the ratio limits it.
         n_best: hypotheses per sentence, at most `beam`.
-        diverse: the n-best begin with different tokens, and may be more than `beam`.
+        diverse: the n-best begin with different tokens, and `n_best` may exceed `beam`.
         no_repeat_ngram, repetition_penalty: see `TokenRules`.
         sampling: draw tokens instead of searching for the best; `n_best` is the number of draws.
-        mbr: draw so many translations, and take the one that is most like the others; 0: do not.
+        mbr: minimum Bayes risk: of so many draws, take the one most similar to the others; 0: off.
         banned: sequences of ids that no hypothesis contains.
-        end_loops: end a hypothesis that repeats itself, see `LoopWatch`; unless there is a minimum
-            length, which may be met by loops alone. A search that does so is no longer exact.
+        end_loops: cut hypotheses that loop, see `LoopWatch`; not with a minimum length, which may
+            be reachable by loops only. The search is then no longer exact.
     """
 
     beam: int = 4
@@ -127,7 +127,7 @@ class SearchOptions:
 
     @classmethod
     def resolve(cls, decode: DecodeConfig, **changes: Unpack[SearchChanges]) -> "SearchOptions":
-        """The options of a model's configuration, with a user's changes."""
+        """The options of a model's configuration, with a user's changes; None changes nothing."""
         given = {name: value for name, value in changes.items() if value is not None}
         return cls(**{**decode.model_dump(), **given})
 
@@ -135,7 +135,7 @@ class SearchOptions:
 def _out_of_range(
     options: SearchOptions | SamplingOptions | None, ranges: dict[str, _Range]
 ) -> Iterator[str]:
-    """One line for each number outside of its range."""
+    """A message for each number outside of its range."""
     for name, (shown, least, most) in ranges.items():
         value = getattr(options, name, None)
         if value is not None and not least <= value <= most:  # nan is in no range

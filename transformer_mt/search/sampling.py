@@ -11,11 +11,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class SamplingOptions:
-    """
+    """How to draw tokens.
     Attributes:
-        temperature: log-probabilities are divided by it; below 1 the probable gets more probable.
+        temperature: log-probabilities are divided by it; below 1 the distribution is sharper.
         top_k: only the k most probable tokens; 0: all. Source: Fan et al. 2018, section 5.
-        top_p: only the fewest most probable tokens that have this share together.
+        top_p: only the smallest set of most probable tokens with this total probability.
             Source: Holtzman et al. 2020, section 3.1.
         seed: the same seed draws the same tokens for the same batch.
     """
@@ -27,7 +27,7 @@ class SamplingOptions:
 
 
 class Sampler:
-    """Draws tokens; one for a whole translation, since each draw moves its generator on."""
+    """Draws tokens. Use one for all steps of a batch: each draw advances its generator."""
 
     def __init__(self, sampling: SamplingOptions, device: torch.device) -> None:
         self._sampling = sampling
@@ -35,7 +35,7 @@ class Sampler:
 
     def __call__(self, log_probs: Tensor) -> Tensor:
         """(B, V) → (B,)."""
-        # What is no number is drawn, too, so that the caller can tell of it.
+        # Tokens whose score is NaN can be drawn, so that the caller notices.
         probs = candidate_probs(log_probs, self._sampling).nan_to_num_(1.0)
         return torch.multinomial(probs, 1, generator=self._generator)[:, 0]
 
@@ -49,6 +49,6 @@ def candidate_probs(log_probs: Tensor, sampling: SamplingOptions) -> Tensor:
     probs = scaled.softmax(dim=1)
     if sampling.top_p < 1.0:
         ordered, ids = probs.sort(dim=1, descending=True)
-        before = ordered.cumsum(dim=1) - ordered  # the share of those that are more probable
+        before = ordered.cumsum(dim=1) - ordered  # total of the more probable tokens
         probs = probs.scatter(1, ids, ordered.masked_fill(before >= sampling.top_p, 0.0))
     return probs

@@ -1,4 +1,4 @@
-"""Rules of hypotheses: forbidden tokens, forced prefixes, no repetition, a minimum length.
+"""Rules for hypotheses: forbidden tokens, forced prefixes, no repetition, a minimum length.
 
 Comes in: scores of next tokens, and the tokens so far. Goes out: the same scores, forbidden tokens
 at −∞. This file knows ids and torch: no text, no Transformer, no search.
@@ -18,14 +18,14 @@ FORBIDDEN = -torch.inf
 
 @dataclass(frozen=True)
 class TokenRules:
-    """
+    """The rules of one batch.
     Attributes:
         eos_id: ends a hypothesis; only `min_length` and a prefix forbid it.
-        never: ids that are not written at all.
-        banned: sequences of ids that are not written.
+        never: ids that no hypothesis contains.
+        banned: sequences of ids that no hypothesis contains.
         prefixes: per sentence, the ids that every hypothesis begins with; empty: none.
-        min_length: tokens before EOS, as long as another one may be written.
-        no_repeat_ngram: no n tokens in a row occur twice; 0: any may.
+        min_length: fewest tokens before EOS, unless all other tokens are forbidden.
+        no_repeat_ngram: n; no n-gram occurs twice; 0: off.
         repetition_penalty: factor on the log-probability of tokens written before, from 1.
             Source: Keskar et al. 2019 (CTRL), section 4.1, on log-probabilities.
     """
@@ -44,7 +44,7 @@ class TokenRules:
         Args:
             log_probs: (B, K, V).
             history: (B, K, t) int64, without BOS.
-            sentences: which of `prefixes` each of the B is.
+            sentences: index in `prefixes` of each row.
         """
         forced = self._forced(log_probs, history.size(2), sentences)
         if self.repetition_penalty != 1.0 and history.size(2):
@@ -61,7 +61,7 @@ class TokenRules:
         log_probs[..., self.eos_id] = FORBIDDEN if too_short else eos
         n_forbidden = len(self.never) + len(self.banned) + history.size(2)  # at most
         if too_short and n_forbidden >= log_probs.size(2) // 2:
-            stuck = (log_probs == FORBIDDEN).all(-1)  # nothing else may be written any more
+            stuck = (log_probs == FORBIDDEN).all(-1)  # no other token is allowed
             log_probs[..., self.eos_id] = torch.where(stuck, eos, FORBIDDEN)
         for row, token, values in forced:
             log_probs[row] = FORBIDDEN
@@ -74,7 +74,7 @@ class TokenRules:
     def _forced(
         self, log_probs: Tensor, step: int, sentences: Sequence[int]
     ) -> list[tuple[int, int, Tensor]]:
-        """(row, the token that its prefix has here, its scores (K,)) of rows within a prefix."""
+        """For rows within their prefix: (row, its next token, the scores of the token, (K,))."""
         if not self.prefixes:
             return []
         prefixes = [(row, self.prefixes[sentence]) for row, sentence in enumerate(sentences)]
@@ -85,7 +85,7 @@ class TokenRules:
         n = self.no_repeat_ngram
         ngrams = history.unfold(2, n, 1)  # (B, K, t − n + 1, n)
         newest = history[:, :, None, history.size(2) - n + 1 :]  # (B, K, 1, n − 1)
-        again = (ngrams[..., :-1] == newest).all(-1)  # the first n − 1 stand at the end, too
+        again = (ngrams[..., :-1] == newest).all(-1)  # the first n − 1 are also the newest tokens
         rows, beams, places = again.nonzero(as_tuple=True)
         log_probs[rows, beams, ngrams[rows, beams, places, -1]] = FORBIDDEN
 
