@@ -79,7 +79,7 @@ def screens(words: list[str], columns: int, cwd: Path, language: str) -> Iterato
 @pytest.mark.parametrize(
     ("columns", "language", "commands"),
     [
-        (80, "en", [TRAIN, EXPLAIN]),
+        (80, "en", [TRAIN, EXPLAIN, "data check dev.zh train.en --src zh --tgt en"]),
         (80, "zh", ["plan lines.yaml"]),
         (120, "zh", ["data check train.zh train.en", TRAIN, "eval -m runs/lines --confidence",
                      "runs", "doctor", EXPLAIN]),
@@ -98,6 +98,7 @@ def test_no_line_runs_over_the_edge(
         assert len(text) > 20 and not text.startswith("tmt: ") and "\ntmt: " not in text, text
         if language == "zh":
             assert re.search("[\u4e00-\u9fff]", text) and not english_lines(text), command
+            assert " missing" not in text, "of a package, in doctor"
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")

@@ -26,6 +26,7 @@ from transformer_mt.cli.options import (
 )
 from transformer_mt.errors import DataError, TmtError
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.system.terminal import show_folded
 
 if TYPE_CHECKING:
     from transformer_mt.config.experiment import Config
@@ -78,7 +79,10 @@ def data_check(
     if page is not None:
         write_page(report, page)
     lines = report.explain() if explain else report.summary()
-    show(report.to_json() if as_json else "\n".join(lines))
+    if as_json:
+        show(report.to_json())
+    else:
+        show_folded("\n".join(lines))
     if report.problems:
         raise typer.Exit(1)
 
@@ -151,7 +155,7 @@ def data_clean(
     local = obtain_sources(cfg, say)
     clean_stage(local, fingerprints(local), out_dir, work_dir, say)
     report = read_report(out_dir)
-    show("\n".join(report.explain() if explain else report.summary()))
+    show_folded("\n".join(report.explain() if explain else report.summary()))
     say(tr("page: {}", out_dir / "report.html"))
     say(tr("{} keeps the scores; delete it when the thresholds are settled", work_dir))
 

@@ -30,6 +30,7 @@ _NAMES = {
     "packages": tr("packages"),
     "disk": tr("disk"),
 }
+_MISSING = tr("missing")
 _WSL = tr("Linux within Windows (WSL)")
 
 
@@ -150,7 +151,7 @@ def _precision(device: torch.device) -> MachineFact:
 
 def _packages() -> Iterator[MachineFact]:
     """Versions of the packages in pyproject.toml: the core, and each extra but `dev`."""
-    if _version("transformer-mt") == "missing":
+    if _version("transformer-mt") == _MISSING:
         yield _judge(
             "packages", tr("tmt runs uninstalled"), note=tr("pip install -e . checks them")
         )
@@ -162,7 +163,7 @@ def _packages() -> Iterator[MachineFact]:
         groups.setdefault(extra[1] if extra else "", []).append(f"{name} {_version(name)}")
     groups.pop("dev", None)
     for extra_name, found in groups.items():
-        value, missing = ", ".join(found), any(entry.endswith(" missing") for entry in found)
+        value, missing = ", ".join(found), any(entry.endswith(f" {_MISSING}") for entry in found)
         if extra_name:
             advice = tr("if you want it: pip install 'transformer-mt[{}]'", extra_name)
             yield _judge(tr("extra {}", extra_name), value, note=advice if missing else "")
@@ -175,7 +176,7 @@ def _version(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return "missing"
+        return _MISSING
 
 
 def _disk(folder: Path) -> MachineFact:

@@ -5,9 +5,11 @@ updates, and the memory they took. This file does not know which updates are of 
 """
 
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -209,12 +211,17 @@ def in_new_processes(
     with meeting_dir() as folder:
         arguments = (work, n_processes, folder, results)
         try:
-            with protected_children(**allocator_variables()):
+            with protected_children(**allocator_variables()), _without_interrupts():
                 group: Any = start_processes(
                     _as_rank, arguments, n_processes, join=False, start_method="spawn"
                 )
-            while not group.join(timeout=_CALL_EVERY_S):
-                waiting(_CALL_EVERY_S)
+            try:
+                while not group.join(timeout=_CALL_EVERY_S):
+                    waiting(_CALL_EVERY_S)
+            except KeyboardInterrupt:
+                for process in group.processes:
+                    process.terminate()
+                raise
         except ProcessExitedException as error:
             if not results.empty() and isinstance(told := results.get(), TmtError):
                 raise told from error
@@ -225,6 +232,16 @@ def in_new_processes(
     if isinstance(result, TmtError):
         raise result
     return result
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes started within never hear Ctrl-C, which would print a traceback for each."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _as_rank(
