@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 MEASURING = """
-import sys, time
+import signal, sys, time
 from transformer_mt.profiling.timed_updates import in_new_processes
 
 def work(ranks):
     time.sleep(600)
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of a shell may ignore it
     try:
         in_new_processes(work, 2, lambda _: print("waiting", flush=True))
     except KeyboardInterrupt:
