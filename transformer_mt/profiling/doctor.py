@@ -30,7 +30,6 @@ _NAMES = {
     "packages": tr("packages"),
     "disk": tr("disk"),
 }
-_MISSING = tr("missing")
 _WSL = tr("Linux within Windows (WSL)")
 
 
@@ -151,19 +150,20 @@ def _precision(device: torch.device) -> MachineFact:
 
 def _packages() -> Iterator[MachineFact]:
     """Versions of the packages in pyproject.toml: the core, and each extra but `dev`."""
-    if _version("transformer-mt") == _MISSING:
+    if _version("transformer-mt") is None:
         yield _judge(
             "packages", tr("tmt runs uninstalled"), note=tr("pip install -e . checks them")
         )
         return
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, dict[str, str | None]] = {}
     for requirement in metadata.requires("transformer-mt") or []:
         name = re.split(r"[^\w.-]", requirement)[0]
         extra = re.search(r"extra == .(\w+)", requirement)
-        groups.setdefault(extra[1] if extra else "", []).append(f"{name} {_version(name)}")
+        groups.setdefault(extra[1] if extra else "", {})[name] = _version(name)
     groups.pop("dev", None)
     for extra_name, found in groups.items():
-        value, missing = ", ".join(found), any(entry.endswith(f" {_MISSING}") for entry in found)
+        missing = None in found.values()
+        value = ", ".join(f"{name} {version or tr('missing')}" for name, version in found.items())
         if extra_name:
             advice = tr("if you want it: pip install 'transformer-mt[{}]'", extra_name)
             yield _judge(tr("extra {}", extra_name), value, note=advice if missing else "")
@@ -172,11 +172,12 @@ def _packages() -> Iterator[MachineFact]:
             yield _judge("packages", value, problem=advice if missing else "")
 
 
-def _version(package: str) -> str:
+def _version(package: str) -> str | None:
+    """None: it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return _MISSING
+        return None
 
 
 def _disk(folder: Path) -> MachineFact:
