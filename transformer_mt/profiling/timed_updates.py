@@ -5,11 +5,9 @@ updates, and the memory they took. This file does not know which updates are of 
 """
 
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -210,38 +208,27 @@ def in_new_processes(
     results: Any = spawn_context().SimpleQueue()
     with meeting_dir() as folder:
         arguments = (work, n_processes, folder, results)
+        group: Any = None
         try:
-            with protected_children(**allocator_variables()), _without_interrupts():
-                group: Any = start_processes(
+            with protected_children(**allocator_variables()):
+                group = start_processes(
                     _as_rank, arguments, n_processes, join=False, start_method="spawn"
                 )
-            try:
-                while not group.join(timeout=_CALL_EVERY_S):
-                    waiting(_CALL_EVERY_S)
-            except KeyboardInterrupt:
-                for process in group.processes:
-                    process.terminate()
-                raise
+            while not group.join(timeout=_CALL_EVERY_S):
+                waiting(_CALL_EVERY_S)
         except ProcessExitedException as error:
             if not results.empty() and isinstance(told := results.get(), TmtError):
                 raise told from error
             if error.signal_name == "SIGKILL":  # how a system that is short of memory ends it
                 raise TrainingError(_TOO_LITTLE.format(tr("killed"))) from error
             raise TrainingError(tr("a process that measured training ended: {}", error)) from error
+        finally:
+            for process in group.processes if group is not None else ():
+                process.terminate()  # or an interrupted command would wait for them at its exit
     result = results.get()
     if isinstance(result, TmtError):
         raise result
     return result
-
-
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Processes started within never hear Ctrl-C, which would print a traceback for each."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _as_rank(

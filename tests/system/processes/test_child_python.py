@@ -187,3 +187,24 @@ def test_the_search_path(
 
     found = search_path([*map(real, places)], real(python_path))
     assert found == [*map(real, expected)], why
+
+
+STARTING = """
+import os, signal
+from transformer_mt.system.processes.executors import spawn_context, start_worker
+
+if __name__ == "__mp_main__":
+    os.kill(os.getpid(), signal.SIGINT)  # before a line of its task
+
+if __name__ == "__main__":
+    process = spawn_context().Process(target=start_worker)
+    process.start()
+    process.join()
+    print(process.exitcode)
+"""
+
+
+def test_a_child_does_not_hear_ctrl_c_while_it_starts(tmp_path: Path) -> None:
+    (tmp_path / "starting.py").write_text(STARTING)
+    found = do(tmp_path, [sys.executable, "starting.py"], PYTHONPATH=str(ROOT))
+    assert (found.stdout, found.stderr) == ("0\n", "")

@@ -5,6 +5,7 @@ the current folder first.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
@@ -39,12 +40,16 @@ def protect(environment: MutableMapping[str, str]) -> None:
 def protected_children(**more: str) -> Iterator[None]:
     """While it lasts, libraries that start Pythons of their own start them safely.
 
+    Nor do these hear Ctrl-C, of which each would print a traceback: the process that started them
+    ends them. It hears it itself when the context ends.
+
     Args:
         more: variables for them.
     """
     before = {name: os.environ.get(name) for name in (*_NAMES, *more)}
     protect(os.environ)
     os.environ.update(more)
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
@@ -53,3 +58,4 @@ def protected_children(**more: str) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
