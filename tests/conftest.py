@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+import torch
 
 from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.config.model import TokenizerConfig
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 # are busy with something else any example may.
 hypothesis.settings.register_profile("no-deadline", deadline=None)
 hypothesis.settings.load_profile("no-deadline")
+
+if not torch.cuda.is_available():  # before torch loads Triton: kernels are interpreted
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 _LONG = (
     "training/test_many_processes", "cli/test_cli", "cli/test_terminal_lines", "serve/test_service",

@@ -4,12 +4,13 @@
 #     scripts/bench/gpu.sh FOLDER                # on a machine with a GPU
 #     scripts/bench/gpu.sh --dry FOLDER          # every line, in small, on a CPU
 #
-# Measured are: 50 updates against those of the CPU, micro-batches as recordings and operation by
-# operation, training and translating for each size, a trace of updates of the base model, one training
-# to its end (multi30k-en-de needs the network; CONFIG=tiny does without), its translations, and
-# CTranslate2's with the same weights where that is installed. TEXT=multi30k/train measures training on
-# multi30k/train.en and .de, instead of the bundled corpus, which is too small for updates of 25,000
-# tokens. With several GPUs training uses all of them: CUDA_VISIBLE_DEVICES=0 measures one.
+# Measured are: 50 updates against those of the CPU, kernels beside torch's, micro-batches as
+# recordings and operation by operation, training and translating for each size, a trace of updates
+# of the base model, one training to its end (multi30k-en-de needs the network; CONFIG=tiny does
+# without), its translations, and CTranslate2's with the same weights where that is installed.
+# TEXT=multi30k/train measures training on multi30k/train.en and .de, instead of the bundled corpus,
+# which is too small for updates of 25,000 tokens. With several GPUs training uses all of them:
+# CUDA_VISIBLE_DEVICES=0 measures one.
 set -euo pipefail
 dry=false
 if [[ ${1:-} == --dry ]]; then dry=true; shift; fi
@@ -47,8 +48,11 @@ curve cpu-fp32 cpu fp32
 curve auto-fp32 auto fp32
 curve auto-bf16 auto bf16
 
-step "recordings"
-if ! $dry; then "$python" "$here/recordings.py" --sizes "${sizes// /,}" > "$out/recordings.txt"; fi
+step "kernels and recordings"
+if ! $dry; then
+    "$python" "$here/kernels.py" > "$out/kernels.txt"
+    "$python" "$here/recordings.py" --sizes "${sizes// /,}" > "$out/recordings.txt"
+fi
 
 for size in $sizes; do
     step "training and translating, $size"

@@ -70,6 +70,10 @@ def rows(folder: Path) -> Iterator[tuple[str, str]]:
         )
         memory = f"{r['peak_memory_mib']:,.0f} MiB"
         yield f"training, {r['size']}, {r['processes']} × {r['device']}", f"{speed}, {memory}"
+    if (path := folder / "kernels.txt").exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            name, result = re.split(r"  +", line, maxsplit=1)
+            yield name, result
     if (path := folder / "recordings.txt").exists():
         for line in path.read_text(encoding="utf-8").splitlines():
             size, max_tokens, result = line.split(maxsplit=2)

@@ -128,7 +128,7 @@ def test_the_optimizer_counts_once_per_update_however_little_was_done(
     monkeypatch.setattr(
         timed_updates,
         "collated",
-        lambda corpus, parts, _, *, ahead: collated(corpus, parts, CPU, ahead=ahead),
+        lambda corpus, parts, _, thread: collated(corpus, parts, CPU, thread),
     )
     clock = [0.0]
     monkeypatch.setattr(timed, "now", lambda: clock[0])

@@ -1,5 +1,6 @@
 """The plan of updates: complete, bounded, even, and a pure function of lengths, seed and epoch."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -191,9 +192,10 @@ def test_a_thread_that_pads_ahead_gives_the_same_batches() -> None:
     rows = [random.integers(4, 20, length).tolist() for length in random.integers(2, 9, 40)]
     corpus = EncodedCorpus(encoded_side(rows), encoded_side(rows[::-1]))
     parts, cpu = np.array_split(np.arange(40), 7), torch.device("cpu")
-    plain, ahead = (list(collated(corpus, parts, cpu, ahead=on)) for on in (False, True))
+    thread = ThreadPoolExecutor(1)
+    plain, ahead = (list(collated(corpus, parts, cpu, by)) for by in (None, thread))
     assert len(ahead) == len(plain) == 7
     for one, other in zip(plain, ahead, strict=True):
         assert all(vars(one)[name].equal(ids) for name, ids in vars(other).items())
         assert one.real.equal((one.tgt_out != PAD_ID).flatten().nonzero().squeeze(1))
-    assert next(collated(corpus, parts, cpu, ahead=True)).src.equal(plain[0].src)
+    assert next(collated(corpus, parts, cpu, thread)).src.equal(plain[0].src)

@@ -29,9 +29,9 @@ from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import TrainingError
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.training import trainer as trainer_module
-from transformer_mt.training.batches import UpdatePlan, experiment_plan
+from transformer_mt.training.batches import UpdatePlan, deal, experiment_plan
 from transformer_mt.training.optimizer import learning_rate
-from transformer_mt.training.padding import collate
+from transformer_mt.training.padding import collate, collated
 from transformer_mt.training.trainer import Outcome, PlannedUpdate
 
 
@@ -277,7 +277,10 @@ def test_micro_batches_do_not_decide_the_update(tmp_path: Path) -> None:
     for micro_batches in ([list(range(40))], [[i] for i in range(40)]):
         session = Session(tmp_path / str(len(found)), make_config(dropout=0.0))
         batches = [np.array(batch) for batch in micro_batches]
-        planned = PlannedUpdate(first_block(session.trainer.cfg, CORPUS, 0), 0, 1, batches)
+        block = first_block(session.trainer.cfg, CORPUS, 0)
+        own = collated(block.corpus, batches, torch.device("cpu"), None)
+        dealt = deal(batches, 0, 1, even=True)
+        planned = PlannedUpdate(block, 0, 1, batches, dealt, own)
         found.append(session.trainer._update(1, planned, 1e-3))
     assert found[0] == pytest.approx(found[1], rel=1e-4)
 

@@ -103,6 +103,8 @@ class SelfAttention(nn.Module):
     Source: Vaswani et al. 2017, section 3.2.2.
     """
 
+    attend = staticmethod(attend)
+
     def __init__(
         self, d_model: int, heads: int, *, bias: bool = True, rotary: RotaryPositions | None = None
     ) -> None:
@@ -120,7 +122,7 @@ class SelfAttention(nn.Module):
         q, k, v = (split_heads(y, self.heads) for y in self.qkv_proj(x).chunk(3, dim=-1))
         if self.rotary is not None:
             q, k = self.rotary(q), self.rotary(k)
-        return self.out_proj(merge_heads(attend(q, k, v, attn_mask, weights)))
+        return self.out_proj(merge_heads(self.attend(q, k, v, attn_mask, weights)))
 
 
 class CrossAttention(nn.Module):
@@ -129,6 +131,8 @@ class CrossAttention(nn.Module):
     Queries come from the decoder, keys and values from the memory. The memory does not change while
     a sentence is decoded, so `project_memory` is called once per sentence.
     """
+
+    attend = staticmethod(attend)
 
     def __init__(self, d_model: int, heads: int, *, bias: bool = True) -> None:
         super().__init__()
@@ -156,7 +160,7 @@ class CrossAttention(nn.Module):
             attn_mask, weights: see `attend`.
         """
         q = split_heads(self.q_proj(x), self.heads)
-        return self.out_proj(merge_heads(attend(q, *keys_values, attn_mask, weights)))
+        return self.out_proj(merge_heads(self.attend(q, *keys_values, attn_mask, weights)))
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

@@ -9,6 +9,7 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -189,9 +190,10 @@ def measure(size: Size, cfg: Config, run_dir: Path, n_updates: int, ranks: Ranks
     timed.update_with_worst()
     own_costs, seconds = [], []
     warm_up = WARM_UP if timed.device.type == "cpu" else GPU_WARM_UP
-    for number in range(warm_up + n_updates):
+    updates = (timed.plan.update(n % len(timed.plan)) for n in range(warm_up + n_updates + 1))
+    for number, (batches, following) in enumerate(pairwise(updates)):
         start = timed.now()
-        cost = timed.update(timed.plan.update(number % len(timed.plan)))
+        cost = timed.update(batches, following)
         if number >= warm_up:
             seconds.append(timed.now() - start)
             own_costs.append(cost)

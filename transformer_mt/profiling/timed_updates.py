@@ -7,7 +7,8 @@ updates, and the memory they took. This file does not know which updates are of 
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,14 +33,10 @@ from transformer_mt.system.processes.environment import (
     place_variables,
 )
 from transformer_mt.system.processes.executors import spawn_context, start_worker
-from transformer_mt.training.batches import (
-    UpdatePlan,
-    deal,
-    experiment_plan,
-)
+from transformer_mt.training.batches import Dealt, UpdatePlan, deal, experiment_plan
 from transformer_mt.training.memory import is_out_of_memory
 from transformer_mt.training.micro_batch import Learner
-from transformer_mt.training.padding import GPU_MULTIPLE, collated
+from transformer_mt.training.padding import GPU_MULTIPLE, Batch, collated
 
 PARTS = ("data", "forward", "loss", "backward", "optimizer")
 # Of the host: for a batch, to start work, for its end; then the step of all.
@@ -95,6 +92,8 @@ class TimedTraining:
         self.plan = experiment_plan(cfg, block)
         self.corpus = block.corpus
         self._cfg, self._ranks = cfg, ranks
+        self._thread = ThreadPoolExecutor(1)
+        self._begun: tuple[list[Dealt], Iterator[Batch]] | None = None  # the next update
 
     def setup(self) -> TrainingSetup:
         """What has been measured with; memory so far."""
@@ -114,9 +113,11 @@ class TimedTraining:
         for index in worst_batches(self.plan, self.corpus, self._multiple):
             self.update([self.plan.batch(index)] * self._ranks.size)
 
-    def update(self, batches: list[Indices]) -> Cost:
+    def update(self, batches: list[Indices], following: list[Indices] | None = None) -> Cost:
         """One update as the trainer does it, with a learning rate of 0.
 
+        Args:
+            following: the batches of the next update, which on a GPU a thread pads meanwhile.
         Returns:
             The part of this process; waiting for the others counts for the optimizer.
         """
@@ -130,8 +131,8 @@ class TimedTraining:
             cost[part] += now - start
             start = now
 
-        dealt = deal(batches, self._ranks.rank, self._ranks.size, even=not on_gpu)
-        parts = collated(self.corpus, [own.rows for own in dealt], self.device, ahead=on_gpu)
+        dealt, parts = self._begun or self._begin(batches)
+        self._begun = self._begin(following) if following else None
         for own in dealt:
             start = time.perf_counter()
             batch = next(parts)
@@ -153,6 +154,13 @@ class TimedTraining:
         self.learner.optimizer.step(0.0, n_tokens)
         cost["optimizer"] = self.now() - before_step
         return cost
+
+    def _begin(self, batches: list[Indices]) -> tuple[list[Dealt], Iterator[Batch]]:
+        """This process's share of an update, and its micro-batches."""
+        on_cpu = self.device.type == "cpu"
+        dealt = deal(batches, self._ranks.rank, self._ranks.size, even=on_cpu)
+        rows = [own.rows for own in dealt]
+        return dealt, collated(self.corpus, rows, self.device, None if on_cpu else self._thread)
 
     def now(self) -> float:
         """Seconds on a clock, once the device has done all its work so far."""

@@ -37,7 +37,7 @@ _NAMES = (
 _KERNELS = (
     ("attention", re.compile(r"attention|fmha|sdpa|flash", re.IGNORECASE)),
     ("loss", re.compile(r"softmax", re.IGNORECASE)),
-    ("products", re.compile(r"gemm|nvjet|cutlass|splitk", re.IGNORECASE)),
+    ("products", re.compile(r"gemm|gemv|nvjet|cutlass|splitk", re.IGNORECASE)),
 )
 _WHOLE = {*SPANS, "loss"}  # everything within them is a part of them
 _STEP = "ProfilerStep"

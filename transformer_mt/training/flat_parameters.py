@@ -74,6 +74,8 @@ class GradientSum:
     def __init__(self, flat: FlatParameters, ranks: Ranks, send_dtype: torch.dtype) -> None:
         self.total = torch.zeros_like(flat.exact)
         self._of_batch = flat.gradients
+        self._parameters = flat.parameters
+        self._gradients = list(flat.views(flat.gradients).values())
         self._ranks = ranks
         self._send_dtype = send_dtype
         self._buckets: list[slice] = []  # of the flat tensors, from their end to their start
@@ -87,6 +89,11 @@ class GradientSum:
     def send_with_next(self) -> None:
         """The next `backward` is this process's last of the update: send each finished bucket."""
         self._sending, self._unfinished = True, list(self._n_parameters)
+
+    def take(self, loss: Tensor) -> None:
+        """Backward of a micro-batch, if nobody sends meanwhile: all gradients are copied at once,
+        where `backward` would add each to the zeros in its place."""
+        torch._foreach_copy_(self._gradients, torch.autograd.grad(loss, self._parameters))
 
     def add(self) -> None:
         """Add the gradients of one micro-batch, and clear them in the model."""

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from transformer_mt.kernels.choice import softmax
+
 CHUNK_BYTES = 2 << 20  # of fp32 logits at a time: they stay in the cache of a core
 
 
@@ -115,10 +117,9 @@ def _softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
         Probabilities, (n, V) in the dtype of `logits` and on a CPU in their memory, and
         log Σ exp of each row of logits, (n,) fp32.
     """
+    if logits.device.type != "cpu":
+        return softmax(logits)
     # The largest probability is 1 / Σ exp(z − max z), and never rounded to 0.
-    if logits.device.type != "cpu":  # as few passes over memory as torch's kernels allow
-        probs = torch.softmax(logits, 1)
-        return probs, logits.amax(1).float() - probs.amax(1).float().log()
     parts = logits.split(max(1, CHUNK_BYTES // (4 * logits.size(1))))
     exacts, all_probs = torch.empty(2, *parts[0].shape)
     largest_logits, largest_probs = [], []

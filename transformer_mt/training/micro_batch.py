@@ -11,6 +11,7 @@ from torch import Tensor
 
 from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.encoding.tokenizer import PAD_ID
+from transformer_mt.kernels.choice import use_kernels
 from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.system.device import choose_precision
@@ -37,6 +38,7 @@ class Learner:
         self._scale = torch.ones((), device=self.device)  # of the loss
         self._recorded = None
         if self.device.type == "cuda" and isinstance(model, Transformer):
+            use_kernels(model)
             self._recorded = RecordedMicroBatches(self._add_gradients, self._tables, CudaGraphs())
 
     def send_with_next(self) -> None:
@@ -67,7 +69,11 @@ class Learner:
         sums = self._output_loss(hidden, self.model.output.weight, batch.tgt_out, batch.real)
         if done:
             done("loss")
-        (sums.loss * self._scale).backward()
+        loss = sums.loss * self._scale
+        if self._recorded:
+            self.optimizer.gradient.take(loss)
+        else:
+            loss.backward()
         self.optimizer.gradient.add()
         if done:
             done("backward")

@@ -4,7 +4,7 @@ Comes in: rows of a corpus. Goes out: `Batch`es. This file knows no plan and no 
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 
@@ -59,13 +59,13 @@ def collate(corpus: EncodedCorpus, rows: Indices, *, multiple: int = 1) -> Batch
 
 
 def collated(
-    corpus: EncodedCorpus, parts: Iterable[Indices], device: torch.device, *, ahead: bool
+    corpus: EncodedCorpus, parts: Iterable[Indices], device: torch.device, thread: Executor | None
 ) -> Iterator[Batch]:
     """Micro-batches on a device, one after the other.
 
     Args:
-        ahead: a thread pads the next batches while the caller works on one; useful if a GPU does
-            that work.
+        thread: begins to pad all of them at once, and so works while a GPU does; None: each is
+            padded when it is asked for.
     """
     on_gpu = device.type == "cuda"
 
@@ -73,11 +73,8 @@ def collated(
         batch = collate(corpus, rows, multiple=GPU_MULTIPLE if on_gpu else 1)
         return batch.map(Tensor.pin_memory) if on_gpu else batch  # for asynchronous copies
 
-    if not ahead:
-        yield from (work(rows).to(device) for rows in parts)
-        return
-    with ThreadPoolExecutor(1) as pool:
-        yield from (batch.to(device) for batch in pool.map(work, parts))
+    batches = thread.map(work, parts) if thread else map(work, parts)
+    return (batch.to(device) for batch in batches)
 
 
 def _pad(side: EncodedSide, rows: Indices, multiple: int) -> Indices:

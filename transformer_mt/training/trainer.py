@@ -9,8 +9,10 @@ ids and updates; it knows no text, tokenizer or score.
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -27,7 +29,7 @@ from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.system.device import StopRequest, release_memory, seed_all
 from transformer_mt.system.processes.distributed import ALONE, Ranks
-from transformer_mt.training.batches import deal, planned_blocks
+from transformer_mt.training.batches import Dealt, deal, planned_blocks
 from transformer_mt.training.checkpoint import CheckpointStore, Progress
 from transformer_mt.training.memory import halves, is_out_of_memory
 from transformer_mt.training.meter import Meter
@@ -57,6 +59,8 @@ class PlannedUpdate:
     index: int  # in the plan
     n_in_block: int
     batches: list[Indices]  # rows of the block's corpus
+    dealt: list[Dealt]  # of these, the share of this process
+    own: Iterator[Batch]  # its micro-batches
 
     @cached_property
     def n_tokens(self) -> int:
@@ -126,7 +130,8 @@ class Trainer:
         meter = Meter(self.ranks)
         skipped_in_a_row = 0
         reason: StopReason | None = None
-        for planned in self._updates():
+        # Each with the one after it: on a GPU that is already padded when this one ends.
+        for planned, _ in pairwise(self._updates()):
             stop_asked, seconds = self._agree(stop, log)
             if reason := self._reason_to_stop(stop_asked, seconds):
                 break
@@ -187,32 +192,31 @@ class Trainer:
 
     def _updates(self) -> Iterator[PlannedUpdate]:
         """All updates after the current progress, block after block, without end."""
-        progress = self.progress
+        progress, device = self.progress, self.learner.device
+        thread = ThreadPoolExecutor(1) if device.type == "cuda" else None
         place = Place(progress.epoch, progress.block, progress.block_entries)
         first = progress.next_in_block
         for block, plan in planned_blocks(self.cfg, self.block_of, place):
             for index in range(first, len(plan)):
-                yield PlannedUpdate(block, index, len(plan), plan.update(index))
+                batches = plan.update(index)
+                dealt = deal(batches, self.ranks.rank, self.ranks.size, even=device.type == "cpu")
+                own = collated(block.corpus, [part.rows for part in dealt], device, thread)
+                yield PlannedUpdate(block, index, len(plan), batches, dealt, own)
             first = 0
 
     def _update(self, update: int, planned: PlannedUpdate, lr: float) -> tuple[float, float]:
         """Carry out one update; returns the nll of this process, in nats, and the gradient norm."""
         self.model.train()
-        on_cpu = self.learner.device.type == "cpu"
-        dealt = deal(planned.batches, self.ranks.rank, self.ranks.size, even=on_cpu)
         optimizer = self.learner.optimizer
         nll = torch.zeros((), dtype=torch.float64, device=self.learner.device)
-        batches = collated(
-            planned.block.corpus, [own.rows for own in dealt], self.learner.device, ahead=not on_cpu
-        )
-        for place, part, rows in dealt:
+        for place, part, rows in planned.dealt:
             # Dropout depends only on the update and the batch: resuming is exact, and a whole
             # batch gets the same dropout on any process.
             seed_all(self.cfg.seed, update, place, part)
-            if place == dealt[-1].batch:
+            if place == planned.dealt[-1].batch:
                 self.learner.send_with_next()
             with record_function("data"):
-                batch = next(batches)
+                batch = next(planned.own)
             nll += self._add_gradients(planned.block.corpus, rows, batch)
         with record_function("optimizer"):
             norm = optimizer.step(lr, planned.n_tokens)
@@ -230,7 +234,7 @@ class Trainer:
         self.learner.optimizer.gradient.discard()
         release_memory()
         self._n_split += 1
-        again = zip(parts, collated(corpus, parts, self.learner.device, ahead=False), strict=True)
+        again = zip(parts, collated(corpus, parts, self.learner.device, None), strict=True)
         one, other = (self._add_gradients(corpus, half, batch) for half, batch in again)
         return one.double() + other
 

@@ -1,0 +1,146 @@
+"""The kernels give the values and gradients of torch's operations; without a GPU, interpreted."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from micro_batches import assert_same, batches, gradients, learner
+from torch import Tensor
+
+from transformer_mt.model.attention import causal_mask, merge_heads, split_heads
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+names = ("attention", "choice", "fused", "linear", "residual", "softmax")
+attention, choice, fused, linear, residual, softmax = (
+    pytest.importorskip(f"transformer_mt.kernels.{name}") for name in names
+)
+
+B, HEADS, WIDTH = 3, 2, 16
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(*shape, device=DEVICE).requires_grad_()
+
+
+def with_gradients(out: Tensor, inputs: tuple[Tensor, ...]) -> list[Tensor]:
+    """The output, and the gradients of the inputs for some gradient of the output."""
+    ramp = torch.linspace(-1, 1, out.numel(), device=DEVICE).view(out.shape)
+    return [out, *torch.autograd.grad(out, inputs, ramp)]
+
+
+def assert_close(found: list[Tensor], exact: list[Tensor]) -> None:
+    for one, other in zip(found, exact, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("n_queries", "n_keys"), [(1, 1), (7, 20), (33, 5), (24, 24)])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention(n_queries: int, n_keys: int, is_causal: bool) -> None:
+    torch.manual_seed(n_queries)
+    queries, pairs = draw(B, n_queries, HEADS * WIDTH), draw(B, n_keys, 2 * HEADS * WIDTH)
+    mask = torch.rand(B, 1, 1, n_keys, device=DEVICE) < 0.6
+    mask[..., 0] = True
+    if is_causal:
+        mask = causal_mask(max(n_queries, n_keys), torch.device(DEVICE))[..., :n_queries, :n_keys]
+    found = []
+    for attend in (attention.attend, F.scaled_dot_product_attention):
+        q = split_heads(queries, HEADS)
+        k, v = (split_heads(x, HEADS) for x in pairs.chunk(2, -1))
+        assert attention.fits(q.size(2), k.size(2), q.size(3))
+        found.append(with_gradients(merge_heads(attend(q, k, v, mask)), (queries, pairs)))
+    assert_close(*found)
+
+
+@pytest.mark.parametrize("has_residual", [False, True])
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("width", [24, 64])
+def test_residual_norm(width: int, has_bias: bool, has_residual: bool) -> None:
+    torch.manual_seed(width)
+    x, y, weight, bias = draw(B, 70, width), draw(B, 70, width), draw(width), draw(width)
+    inputs = (x, *([y] if has_residual else []), weight, *([bias] if has_bias else []))
+    out = residual.residual_norm(
+        x, y if has_residual else None, weight, bias if has_bias else None, 1e-5, 0.0
+    )
+    total = x + y if has_residual else x
+    if has_bias:
+        exact = F.layer_norm(total, (width,), weight, bias, 1e-5)
+    else:
+        exact = F.rms_norm(total, (width,), weight, 1e-5)
+    assert_close(with_gradients(out, inputs), with_gradients(exact, inputs))
+
+
+def test_dropout_of_a_residual() -> None:
+    """A share of y is dropped, the rest scaled; backward drops the same; a seed decides."""
+    x, y, weight = (torch.zeros(4, 200, 64, device=DEVICE), draw(4, 200, 64), draw(64))
+    x.requires_grad_()
+
+    def run(seed: int) -> tuple[Tensor, Tensor, Tensor]:
+        torch.manual_seed(seed)
+        out = residual.residual_norm(x, y, weight, None, 1e-5, 0.25)
+        return out, *torch.autograd.grad(out.square().sum(), (x, y))
+
+    out, grad_x, grad_y = run(1)
+    kept = out != 0
+    assert kept.float().mean().item() == pytest.approx(0.75, abs=0.01)
+    assert kept.float().mean((0, 1)).std().item() == pytest.approx(
+        (0.75 * 0.25 / 800) ** 0.5, rel=0.4
+    )
+    torch.testing.assert_close(grad_y, grad_x * kept / 0.75)
+    exact = F.rms_norm(y * kept / 0.75, (64,), weight, 1e-5)
+    torch.testing.assert_close(out, exact, rtol=1e-4, atol=1e-5)
+    assert run(1)[0].equal(out)
+    assert 0.5 < (run(2)[0] != 0).eq(kept).float().mean().item() < 0.7, "0.625 by chance"
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_linear(relu: bool) -> None:
+    x, weight, bias = draw(B, 7, 24), draw(40, 24), draw(40)
+    exact = F.linear(x, weight, bias)
+    inputs = (x, weight, bias)
+    found = with_gradients(linear.linear(x, weight, bias, relu=relu), inputs)
+    assert_close(found, with_gradients(F.relu(exact) if relu else exact, inputs))
+
+
+@pytest.mark.parametrize("columns", [16, 4096])
+def test_softmax(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a row whose largest number is far above the others."""
+    monkeypatch.setattr(softmax, "COLUMNS", columns)
+    logits = 20 * torch.randn(5, 50, device=DEVICE)
+    logits[0, 3] = 300
+    probabilities = logits.clone()
+    torch.testing.assert_close(softmax.softmax_(probabilities), logits.logsumexp(1))
+    torch.testing.assert_close(probabilities, logits.softmax(1), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("architecture", "norm"), [("paper", "post"), ("modern", "pre")])
+def test_a_model_with_kernels_has_the_gradients_of_one_without(
+    architecture: str, norm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some sentences are longer than what this attention is for."""
+    monkeypatch.setattr(attention, "LONGEST", 16)
+    plain, other = (learner(DEVICE, architecture=architecture, norm=norm) for _ in range(2))
+    names = [name for name, _ in other.model.named_parameters()]
+    fused.fuse(other.model)
+    assert [name for name, _ in other.model.named_parameters()] == names
+    made = batches(DEVICE, padded=True)[:4]
+    assert_same(gradients(other, made), gradients(plain, made), 1e-4)
+
+
+def test_a_gpu_without_triton_has_the_same_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "find_spec", lambda _: None)
+    logits = torch.randn(5, 50, device=DEVICE)
+    probabilities, log_normaliser = choice.softmax(logits)
+    torch.testing.assert_close(log_normaliser, logits.logsumexp(1))
+    torch.testing.assert_close(probabilities, logits.softmax(1))
+
+
+def test_the_bench_compares_operations_with_the_same_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = pytest.importorskip("kernels")
+    monkeypatch.setattr(bench, "DTYPE", torch.float32)
+    monkeypatch.setattr(bench, "WIDTH", 8 * 16)
+    rows = [*bench.attentions(64, torch.device(DEVICE)), *bench.layers(64, torch.device(DEVICE))]
+    for name, own, torchs in rows:
+        if "dropout" not in name and "softmax" not in name:
+            assert_close(list(own()), list(torchs()))
+    assert len(rows) == 7

@@ -1,0 +1,1 @@
+"""Kernels for a GPU, in Triton: what a micro-batch does between its matrix products."""
