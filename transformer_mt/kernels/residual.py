@@ -13,7 +13,7 @@ from torch import Tensor
 
 TILE_ELEMENTS = 2048  # a few rows
 WARPS = 2  # of a program
-PROGRAMS = 528  # of backward, at most: four for each multiprocessor of a large GPU
+PROGRAMS = 528  # of backward: four for each multiprocessor of a large GPU
 ROUNDS = tl.constexpr(7)  # of Philox: the fewest that pass all tests; Salmon et al. 2011, table 2
 
 
@@ -62,12 +62,11 @@ class _ResidualNorm(torch.autograd.Function):
         n, sizes = statistics.size(1), _tile(total.size(-1))
         grad_x = torch.empty_like(total)
         grad_y = torch.empty_like(total) if ctx.dropout else None
-        n_programs = min(PROGRAMS, triton.cdiv(n, sizes["ROWS"]))
         n_sums = 2 if ctx.has_bias else 1
-        sums = torch.empty(n_sums, n_programs, total.size(-1), device=total.device)
-        _residual_backward[(n_programs,)](
+        sums = torch.empty(n_sums, PROGRAMS, total.size(-1), device=total.device)
+        _residual_backward[(PROGRAMS,)](
             grad, total, weight, seed, statistics, grad_x, grad_y, sums, n, ctx.dropout,
-            HAS_BIAS=ctx.has_bias, PROGRAMS=n_programs, **sizes,
+            HAS_BIAS=ctx.has_bias, PROGRAMS=PROGRAMS, **sizes,
         )  # fmt: skip
         of_parameters = sums.sum(1).to(weight.dtype)
         grad_bias = of_parameters[1] if ctx.has_bias else None
