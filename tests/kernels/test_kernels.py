@@ -1,5 +1,8 @@
 """The kernels give the values and gradients of torch's operations; without a GPU, interpreted."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,6 +10,7 @@ from micro_batches import assert_same, batches, gradients, learner
 from torch import Tensor
 
 from transformer_mt.model.attention import causal_mask, merge_heads, split_heads
+from transformer_mt.model.transformer import FeedForward
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 names = ("attention", "choice", "fused", "linear", "residual", "softmax")
@@ -131,12 +135,53 @@ def test_a_model_with_kernels_has_the_gradients_of_one_without(
     assert_same(gradients(other, made), gradients(plain, made), 1e-4)
 
 
-def test_a_gpu_without_triton_has_the_same_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "find_spec", lambda _: None)
+def test_a_gpu_without_triton_has_the_same_softmax() -> None:
     logits = torch.randn(5, 50, device=DEVICE)
-    probabilities, log_normaliser = choice.softmax(logits)
+    probabilities, log_normaliser = choice.torch_softmax(logits)
     torch.testing.assert_close(log_normaliser, logits.logsumexp(1))
     torch.testing.assert_close(probabilities, logits.softmax(1))
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The kernels are chosen here as on a GPU of NVIDIA."""
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    choice.reason_without.cache_clear()
+    yield
+    choice.reason_without.cache_clear()
+
+
+@pytest.mark.usefixtures("on_a_gpu")
+def test_kernels_are_used_where_they_run(caplog: pytest.LogCaptureFixture) -> None:
+    plain = learner(DEVICE).model
+    choice.use_kernels(plain, torch.device(DEVICE))
+    assert isinstance(plain.encoder_layers[0].ffn, fused.FusedFeedForward)
+    logits = torch.randn(5, 50, device=DEVICE)
+    probabilities, _ = choice.softmax(logits)
+    assert probabilities is logits and not caplog.messages
+
+
+@pytest.mark.usefixtures("on_a_gpu")
+@pytest.mark.parametrize(
+    ("owner", "name", "change", "reason"),
+    [
+        (choice, "find_spec", lambda _: None, "not installed"),
+        (torch.cuda, "get_device_capability", lambda _: (7, 5), "Ampere"),
+        (softmax, "softmax_", lambda _: (_ for _ in ()).throw(RuntimeError("no cc")), "no cc"),
+    ],
+)
+def test_where_kernels_do_not_run_the_reason_is_said(
+    owner: Any, name: str, change: Any, reason: str,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(owner, name, change)
+    plain = learner(DEVICE).model
+    choice.use_kernels(plain, torch.device(DEVICE))
+    assert type(plain.encoder_layers[0].ffn) is FeedForward
+    assert reason in caplog.text
+    logits = torch.randn(5, 50, device=DEVICE)
+    assert choice.softmax(logits)[0] is not logits
 
 
 def test_the_bench_compares_operations_with_the_same_result(

@@ -114,7 +114,11 @@ def test_cuda_devices_are_listed_and_a_driver_without_torch_is_noted(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: n_devices > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: n_devices)
     card = "Card, 80 GiB, capability 9.0"
-    assert list(doctor._cuda()) == [MachineFact(f"CUDA {index}", card) for index in (0, 1)]
+    monkeypatch.setattr(doctor, "reason_without", lambda _: "")
+    cards = [MachineFact(f"CUDA {index}", card) for index in (0, 1)]
+    assert list(doctor._cuda()) == [*cards, MachineFact("kernels", "of tmt")]
+    monkeypatch.setattr(doctor, "reason_without", lambda _: "no compiler")
+    assert list(doctor._cuda())[-1] == MachineFact("kernels", "torch's", "note", "no compiler")
     n_devices = 0
     (fact,) = doctor._cuda()
     assert (fact.value, fact.verdict) == ("no device: everything runs on the CPU", verdict)

@@ -13,6 +13,7 @@ from typing import Literal
 import torch
 from rich.cells import cell_len
 
+from transformer_mt.kernels.choice import reason_without
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.profiling.flops import product_gflops
 from transformer_mt.rendering.cells import fit
@@ -126,7 +127,10 @@ def _cuda() -> Iterator[MachineFact]:
             "{:.0f} GiB, capability {}.{}", device.total_memory / GIB, device.major, device.minor
         )
         yield MachineFact(f"CUDA {index}", f"{device.name}, {about}")
-    if not torch.cuda.is_available():
+    if torch.cuda.is_available():
+        reason = reason_without(torch.device("cuda"))
+        yield _judge(tr("kernels"), tr("torch's") if reason else tr("of tmt"), note=reason)
+    else:
         driver = tr("there is an NVIDIA driver: install a torch build that fits it")
         value = tr("no device: everything runs on the CPU")
         yield _judge("CUDA", value, note=driver if shutil.which("nvidia-smi") else "")

@@ -38,7 +38,7 @@ class Learner:
         self._scale = torch.ones((), device=self.device)  # of the loss
         self._recorded = None
         if self.device.type == "cuda" and isinstance(model, Transformer):
-            use_kernels(model)
+            use_kernels(model, self.device)
             self._recorded = RecordedMicroBatches(self._add_gradients, self._tables, CudaGraphs())
 
     def send_with_next(self) -> None:
