@@ -103,7 +103,7 @@ class SelfAttention(nn.Module):
     Source: Vaswani et al. 2017, section 3.2.2.
     """
 
-    attend = staticmethod(attend)
+    attend = staticmethod(attend)  # a subclass may have another kernel
 
     def __init__(
         self, d_model: int, heads: int, *, bias: bool = True, rotary: RotaryPositions | None = None
@@ -132,7 +132,7 @@ class CrossAttention(nn.Module):
     a sentence is decoded, so `project_memory` is called once per sentence.
     """
 
-    attend = staticmethod(attend)
+    attend = staticmethod(attend)  # a subclass may have another kernel
 
     def __init__(self, d_model: int, heads: int, *, bias: bool = True) -> None:
         super().__init__()
