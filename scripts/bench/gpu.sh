@@ -23,12 +23,12 @@ mkdir -p "$out"
 sizes=${SIZES:-tiny base big} config=${CONFIG:-multi30k-en-de}
 text=()
 if [[ -n ${TEXT:-} ]]; then text=(--src "$TEXT.en" --tgt "$TEXT.de"); fi
-updates=30 sentences=512 max_tokens=${MAX_TOKENS:-16384} profiled=10 most=0
+updates=30 sentences=512 beside=4096 max_tokens=${MAX_TOKENS:-16384} profiled=10 most=0
 before=102  # updates, that a trace does not record on a GPU
 base=(model.d_model=512 model.heads=8 model.ffn=2048 model.encoder_layers=6 model.decoder_layers=6
       train.max_tokens="$max_tokens" train.tokens_per_update=25000)
 if $dry; then
-    sizes=tiny config=tiny updates=1 sentences=16 max_tokens=512 profiled=2 most=6 before=6
+    sizes=tiny config=tiny updates=1 sentences=16 beside=16 max_tokens=512 profiled=2 most=6 before=6
     base=(train.max_tokens=256 train.tokens_per_update=512)
 fi
 set_all() { printf -- '--set\n%s\n' "$@"; }
@@ -78,9 +78,9 @@ fi
 "${tmt[@]}" bench decode -m "$out/trained" --src "$out/trained/data/clean/dev.src" \
     --sentences "$sentences" --json > "$out/decode-trained.json"
 
-step "CTranslate2"
+step "translating beside CTranslate2"
 if "$python" -c "import ctranslate2" 2> /dev/null; then
     "${tmt[@]}" export -m "$out/trained" --to ctranslate2 -o "$out/ctranslate2"
-    "$python" "$here/gpu_report.py" "$out" --time-ctranslate2 "$sentences"
+    "$python" "$here/gpu_report.py" "$out" --time-ctranslate2 "$beside"
 fi
 "$python" "$here/gpu_report.py" "$out"

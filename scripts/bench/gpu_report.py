@@ -1,9 +1,9 @@
 """The results that gpu.sh has left in a folder, as one Markdown table.
 
     python scripts/bench/gpu_report.py FOLDER
-    python scripts/bench/gpu_report.py FOLDER --time-ctranslate2 512
+    python scripts/bench/gpu_report.py FOLDER --time-ctranslate2 4096
 
-The second form first measures CTranslate2, on the GPU if it has been built for one.
+The second form measures translating beside CTranslate2, on the GPU if that is built for one.
 """
 
 import argparse
@@ -11,15 +11,20 @@ import json
 import platform
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 
+from transformer_mt.search.engine import Engine, Request
+from transformer_mt.search.options import SearchOptions
+from transformer_mt.system.device import keep_memory
 from transformer_mt.translation.translator import Translator
 
-BATCH, BEAM = 64, 5
+BEAM, BATCHES, ROUNDS = 5, (64, 1024), 3
+COMPUTE_TYPES = {"float32", "float16", "bfloat16", "int8_float16"}
 CURVES = ("cpu-fp32", "auto-fp32", "auto-bf16")
 
 
@@ -29,21 +34,48 @@ def device_name() -> str:
     return f"{platform.machine()}, no GPU"
 
 
-def time_ctranslate2(folder: Path, n_sentences: int) -> None:
-    """Write `ctranslate2.json`: sentences per second with the trained model's weights."""
+def time_beside_ctranslate2(folder: Path, n_sentences: int) -> None:
+    """Write `ctranslate2.json`: sentences per second of tmt and of CTranslate2 with the trained
+    weights, by turns."""
     import ctranslate2
 
     translator = Translator.load(folder / "trained" / "model")
-    texts = (folder / "trained/data/clean/dev.src").read_text(encoding="utf-8").splitlines()
     tokenizer = translator.src_tokenizer
-    pieces = [tokenizer.pieces(ids) for ids in tokenizer.encode(texts[:n_sentences]) if ids]
+    texts = (folder / "trained/data/clean/dev.src").read_text(encoding="utf-8").splitlines()
+    encoded = sorted((ids for ids in tokenizer.encode(texts) if ids), key=len)
+    encoded = (encoded * -(-n_sentences // len(encoded)))[:n_sentences]
+    requests, pieces = [Request(ids) for ids in encoded], [tokenizer.pieces(ids) for ids in encoded]
+    keep_memory()
+    engine = Engine([translator.model], translator.tgt_tokenizer.silent_ids)
+    options = SearchOptions(beam=BEAM)
     device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
-    engine = ctranslate2.Translator(str(folder / "ctranslate2"), device=device, compute_type="auto")
-    engine.translate_batch(pieces[:BATCH], beam_size=BEAM)
-    started = time.monotonic()
-    engine.translate_batch(pieces, beam_size=BEAM, max_batch_size=BATCH)
-    rate = len(pieces) / (time.monotonic() - started)
-    found = {"device": device, "compute_type": engine.compute_type, "sentences_per_s": rate}
+
+    def in_batches(batch: int) -> None:
+        for start in range(0, len(requests), batch):
+            engine.search(requests[start : start + batch], options)
+
+    def by_ctranslate2(name: str) -> Callable[[int], object]:
+        loaded = ctranslate2.Translator(
+            str(folder / "ctranslate2"), device=device, compute_type=name
+        )
+        return lambda batch: loaded.translate_batch(pieces, beam_size=BEAM, max_batch_size=batch)
+
+    dtype = str(translator.model.output.weight.dtype).removeprefix("torch.")
+    works = {f"tmt, {dtype}": in_batches}
+    names = sorted(ctranslate2.get_supported_compute_types(device) & COMPUTE_TYPES)
+    works |= {f"CTranslate2, {name}": by_ctranslate2(name) for name in names}
+    seconds: dict[tuple[str, int], list[float]] = {}
+    for _ in range(1 + ROUNDS):
+        for batch in BATCHES:
+            for name, work in works.items():
+                started = time.monotonic()
+                work(batch)
+                seconds.setdefault((name, batch), []).append(time.monotonic() - started)
+    rates = [
+        {"engine": name, "batch": batch, "sentences_per_s": n_sentences / median(taken[1:])}
+        for (name, batch), taken in seconds.items()
+    ]
+    found = {"device": device, "rates": rates}
     (folder / "ctranslate2.json").write_text(json.dumps(found), encoding="utf-8")
 
 
@@ -83,9 +115,10 @@ def rows(folder: Path) -> Iterator[tuple[str, str]]:
             name = f"translating, {path.stem[7:]}, beam {r['beam']}, batch {r['batch']}"
             yield name, f"{r['sentences_per_s']:,.1f} sentences/s"
     if (path := folder / "ctranslate2.json").exists():
-        r = read(path)
-        name = f"… CTranslate2, trained, beam {BEAM}, batch {BATCH}, {r['device']}"
-        yield name, f"{r['sentences_per_s']:,.1f} sentences/s, {r['compute_type']}"
+        found = read(path)
+        for r in found["rates"]:
+            name = f"{r['engine']}, trained, beam {BEAM}, batch {r['batch']}, {found['device']}"
+            yield name, f"{r['sentences_per_s']:,.1f} sentences/s"
     table = (folder / "profile.txt").read_text(encoding="utf-8")
     for kind, ms, share in re.findall(r"^ +(\w+) +([\d.]+) ms +([\d.]+%)$", table, re.MULTILINE):
         yield f"an update of base: {kind}", f"{ms} ms, {share}"
@@ -103,7 +136,7 @@ def main() -> None:
     parser.add_argument("--time-ctranslate2", type=int, metavar="SENTENCES")
     arguments = parser.parse_args()
     if arguments.time_ctranslate2:
-        time_ctranslate2(arguments.folder, arguments.time_ctranslate2)
+        time_beside_ctranslate2(arguments.folder, arguments.time_ctranslate2)
         return
     lines = [f"| {device_name()}, torch {torch.__version__} | |", "|---|---|"]
     lines += [f"| {name} | {result} |" for name, result in rows(arguments.folder)]

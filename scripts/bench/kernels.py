@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_mt.kernels import choice
-from transformer_mt.kernels.attention import attend
+from transformer_mt.kernels.attention import self_attend
 from transformer_mt.kernels.linear import linear
 from transformer_mt.kernels.residual import residual_norm
 from transformer_mt.kernels.softmax import softmax_
@@ -61,16 +61,13 @@ def attentions(n_tokens: int, device: torch.device) -> Iterator[Row]:
     for length in (16, 32, 64):
         mask = causal_mask(length, device)
 
-        def attention(qkv: Tensor, by: Callable[..., Tensor], mask: Tensor = mask) -> Tensor:
+        def attention(qkv: Tensor, mask: Tensor = mask) -> Tensor:
             q, k, v = (split_heads(x, HEADS) for x in qkv.chunk(3, -1))
-            return merge_heads(by(q, k, v, mask))
+            return merge_heads(F.scaled_dot_product_attention(q, k, v, mask))
 
         qkv = drawn(n_tokens // length, length, 3 * WIDTH, device=device)
-        own, torchs = (
-            with_backward(partial(attention, by=by), qkv)
-            for by in (attend, F.scaled_dot_product_attention)
-        )
-        yield f"attention, {length} tokens", own, torchs
+        own = with_backward(partial(self_attend, heads=HEADS, attn_mask=mask), qkv)
+        yield f"attention, {length} tokens", own, with_backward(attention, qkv)
 
 
 def layers(n_tokens: int, device: torch.device) -> Iterator[Row]:

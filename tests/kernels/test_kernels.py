@@ -54,6 +54,16 @@ def test_attention(n_queries: int, n_keys: int, is_causal: bool) -> None:
     assert_close(*found)
 
 
+@pytest.mark.parametrize("length", [1, 20])
+def test_attention_of_a_sequence_over_itself(length: int) -> None:
+    """Queries, keys and values are parts of one tensor, and so are their gradients."""
+    qkv, mask = draw(B, length, 3 * HEADS * WIDTH), causal_mask(length, torch.device(DEVICE))
+    q, k, v = (split_heads(x, HEADS) for x in qkv.chunk(3, -1))
+    exact = merge_heads(F.scaled_dot_product_attention(q, k, v, mask))
+    found = attention.self_attend(qkv, HEADS, mask)
+    assert_close(with_gradients(found, (qkv,)), with_gradients(exact, (qkv,)))
+
+
 @pytest.mark.parametrize("has_residual", [False, True])
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("width", [24, 64])

@@ -13,7 +13,7 @@ from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from transformer_mt.profiling.timed_updates import padding_share
 from transformer_mt.training import batches as batching
 from transformer_mt.training.batches import UpdatePlan, deal, plan_updates
-from transformer_mt.training.padding import collate, collated
+from transformer_mt.training.padding import GPU_MULTIPLE, collate, collated
 
 
 def make_plan(src: Indices, tgt: Indices, **changes: Any) -> UpdatePlan:
@@ -97,6 +97,20 @@ def test_little_padding_on_lengths_like_captions() -> None:
     plan = make_plan(src, tgt, max_tokens=4096)
     assert padding_share(plan, side_of(src)) < 0.1
     assert padding_share(plan, side_of(tgt)) < 0.1
+
+
+@pytest.mark.parametrize("n", [29_000, 300_000])
+def test_large_batches_mix_few_source_lengths_where_a_gpu_pads(
+    n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    src, tgt = caption_lengths(n)
+    paddings = []
+    for step in (1, batching.STEP):
+        monkeypatch.setattr(batching, "STEP", step)
+        plan = make_plan(src, tgt, max_tokens=16384, tokens_per_update=25_000)
+        paddings.append([padding_share(plan, side_of(side), GPU_MULTIPLE) for side in (src, tgt)])
+    (src_before, tgt_before), (src_after, tgt_after) = paddings
+    assert src_after < 0.85 * src_before and tgt_after < tgt_before + 0.01
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32])

@@ -6,12 +6,15 @@ again from queries, keys and values; no scores are stored. Source of the formula
 Shapes: see `model/attention.py`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from transformer_mt.model.attention import merge_heads, split_heads
 
 LONGEST = 64  # above it torch's kernel is faster
 WIDTHS = (16, 32, 64, 128)  # Dh that tensor cores multiply without padding
@@ -33,45 +36,66 @@ def attend(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor) -> Tensor:
     Returns:
         (B, H, T, Dh), a view of (B, T, H, Dh).
     """
-    out: Tensor = _Attention.apply(q, k, v, attn_mask)
+    heads = q.size(1)
+    out: Tensor = _Attention.apply(attn_mask, heads, *(merge_heads(x) for x in (q, k, v)))
+    return split_heads(out, heads)
+
+
+def self_attend(qkv: Tensor, heads: int, attn_mask: Tensor) -> Tensor:
+    """The same of a sequence over itself.
+
+    Args:
+        qkv: (B, T, 3·D), queries, keys and values side by side, as are their gradients.
+        attn_mask: see `attend`.
+    Returns:
+        (B, T, D), the heads side by side.
+    """
+    out: Tensor = _Attention.apply(attn_mask, heads, qkv)
     return out
 
 
 class _Attention(torch.autograd.Function):
+    """Of (B, T, D), (B, S, D) and (B, S, D), or of all three as (B, T, 3·D)."""
+
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor) -> Tensor:
-        q, k, v = (_by_rows(x) for x in (q, k, v))
-        mask = attn_mask.expand(q.size(0), 1, q.size(2), k.size(2))
-        ctx.save_for_backward(q, k, v, mask)
-        out = _like(q)
-        _attention_forward[_grid(q)](q, k, v, *_strided(mask), out, **_sizes(q, k, v))
+    def forward(ctx: Any, attn_mask: Tensor, heads: int, *projections: Tensor) -> Tensor:
+        projections = tuple(map(_by_rows, projections))
+        q, k, v = _parts(projections)
+        mask = attn_mask.expand(q.size(0), 1, q.size(1), k.size(1))
+        ctx.save_for_backward(mask, *projections)
+        ctx.heads = heads
+        out = q.new_empty(q.shape)
+        _attention_forward[_grid(q, heads)](q, k, v, *_strided(mask), out, **_sizes(q, k, v, heads))
         return out
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, mask = ctx.saved_tensors
+        mask, *projections = ctx.saved_tensors
+        q, k, v = _parts(projections)
         grad = _by_rows(grad_outputs[0])
-        grads = _like(q), _like(k), _like(v)
-        _attention_backward[_grid(q)](
-            q, k, v, *_strided(mask), grad, *grads, **_sizes(q, k, v), GRAD_ROW=grad.stride(2)
-        )
-        return *grads, None
+        grads = [x.new_empty(x.shape) for x in projections]
+        grad_q, grad_k, grad_v = _parts(grads)
+        _attention_backward[_grid(q, ctx.heads)](
+            q, k, v, *_strided(mask), grad, grad_q, grad_k, grad_v,
+            **_sizes(q, k, v, ctx.heads), GRAD_ROW=grad.stride(1), TO_ROW=grad_q.stride(1),
+        )  # fmt: skip
+        return None, None, *grads
 
 
 def _by_rows(x: Tensor) -> Tensor:
-    """x (B, H, T, Dh) itself, if it is a view of (B, T, any), else a copy that is one."""
-    row = x.stride(2)
-    is_view = x.stride() == (x.size(2) * row, x.size(3), row, 1)
-    return x if is_view else x.transpose(1, 2).contiguous().transpose(1, 2)
+    """x (B, T, any) itself, if its rows lie at equal distances, else a copy."""
+    is_regular = x.stride(2) == 1 and x.stride(0) == x.size(1) * x.stride(1)
+    return x if is_regular else x.contiguous()
 
 
-def _like(x: Tensor) -> Tensor:
-    batch, heads, length, width = x.shape
-    return x.new_empty(batch, length, heads, width).transpose(1, 2)
+def _parts(projections: Sequence[Tensor]) -> list[Tensor]:
+    """Views of queries, keys and values, (B, T or S, D) each."""
+    n_parts = 3 // len(projections)
+    return [part for x in projections for part in x.chunk(n_parts, -1)]
 
 
-def _grid(q: Tensor) -> tuple[int]:
-    return (q.size(0) * q.size(1),)
+def _grid(q: Tensor, heads: int) -> tuple[int]:
+    return (q.size(0) * heads,)
 
 
 def _strided(mask: Tensor) -> tuple[Tensor, int, int, int]:
@@ -79,13 +103,13 @@ def _strided(mask: Tensor) -> tuple[Tensor, int, int, int]:
     return mask, mask.stride(0), mask.stride(2), mask.stride(3)
 
 
-def _sizes(q: Tensor, k: Tensor, v: Tensor) -> dict[str, float | int]:
-    _, heads, n_queries, width = q.shape
-    tile = max(WIDTHS[0], triton.next_power_of_2(max(n_queries, k.size(2))))
+def _sizes(q: Tensor, k: Tensor, v: Tensor, heads: int) -> dict[str, float | int]:
+    n_queries, n_keys, width = q.size(1), k.size(1), q.size(2) // heads
+    tile = max(WIDTHS[0], triton.next_power_of_2(max(n_queries, n_keys)))
     return {
-        "n_queries": n_queries, "n_keys": k.size(2), "scale": width**-0.5,
+        "n_queries": n_queries, "n_keys": n_keys, "scale": width**-0.5,
         "HEADS": heads, "WIDTH": width, "TILE": tile, "num_warps": tile // TOKENS_PER_WARP,
-        "Q_ROW": q.stride(2), "K_ROW": k.stride(2), "V_ROW": v.stride(2),
+        "Q_ROW": q.stride(1), "K_ROW": k.stride(1), "V_ROW": v.stride(1),
     }  # fmt: skip
 
 
@@ -145,6 +169,7 @@ def _attention_backward(
     q_ptr, k_ptr, v_ptr, mask, mask_b, mask_t, mask_s, grad_ptr, grad_q_ptr, grad_k_ptr, grad_v_ptr,
     n_queries, n_keys, scale, HEADS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
     Q_ROW: tl.constexpr, K_ROW: tl.constexpr, V_ROW: tl.constexpr, GRAD_ROW: tl.constexpr,
+    TO_ROW: tl.constexpr,
 ):  # fmt: skip
     sentence, head = (tl.program_id(0) // HEADS).to(tl.int64), tl.program_id(0) % HEADS
     q_start, k_start = sentence * n_queries, sentence * n_keys
@@ -154,11 +179,11 @@ def _attention_backward(
     grad = _load(grad_ptr, q_start, n_queries, head, GRAD_ROW, WIDTH, TILE)
     weights = _weights(q, k, mask, sentence, mask_b, mask_t, mask_s, n_queries, n_keys, scale, TILE)
     grad_v = tl.dot(tl.trans(weights.to(v.dtype)), grad, input_precision="ieee")
-    _store(grad_v_ptr, grad_v, k_start, n_keys, head, HEADS * WIDTH, WIDTH, TILE)
+    _store(grad_v_ptr, grad_v, k_start, n_keys, head, TO_ROW, WIDTH, TILE)
     grad_weights = tl.dot(grad, tl.trans(v), input_precision="ieee")
     mean = tl.sum(weights * grad_weights, 1)[:, None]
     grad_scores = (weights * (grad_weights - mean) * scale).to(q.dtype)
     grad_q = tl.dot(grad_scores, k, input_precision="ieee")
-    _store(grad_q_ptr, grad_q, q_start, n_queries, head, HEADS * WIDTH, WIDTH, TILE)
+    _store(grad_q_ptr, grad_q, q_start, n_queries, head, TO_ROW, WIDTH, TILE)
     grad_k = tl.dot(tl.trans(grad_scores), q, input_precision="ieee")
-    _store(grad_k_ptr, grad_k, k_start, n_keys, head, HEADS * WIDTH, WIDTH, TILE)
+    _store(grad_k_ptr, grad_k, k_start, n_keys, head, TO_ROW, WIDTH, TILE)

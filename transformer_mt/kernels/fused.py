@@ -52,6 +52,15 @@ def _attend(
 class FusedSelfAttention(SelfAttention):
     attend = staticmethod(_attend)
 
+    def forward(
+        self, x: Tensor, attn_mask: Tensor | None, weights: list[Tensor] | None = None
+    ) -> Tensor:
+        _, length, width = x.shape
+        fits = attention.fits(length, length, width // self.heads)
+        if self.rotary or weights is not None or attn_mask is None or not fits:
+            return super().forward(x, attn_mask, weights)
+        return self.out_proj(attention.self_attend(self.qkv_proj(x), self.heads, attn_mask))
+
 
 class FusedCrossAttention(CrossAttention):
     attend = staticmethod(_attend)
