@@ -27,7 +27,7 @@ from transformer_mt.encoding.mixing import EpochBlock, Place
 # prepares its products anew for each shape (docs/lab/update-time.md).
 SIZE_BITS = 3
 
-# Batches of so many tokens are sorted in steps of target lengths, as a GPU pads (docs/lab/gpu.md).
+# Batches of so many tokens are sorted in steps of 4 target tokens (docs/lab/gpu-kernels.md, Steps).
 STEP, STEP_FROM = 4, 8192
 
 # Within 64 shuffled batches, groups of 8 with similar token counts are neighbours, so that the
