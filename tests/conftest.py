@@ -7,7 +7,6 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import random
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,16 +127,3 @@ def translator(
 def texts(toy_pairs: list[tuple[str, str]]) -> list[str]:
     """25 Chinese sentences that the translator has learned from."""
     return [zh for zh, _ in toy_pairs[:25]]
-
-
-@pytest.fixture
-def limit_file_size() -> Iterator[Callable[[int], None]]:
-    """Call it with a number of bytes that no file may exceed: a write error as from a full disk."""
-    resource = pytest.importorskip("resource")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def limit(n_bytes: int) -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
-
-    yield limit
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from full_disk import limited_file_size
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -143,13 +144,10 @@ def test_a_missing_tokenizer_is_named_and_the_old_model_kept(
 
 
 def test_a_write_error_keeps_the_old_model(
-    model_dir: Path,
-    toy_config: Config,
-    tokenizer_dir: Path,
-    limit_file_size: Callable[[int], None],
+    model_dir: Path, toy_config: Config, tokenizer_dir: Path
 ) -> None:
-    limit_file_size(20_000)
-    with pytest.raises(TmtError, match="model: cannot be written: File too large"):
+    too_large = pytest.raises(TmtError, match="model: cannot be written: File too large")
+    with limited_file_size(20_000), too_large:
         save(model_dir, toy_config, tokenizer_dir)
     load_model_dir(model_dir)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from full_disk import limited_file_size
 
 from transformer_mt.cli import train as cli_train
 from transformer_mt.profiling import quick_start
@@ -25,15 +26,10 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_write_that_fails_is_one_message(
-    tmt: Command,
-    tmp_path: Path,
-    name: str,
-    limit_file_size: Callable[[int], None],
-) -> None:
+def test_a_write_that_fails_is_one_message(tmt: Command, tmp_path: Path, name: str) -> None:
     target = tmp_path / "out"
-    limit_file_size(600)
-    done = tmt(*WRITERS[name], target)
+    with limited_file_size(600):
+        done = tmt(*WRITERS[name], target)
     said = done.stderr
     (line,) = [line for line in said.splitlines() if line.startswith("tmt:")]
     assert done.returncode == 2 and line.startswith(f"tmt: {target}"), line

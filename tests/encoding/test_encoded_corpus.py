@@ -2,13 +2,14 @@
 
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from encoded import encode_pairs
+from full_disk import limited_file_size
 
 from transformer_mt.encoding import encoded_corpus as dataset
 from transformer_mt.encoding.encoded_corpus import encode_corpus, open_corpus
@@ -215,10 +216,8 @@ def test_truncated_and_missing_files(
         open_corpus(tmp_path / "train")
 
 
-def test_a_write_error_is_said_with_its_cause(
-    tmp_path: Path, limit_file_size: Callable[[int], None]
-) -> None:
-    limit_file_size(1000)
-    with pytest.raises(TmtError, match="npz: cannot be written: File too large"):
+def test_a_write_error_is_said_with_its_cause(tmp_path: Path) -> None:
+    too_large = pytest.raises(TmtError, match="npz: cannot be written: File too large")
+    with limited_file_size(1000), too_large:
         write(tmp_path / "train", [("a" * 900, "b")])
     assert not (tmp_path / "train").exists()

@@ -1,10 +1,10 @@
 """Arrays on disk: the same bytes as NumPy's, and a full disk is an error."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from full_disk import limited_file_size
 
 from transformer_mt.system.arrays import save_array, save_blocks
 
@@ -28,9 +28,6 @@ def test_blocks_make_up_one_array(tmp_path: Path) -> None:
         save_blocks(tmp_path / "a.npy", np.int64, (11,), blocks)
 
 
-def test_a_disk_that_takes_no_more_is_an_error(
-    tmp_path: Path, limit_file_size: Callable[[int], None]
-) -> None:
-    limit_file_size(1000)
-    with pytest.raises(OSError, match="File too large"):
+def test_a_disk_that_takes_no_more_is_an_error(tmp_path: Path) -> None:
+    with limited_file_size(1000), pytest.raises(OSError, match="File too large"):
         save_array(tmp_path / "a.npy", np.zeros(1000))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from full_disk import limited_file_size
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
@@ -288,14 +289,12 @@ def test_a_failed_call_of_the_system_is_explained(
         raise error
 
 
-def test_a_real_write_error_of_the_weights_file_is_said(
-    tmp_path: Path, limit_file_size: Callable[[int], None]
-) -> None:
+def test_a_real_write_error_of_the_weights_file_is_said(tmp_path: Path) -> None:
     """safetensors raises an error of its own, with the system's number in the text only."""
     path = tmp_path / "weights.safetensors"
-    limit_file_size(1000)
-    too_large = r"weights.safetensors: cannot be written: File too large"
-    with pytest.raises(TmtError, match=too_large), writing(path) as temporary:
+    reason = r"weights.safetensors: cannot be written: File too large"
+    too_large = pytest.raises(TmtError, match=reason)
+    with limited_file_size(1000), too_large, writing(path) as temporary:
         save_file({"w": torch.zeros(9999)}, temporary)
     assert tree(tmp_path) == {}
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from full_disk import limited_file_size
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -285,9 +286,7 @@ def test_a_damaged_checkpoint_is_left_out_of_the_mean_and_told(store: Checkpoint
 
 
 def test_a_full_disk_leaves_the_former_checkpoints(
-    store: CheckpointStore,
-    monkeypatch: pytest.MonkeyPatch,
-    limit_file_size: Callable[[int], None],
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(store, 10, 20)
 
@@ -300,10 +299,9 @@ def test_a_full_disk_leaves_the_former_checkpoints(
     with monkeypatch.context() as patched, pytest.raises(TmtError, match="the disk is full"):
         patched.setattr(checkpoint_module, "save_file", full)
         save(store, 30)
-    limit_file_size(100)
-    with pytest.raises(TmtError, match="00000030: cannot be written: File too large"):
+    too_large = pytest.raises(TmtError, match="00000030: cannot be written: File too large")
+    with limited_file_size(100), too_large:
         save(store, 30)
-    limit_file_size(1 << 40)  # pytest may write to a file, too
     assert contents(store) == {"10": "opw", "20": "opw"}
     assert load(store) == (20, [])
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from full_disk import limited_file_size
 from loopback import tarred, zipped
 from reading import zstd
 
@@ -191,12 +192,10 @@ def test_damage_is_found_or_harmless(tmp_path: Path, name: str) -> None:
     assert n_refused > (5 if name == "a.tar" else 15)
 
 
-def test_a_full_disk_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_file_size: Callable[[int], None]
-) -> None:
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = make(tmp_path / "in", "a.zip")
-    limit_file_size(1000)
-    assert "cannot be written: File too large" in refusal(archive)
+    with limited_file_size(1000):
+        assert "cannot be written: File too large" in refusal(archive)
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10_000}))
     assert "'a.en-zh.zh' does not fit on the disk" in refusal(archive)
 

@@ -5,12 +5,12 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import limited_file_size
 from loopback import BODY, OTHER, Reply, Server, digest, start_fetch
 
 from transformer_mt.corpus.sources.cache import Cache, default_cache
@@ -61,14 +61,11 @@ def test_offline_says_how_to_get_it(server: Server, tmp_path: Path) -> None:
     assert server.requests == []
 
 
-def test_a_full_disk_keeps_what_has_arrived(
-    server: Server, tmp_path: Path, limit_file_size: Callable[[int], None]
-) -> None:
+def test_a_full_disk_keeps_what_has_arrived(server: Server, tmp_path: Path) -> None:
     url = server.serve("/a.bin", BODY)
-    limit_file_size(200_000)
-    with pytest.raises(TmtError, match=r"\.part: cannot be written: File too large"):
+    too_large = pytest.raises(TmtError, match=r"\.part: cannot be written: File too large")
+    with limited_file_size(200_000), too_large:
         Cache(tmp_path).fetch(url)
-    limit_file_size(1_000_000)
     assert Cache(tmp_path).fetch(url).path.read_bytes() == BODY
     assert server.asked("/a.bin") == [None, "bytes=200000-"]
 
