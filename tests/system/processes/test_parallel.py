@@ -1,5 +1,6 @@
 """Files made side by side: order, resume, errors, death of a worker or of the parent."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -25,6 +26,12 @@ def write_number(number: int, path: Path) -> None:
     path.write_text(f"{number} {os.getpid()}")
 
 
+def write_whether_garbage_is_looked_for(number: int, path: Path) -> None:
+    path.write_text(str(gc.isenabled()))
+    if number:
+        raise DataError("an error")
+
+
 def jobs(folder: Path, numbers: range | list[int]) -> list[tuple[Path, int]]:
     return [(folder / f"{number:02}", number) for number in numbers]
 
@@ -38,6 +45,14 @@ def test_every_file_is_made_and_named_in_order(tmp_path: Path, workers: int) -> 
     assert (makers == {os.getpid()}) == (workers == 1)
     list(run_shards(jobs(tmp_path, [9]), write_number, workers=workers))
     assert (tmp_path / "09").read_text() == f"9 {os.getpid()}", "one job needs no process"
+
+
+def test_no_task_waits_for_a_look_for_garbage(tmp_path: Path) -> None:
+    (made,) = run_shards([(tmp_path / "0", 0)], write_whether_garbage_is_looked_for, workers=1)
+    assert made.read_text() == "False" and gc.isenabled()
+    with pytest.raises(DataError):
+        list(run_shards([(tmp_path / "1", 1)], write_whether_garbage_is_looked_for, workers=1))
+    assert gc.isenabled(), "also after an error"
 
 
 @pytest.mark.parametrize("workers", [1, 2])
