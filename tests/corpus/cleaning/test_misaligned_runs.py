@@ -1,6 +1,7 @@
 """From evidence along a corpus to probabilities: runs add up, clean corpora lose nothing."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -99,6 +100,21 @@ def test_a_single_line_that_fits_its_neighbour_better_is_no_shift() -> None:
     assert found.probability(gains).max() < 0.1
     gains[:] = NO_GAIN  # no neighbours are known
     np.testing.assert_allclose(found.probability(gains), found.probability(NO_GAINS), atol=1e-3)
+
+
+def test_memory_is_a_few_bytes_for_every_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"_ROUNDS": 2, "_CHUNK": 128, "_RUN_UP": 32, "_BLOCK": 8192}.items():
+        monkeypatch.setattr(mismatch, name, value)
+    n = 400_000
+    evidence, gains = drawn(n, marked(n, runs=[], alone=100), 4.0), np.zeros((2, n), np.float32)
+    tracemalloc.start()
+    found = find_mismatches(evidence)
+    most_finding = tracemalloc.get_traced_memory()[1]
+    found.probability(gains)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most_finding < 4 * n * 2.5  # the two of `Mismatches`, and a block
+    assert most < 4 * n * 3.5  # and the probability
 
 
 def test_nothing_to_tell() -> None:

@@ -55,12 +55,13 @@ class Mismatches:
             gains: (n_shifts, n) how much more evidence there is that the source belongs to the
                 target that many lines on than to its own; `NO_GAIN` where it is not known.
         """
-        good = 1 - self.in_run - self.alone
+        good = 1 - self.in_run
+        good -= self.alone
         for gain in gains:
             for rows, seen, inner in _blocks(len(gain)):
                 ratio = np.exp(gain[seen].clip(-_MAX_GAIN, _MAX_GAIN))
                 good[rows] /= 1 + _run_odds(ratio, self.runs / len(gains))[inner]
-        return 1 - good
+        return np.subtract(1, good, out=good)
 
 
 def find_mismatches(evidence: Floats) -> Mismatches:
@@ -72,8 +73,10 @@ def find_mismatches(evidence: Floats) -> Mismatches:
     """
     runs = single = _FIRST_GUESS
     for _ in range(_ROUNDS):
-        parts = _posteriors(evidence, runs, single)
-        shares = [part.sum(dtype=np.float64) / max(1, len(part)) for part in parts]
+        shares = [
+            part.sum(dtype=np.float64) / max(1, len(part))
+            for part in _posteriors(evidence, runs, single)
+        ]  # without a name for the parts, which would stay beside the next ones
         runs, single = np.clip(shares, _LEAST, _MOST).tolist()
     return Mismatches(*_posteriors(evidence, runs, single), runs)
 

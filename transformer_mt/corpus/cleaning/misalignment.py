@@ -54,10 +54,10 @@ def learn_mismatch(
     shifted = _evidence(corpus, model_path, suspects, SHIFTS, workers)
     gains = np.full((len(SHIFTS), len(corpus)), NO_GAIN, dtype=np.float32)
     gains[:, suspects] = np.where(is_train[suspects], shifted - evidence[suspects], 0)
-    return np.concatenate([
-        mismatches.probability(gains[:, source_rows])
-        for mismatches, source_rows in zip(found, corpus.source_rows, strict=True)
-    ])  # fmt: skip
+    probability = evidence  # in its place: each array here has four bytes for every pair
+    for mismatches, source_rows in zip(found, corpus.source_rows, strict=True):
+        probability[source_rows] = mismatches.probability(gains[:, source_rows])
+    return probability
 
 
 def _evidence(
