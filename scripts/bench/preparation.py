@@ -40,6 +40,10 @@ CHUNK = 100_000
 N_WORDS = 20_000
 WATCH_S = 0.4  # a look at all processes takes some milliseconds of a core that works
 SMALLEST_WORKER_MIB = 60  # Python's resource tracker has less
+QUIET_DASK = {  # as in docs/cluster.md
+    "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s",
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+}
 CONFIG = """\
 name: bench
 languages: {{src: zh, tgt: en}}
@@ -279,7 +283,8 @@ class Cluster:
         self.scheduler, self.nannies = (
             subprocess.Popen(
                 [str(Path(sys.executable).with_name("dask")), *command, "--no-dashboard"],
-                start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                env=os.environ | QUIET_DASK, start_new_session=True,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )
             for command in (scheduler, words)
         )  # fmt: skip
