@@ -71,12 +71,16 @@ def test_a_folder_is_replaced_as_a_whole_and_foreign_entries_stay(tmp_path: Path
     (path / "notes").mkdir()
     (path / "notes" / "mine.txt").write_text("mine")
     (path / "link").symlink_to("inside.txt")
+    (path / "folder").symlink_to("../model/notes")
     with writing_model(path) as new:
         make_folder(new, "new")
         assert (path / "inside.txt").read_text() == "old"
     found = tree(path)
     assert found.pop("m.json")
-    assert found == {"inside.txt": "new", "link": "→ inside.txt", "notes/mine.txt": "mine"}
+    assert found == {
+        "inside.txt": "new", "link": "→ inside.txt", "folder": "→ ../model/notes",
+        "notes/mine.txt": "mine",
+    }  # fmt: skip
     assert os.listdir(tmp_path) == ["model"]
 
 

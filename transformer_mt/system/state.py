@@ -175,8 +175,10 @@ def content_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def files_below(folder: Path) -> Iterator[str]:
-    """Relative names of all files of a folder, sorted, with slashes; none of staging folders."""
-    names = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
+    """Relative names of all files and links of a folder, sorted, with slashes; none of staging
+    folders, and none behind a link."""
+    paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    names = (path.relative_to(folder) for path in paths)
     yield from sorted(name.as_posix() for name in names if not is_staged(name))
 
 
