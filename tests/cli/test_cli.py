@@ -7,11 +7,8 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -276,43 +273,6 @@ def test_damaged_model_directory_is_refused(trained: Path, tmp_path: Path, damag
     assert "model.safetensors" in result.stderr
     assert ("missing" if damage == "missing" else "truncated or altered") in result.stderr
     assert "Traceback" not in result.stderr
-
-
-def test_sigterm_saves_and_the_same_command_ends_as_if_nothing_happened(
-    trained: Path, tmp_path: Path
-) -> None:
-    """Stopped by signal, then resumed: bit-identical to the run left alone.
-
-    Killed at a random moment, and resumed: tests/scripts/test_kill_faults.py.
-    """
-    shutil.copytree(trained / "runs/smoke/data", tmp_path / "runs/smoke/data")
-    for path in trained.glob("*.*"):
-        shutil.copy(path, tmp_path)
-    command = [sys.executable, "-m", "transformer_mt", *TRAIN]
-    checkpoints = tmp_path / "runs/smoke/checkpoints"
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    _wait_for(lambda: (tmp_path / "runs/smoke/metrics.jsonl").is_file(), process)
-    _wait_for(lambda: '"train"' in (tmp_path / "runs/smoke/metrics.jsonl").read_text(), process)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=300)
-    assert process.returncode == 130, said
-    assert "everything is saved; the same command goes on" in said
-    assert len(list(checkpoints.glob("0*"))) == 1
-    assert not (tmp_path / "runs/smoke/model").exists()
-    killed_while_saving = tmp_path / "runs/smoke/.tmt-0123456789abcdef.tmp"
-    killed_while_saving.mkdir()
-    tmt(*TRAIN, cwd=tmp_path)
-    name = "runs/smoke/model/model.safetensors"
-    assert sha256(tmp_path / name) == sha256(trained / name)
-    assert not list(tmp_path.rglob("*.tmp"))
-
-
-def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert process.poll() is None, "the process ended too early"
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """An experiment with all that the mixing of corpora offers: it resumes exactly, and is scored."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from transformer_mt.pipeline.train import train_experiment
 def corpus_dir(tmp_path_factory: pytest.TempPathFactory, toy_pairs: list[tuple[str, str]]) -> Path:
     """Three corpora of the toy language: train, back-translated, dev and test."""
     directory = tmp_path_factory.mktemp("corpus")
-    parts = {"a": toy_pairs[:100], "b": toy_pairs[100:180], "dev": toy_pairs[180:]}
+    parts = {"a": 3 * toy_pairs[:100], "b": 3 * toy_pairs[100:180], "dev": toy_pairs[180:]}
     for name, pairs in parts.items():
         for side, code in enumerate(("zh", "en")):
             text = "".join(f"{pair[side]}\n" for pair in pairs)
@@ -26,7 +27,7 @@ def corpus_dir(tmp_path_factory: pytest.TempPathFactory, toy_pairs: list[tuple[s
 
 
 def configured(corpus_dir: Path, **train: Any) -> Config:
-    """Both directions, weights, a tag and sub-word sampling at once; epochs of some ten updates."""
+    """Both directions, weights, a tag and sub-word sampling at once; epochs of some 30 updates."""
     clean = dict.fromkeys(("mismatch", "duplicate", "length_ratio", "numbers", "repeated"), False)
     tree = {
         "name": "all",
@@ -59,6 +60,14 @@ def whole(corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
+def beside(whole: Run, directory: Path) -> Run:
+    """A run that has the prepared corpus of another one, and nothing else."""
+    run = Run(directory / "run")
+    run.claim()
+    shutil.copytree(whole.directory / "data", run.directory / "data")
+    return run
+
+
 def records(run: Run) -> list[dict[str, Any]]:
     clock = ("minutes", "eta_minutes", "tgt_tokens_per_s", "validation_s")
     lines = run.metrics_path.read_text(encoding="utf-8").splitlines()
@@ -81,7 +90,7 @@ def test_tests_are_scored_both_ways(whole: Run) -> None:
     assert "tok:zh" in metadata["scores"]["toy.en-zh"]["bleu"]["signature"]
     names = {path.name for path in whole.translations_dir.iterdir()}
     assert names == {"toy.zh-en.txt", "toy.en-zh.txt"}
-    assert metadata["data"]["train_pairs"] == 180
+    assert metadata["data"]["train_pairs"] == 540
 
 
 @pytest.mark.parametrize("first", [5, 37])
@@ -89,7 +98,7 @@ def test_a_run_in_two_parts_is_the_run_in_one(
     whole: Run, corpus_dir: Path, tmp_path: Path, first: int
 ) -> None:
     """Bit for bit, in another epoch, and though the corpora of epochs were thrown away."""
-    run = Run(tmp_path)
+    run = beside(whole, tmp_path)
     train_experiment(configured(corpus_dir, max_updates=first), run, fresh=False, say=print)
     for path in sorted((run.encoded_dir / "epochs").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
@@ -113,13 +122,13 @@ def test_a_run_in_two_parts_is_the_run_in_one(
     ],
 )
 def test_weights_of_a_learning_rate_that_fell_to_0_are_taken_as_they_are(
-    corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    whole: Run, corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     cooldown: int, losses: list[float], expected: str,
 ) -> None:  # fmt: skip
     """Though dev scored higher before, which may be chance; not where the model overfits."""
     dev = iter([{"loss": loss, "bleu": bleu} for loss, bleu in zip(losses, (16, 15), strict=True)])
     monkeypatch.setattr(train, "dev_validation", lambda *_: lambda: next(dev))
-    run = Run(tmp_path)
+    run = beside(whole, tmp_path)
     cfg = configured(corpus_dir, cooldown_updates=cooldown)
     train_experiment(cfg, run, fresh=False, say=print)
     metadata = json.loads((run.model_dir / "metadata.json").read_text(encoding="utf-8"))
@@ -130,9 +139,9 @@ def test_weights_of_a_learning_rate_that_fell_to_0_are_taken_as_they_are(
     assert all(chosen[name].equal(weight) for name, weight in kept.items())
 
 
-def test_auto_is_a_number_that_the_run_keeps(corpus_dir: Path, tmp_path: Path) -> None:
+def test_auto_is_a_number_that_the_run_keeps(whole: Run, corpus_dir: Path, tmp_path: Path) -> None:
     """It decides what an update holds: taken up again, the run must not choose another one."""
-    run, said = Run(tmp_path), []
+    run, said = beside(whole, tmp_path), []
     cfg = configured(corpus_dir, max_tokens="auto", max_updates=4)
     train_experiment(cfg, run, fresh=False, say=said.append)
     (told,) = [line for line in said if "max_tokens: auto is" in line]

@@ -1,5 +1,6 @@
 """`tmt` within this process, for tests in which a process of its own proves nothing more."""
 
+import gc
 import io
 import os
 import subprocess
@@ -29,7 +30,7 @@ def tmt_here(
     streams[0].seek(0)
     words = ["tmt", *map(str, arguments)]
     names = dict(zip(("stdin", "stdout", "stderr"), streams, strict=True))
-    before, status = Path.cwd(), 0
+    before, status, thresholds = Path.cwd(), 0, gc.get_threshold()
     with mock.patch.multiple(sys, argv=words, **names), mock.patch.dict(os.environ):
         os.chdir(cwd or before)
         try:
@@ -38,6 +39,7 @@ def tmt_here(
             status = int(end.code or 0)
         finally:
             os.chdir(before)
+            gc.set_threshold(*thresholds)
     for stream in streams[1:]:
         stream.flush()
     said, told = (
