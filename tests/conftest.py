@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
-import torch
 
 from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.config.model import TokenizerConfig
 from transformer_mt.encoding.tokenizer import Tokenizer, train_tokenizer
-from transformer_mt.model_dir import load_tokenizers, tokenizer_paths
+from transformer_mt.system.machine import usable_cores
 
 if TYPE_CHECKING:
     from transformer_mt.translation.translator import Translator
@@ -28,15 +27,16 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile("no-deadline", deadline=None)
 hypothesis.settings.load_profile("no-deadline")
 
-if not torch.cuda.is_available():  # before torch loads Triton: kernels are interpreted
+# Before torch loads Triton: without a GPU kernels are interpreted. Torch itself is not imported
+# here, for which the process that starts those of the tests would have to wait.
+if not Path("/proc/driver/nvidia").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 _LONG = (
     "training/test_many_processes", "cli/test_cli", "cli/test_terminal_lines", "serve/test_service",
-    "serve/test_schema", "pipeline/test_prepare", "messages/test_catalogue",
-    "scripts/test_fault_injection", "test_readme", "system/processes/test_loopback",
-    "cli/test_push_and_pull", "pipeline/test_train", "cli/test_typical_mistakes",
-    "profiling/test_plan",
+    "serve/test_schema", "pipeline/test_prepare", "scripts/test_fault_injection",
+    "test_readme", "system/processes/test_loopback", "cli/test_push_and_pull",
+    "pipeline/test_train", "cli/test_typical_mistakes", "profiling/test_plan",
 )  # fmt: skip
 
 
@@ -44,6 +44,12 @@ def pytest_configure() -> None:
     # Modules and thousands of tests are never garbage: looking through them, as often as Python
     # does by itself, takes a seventh of the time of the tests.
     gc.set_threshold(50_000, 20, 100)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: a test that waits for other programs leaves a core idle."""
+    return usable_cores() + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -82,6 +88,8 @@ def tokenizer_dir(
     tmp_path_factory: pytest.TempPathFactory, toy_pairs: list[tuple[str, str]]
 ) -> Path:
     """A folder with one SentencePiece model per side, of 320 pieces each, and a joint one."""
+    from transformer_mt.model_dir import tokenizer_paths
+
     directory = tmp_path_factory.mktemp("tokenizers")
     cfg = TokenizerConfig(vocab_size=320)
     for side, path in enumerate(tokenizer_paths(directory, joint=False)):
@@ -95,6 +103,8 @@ def tokenizer_dir(
 
 @pytest.fixture(scope="session")
 def tokenizers(tokenizer_dir: Path) -> tuple[Tokenizer, Tokenizer]:
+    from transformer_mt.model_dir import load_tokenizers
+
     return load_tokenizers(tokenizer_dir, joint=False)
 
 

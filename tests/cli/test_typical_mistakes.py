@@ -3,16 +3,13 @@
 The table is `typical_mistakes.yaml`; the commands are typed in a folder with a model and files.
 """
 
-import json
-import os
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from many_commands import said
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.readers.demo import build_demo
@@ -20,7 +17,6 @@ from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.model_dir import build_model, save_model_dir, weights_of
 
 TABLE = Path(__file__).with_suffix("").with_name("typical_mistakes.yaml")
-DRIVER = Path(__file__).parents[1] / "support/many_commands.py"
 CONFIG = """name: my
 languages: {src: zh, tgt: en}
 data: {root: ., train: [my], workers: 1}
@@ -80,20 +76,6 @@ def fill(place: Path) -> None:
         (place / f"{name}.yaml").write_text(text, encoding="utf-8")
 
 
-def said(place: Path, language: str, commands: list[str]) -> list[list[Any]]:
-    """Status and words of each command, in a language."""
-    done = subprocess.run(
-        [sys.executable, DRIVER],
-        input=json.dumps([shlex.split(command)[1:] for command in commands]),
-        cwd=place,
-        env={**os.environ, "TMT_LANG": language, "COLUMNS": "100", "HOME": str(place)},
-        capture_output=True,
-        encoding="utf-8",
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 @pytest.fixture
 def place(
     tmp_path: Path,
@@ -116,7 +98,7 @@ def rows() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_mistake_gets_the_message_of_the_table(language: str, place: Path) -> None:
     table = rows()
-    found = said(place, language, [row["command"] for row in table])
+    found = said([shlex.split(row["command"])[1:] for row in table], language, place)
     for row, (status, words) in zip(table, found, strict=True):
         assert status in (1, 2), row["command"]
         assert words.strip().split("\n") == row[language].strip().split("\n"), row["command"]

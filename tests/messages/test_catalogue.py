@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from chinese import english_lines
+from many_commands import said
 from write_messages import places
 
 import transformer_mt
@@ -22,14 +23,13 @@ ROOT = PACKAGE.parent
 TOLD = {"say", "show", "Always"}  # functions that print a line for people
 
 
-def output_of(*words: str, cwd: Path | None = None, **variables: str) -> str:
+def output_of(*words: str, **variables: str) -> str:
     """What tmt prints on both streams, with nothing but these variables of language."""
     kept = {k: v for k, v in os.environ.items() if k not in ("LANGUAGE", "LANG", "TMT_LANG")}
     kept = {k: v for k, v in kept.items() if not k.startswith("LC_")}
     done = subprocess.run(
         [sys.executable, "-m", "transformer_mt", *words],
         env={**kept, "PYTHONIOENCODING": "utf-8", "COLUMNS": "100", **variables},
-        cwd=cwd,
         capture_output=True,
         encoding="utf-8",
     )
@@ -125,34 +125,34 @@ def test_all_that_is_said_can_be_translated() -> None:
     assert not found
 
 
-@pytest.mark.parametrize(
-    "words, told",
-    [
-        ("", "用法：tmt [选项] 命令 [参数]..."),
-        ("trian", "没有命令 'trian'。是不是想输入 'train'？"),
-        ("data cleam", "没有命令 'cleam'。是不是想输入 'clean'？"),
-        ("train", "缺少参数 'CONFIG|FILES'。"),
-        ("train a --minute 5", "没有选项 --minute（是不是想输入 --minutes？）"),
-        ("--foo", "没有选项 --foo"),
-        ("train a --minutes", "选项 '--minutes' 需要一个值。"),
-        ("runs --json=3", "选项 '--json' 不带值。"),
-        ("translate --beam x", "'--beam' 的值无效：应为整数"),
-        ("translate --beam 0", "'--beam' 的值无效：应不小于 1"),
-        ("explain a b c", "多余的参数：b c"),
-    ],
-)
-def test_a_mistake_of_the_command_line_is_told_in_chinese(words: str, told: str) -> None:
-    shown = output_of(*words.split(), TMT_LANG="zh")
-    assert told in shown and "用法：tmt" in shown
-    assert not english_lines(shown), shown
+MISTAKES = {
+    "": "用法：tmt [选项] 命令 [参数]...",
+    "trian": "没有命令 'trian'。是不是想输入 'train'？",
+    "data cleam": "没有命令 'cleam'。是不是想输入 'clean'？",
+    "train": "缺少参数 'CONFIG|FILES'。",
+    "train a --minute 5": "没有选项 --minute（是不是想输入 --minutes？）",
+    "--foo": "没有选项 --foo",
+    "train a --minutes": "选项 '--minutes' 需要一个值。",
+    "runs --json=3": "选项 '--json' 不带值。",
+    "translate --beam x": "'--beam' 的值无效：应为整数",
+    "translate --beam 0": "'--beam' 的值无效：应不小于 1",
+    "explain a b c": "多余的参数：b c",
+}
+
+
+def test_a_mistake_of_the_command_line_is_told_in_chinese(tmp_path: Path) -> None:
+    found = said([words.split() for words in MISTAKES], "zh", tmp_path)
+    for (words, told), (_, shown) in zip(MISTAKES.items(), found, strict=True):
+        assert told in shown and "用法：tmt" in shown, words
+        assert not english_lines(shown), shown
 
 
 def test_a_report_on_files_is_chinese_to_its_last_word(tmp_path: Path) -> None:
     (tmp_path / "a.zh").write_text("你好\r再见\r谢谢\r！\n好\n", encoding="utf-8", newline="")
     (tmp_path / "a.en").write_text("12\n\n", encoding="utf-8")
     words = ["data", "check", "a.zh", "a.en", "--test", "a"]
-    shown = output_of(*words, cwd=tmp_path, TMT_LANG="zh")
-    shown += output_of(*words, "--explain", cwd=tmp_path, TMT_LANG="zh")
+    (_, report), (_, explained) = said([words, [*words, "--explain"]], "zh", tmp_path)
+    shown = report + explained
     assert "原文侧含 3 个回车符" in shown and "第 1, 2 行" in shown and "例如 a.zh" in shown
     assert not re.search(r"\b(lines?|source|target|dropped|kept|e\.g\.)(?!\w)", shown), shown
 
