@@ -33,10 +33,15 @@ if not Path("/proc/driver/nvidia").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 _LONG = (
-    "training/test_many_processes", "cli/test_cli", "cli/test_terminal_lines", "serve/test_service",
-    "serve/test_schema", "pipeline/test_prepare", "scripts/test_fault_injection",
-    "test_readme", "system/processes/test_loopback", "cli/test_push_and_pull",
-    "pipeline/test_train", "cli/test_typical_mistakes", "profiling/test_plan",
+    "training/test_many_processes", "cli/test_terminal_lines", "cli/test_cli", "serve/test_service",
+    "serve/test_schema", "pipeline/test_train", "pipeline/test_prepare",
+    "system/processes/test_loopback", "profiling/test_dry_run", "scripts/test_fault_injection",
+    "training/test_trainer", "training/test_memory", "cli/test_push_and_pull",
+    "translation/documents/test_office", "system/processes/test_child_python",
+    "profiling/test_plan", "scripts/test_fuzz_readers", "cli/test_typical_mistakes",
+    "scripts/test_kill_faults", "test_readme", "cli/test_cli_output", "scripts/test_ablations",
+    "test_api", "cli/test_distill", "translation/test_translator",
+    "translation/documents/test_documents",
 )  # fmt: skip
 
 
