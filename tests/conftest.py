@@ -8,6 +8,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import random
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ hypothesis.settings.load_profile("no-deadline")
 
 # Before torch loads Triton: without a GPU kernels are interpreted. Torch itself is not imported
 # here, for which the process that starts those of the tests would have to wait.
-if not Path("/proc/driver/nvidia").exists():
+if not Path("/proc/driver/nvidia").exists() or version("torch").endswith("+cpu"):
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 _LONG = (
