@@ -63,6 +63,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     long = [f"tests/{name}.py" for name in _LONG]
     order = {path: place for place, path in enumerate(long)}
     items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
+
+
+def pytest_collection_finish() -> None:
     gc.freeze()
 
 

@@ -1,11 +1,11 @@
 """An experiment with all that the mixing of corpora offers: it resumes exactly, and is scored."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prepared_text import copy_prepared
 from safetensors.torch import load_file
 
 from transformer_mt.config.experiment import Config, build_config, load_config
@@ -60,14 +60,6 @@ def whole(corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
-def beside(whole: Run, directory: Path) -> Run:
-    """A run that has the prepared corpus of another one, and nothing else."""
-    run = Run(directory / "run")
-    run.claim()
-    shutil.copytree(whole.directory / "data", run.directory / "data")
-    return run
-
-
 def records(run: Run) -> list[dict[str, Any]]:
     clock = ("minutes", "eta_minutes", "tgt_tokens_per_s", "validation_s")
     lines = run.metrics_path.read_text(encoding="utf-8").splitlines()
@@ -98,7 +90,7 @@ def test_a_run_in_two_parts_is_the_run_in_one(
     whole: Run, corpus_dir: Path, tmp_path: Path, first: int
 ) -> None:
     """Bit for bit, in another epoch, and though the corpora of epochs were thrown away."""
-    run = beside(whole, tmp_path)
+    run = copy_prepared(whole, tmp_path / "run")
     train_experiment(configured(corpus_dir, max_updates=first), run, fresh=False, say=print)
     for path in sorted((run.encoded_dir / "epochs").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
@@ -128,7 +120,7 @@ def test_weights_of_a_learning_rate_that_fell_to_0_are_taken_as_they_are(
     """Though dev scored higher before, which may be chance; not where the model overfits."""
     dev = iter([{"loss": loss, "bleu": bleu} for loss, bleu in zip(losses, (16, 15), strict=True)])
     monkeypatch.setattr(train, "dev_validation", lambda *_: lambda: next(dev))
-    run = beside(whole, tmp_path)
+    run = copy_prepared(whole, tmp_path / "run")
     cfg = configured(corpus_dir, cooldown_updates=cooldown)
     train_experiment(cfg, run, fresh=False, say=print)
     metadata = json.loads((run.model_dir / "metadata.json").read_text(encoding="utf-8"))
@@ -141,7 +133,7 @@ def test_weights_of_a_learning_rate_that_fell_to_0_are_taken_as_they_are(
 
 def test_auto_is_a_number_that_the_run_keeps(whole: Run, corpus_dir: Path, tmp_path: Path) -> None:
     """It decides what an update holds: taken up again, the run must not choose another one."""
-    run, said = beside(whole, tmp_path), []
+    run, said = copy_prepared(whole, tmp_path / "run"), []
     cfg = configured(corpus_dir, max_tokens="auto", max_updates=4)
     train_experiment(cfg, run, fresh=False, say=said.append)
     (told,) = [line for line in said if "max_tokens: auto is" in line]

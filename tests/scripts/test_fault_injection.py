@@ -121,7 +121,7 @@ def test_the_process_is_killed_at_the_call(library: Path, tmp_path: Path) -> Non
 
 
 def test_commands_stand_a_sample_of_faults() -> None:
-    commands = ["translate", "train on"]
+    commands = ["translate", "average", "train on"]
     ended = subprocess.run(
         [sys.executable, FAULTS / "inject.py", "--most", "3", "--commands", *commands],
         capture_output=True,

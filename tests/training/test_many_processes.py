@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from prepared_text import copy_prepared
 from safetensors.torch import load_file
 from two_machines import DEVICE, Machine, reason_against, two_machines
 
@@ -63,8 +63,7 @@ class Training:
     def beside(self, directory: Path) -> "Training":
         """Another one that has the prepared corpus of this one, and nothing else."""
         other = Training(directory, self.config)
-        other.run.claim()
-        shutil.copytree(self.run.directory / "data", other.run.directory / "data")
+        copy_prepared(self.run, other.run.directory)
         return other
 
     def command(self, n_processes: int, *settings: str) -> list[str]:
@@ -217,12 +216,13 @@ def test_whoever_is_killed_all_end_with_the_reason(tmp_path: Path, alone: Traini
             time.sleep(0.1)
 
 
+@pytest.mark.parametrize("n_processes", [1, 2])
 def test_a_stop_is_agreed_upon_and_resuming_is_bit_identical(
-    tmp_path: Path, alone: Training, pair: Training
+    tmp_path: Path, alone: Training, pair: Training, n_processes: int
 ) -> None:
     """Stopped anywhere in an epoch, with sub-words drawn anew in each."""
     training = alone.beside(tmp_path)
-    process = training.start(training.command(2))
+    process = training.start(training.command(n_processes))
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=300)
     assert process.returncode == 130, told
@@ -231,7 +231,7 @@ def test_a_stop_is_agreed_upon_and_resuming_is_bit_identical(
     assert not training.run.model_dir.exists()
     killed_while_saving = training.run.directory / ".tmt-0123456789abcdef.tmp"
     killed_while_saving.mkdir()
-    assert_bit_equal(training.do(2), pair)
+    assert_bit_equal(training.do(n_processes), alone if n_processes == 1 else pair)
     assert not list(training.run.directory.rglob("*.tmp"))
 
 
