@@ -21,6 +21,7 @@ from transformer_mt.system.processes.distributed import joined_ranks
 directory = Path(sys.argv[1])
 with joined_ranks() as ranks:
     me = ranks.rank
+    torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))])  # loads functions that keep a group
     later, copied = torch.full((5,), float(me + 1)), torch.tensor([float(me + 7)])
     ranks.start_sum(later)()
     ranks.copy_from_main(copied)
