@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from served import Server, children, serving
+from served import Server, children, lives, serving, until
 
 from transformer_mt.cli.serve import listening
 from transformer_mt.translation.translator import Translator
@@ -79,21 +79,38 @@ def test_killed_workers_lose_nothing(toy_model: Path, toy_pairs: list[tuple[str,
     assert all(one.json()["translatedText"] for one in found)
 
 
+def kill_the_first(server: Server) -> None:
+    """Wait until another process has loaded the models, and begun three workers."""
+    (first,) = children(server.process.pid)
+    os.kill(first, signal.SIGKILL)
+    until(lambda: len(server.workers) == 3 and first not in children(server.process.pid))
+
+
 def test_workers_that_die_while_nobody_asks(toy_model: Path) -> None:
     """None of them takes a text, and the books hold those that are there."""
     with serving("-m", toy_model, "--workers", "3", "--cache", "0") as server:
-        for _ in range(2):
-            (first,) = children(server.process.pid)
-            os.kill(first, signal.SIGKILL)
-            deadline = time.monotonic() + 60
-            while len(server.workers) < 3 or children(server.process.pid) == [first]:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+        kill_the_first(server)
+        kill_the_first(server)
         found = [server.translate(f"猫看见{i}。").status_code for i in range(6)]
         assert found == [200] * 6
-        while "tmt_workers 3.0" not in server.client.get("/metrics").text:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        until(lambda: server.n_workers == 3)
+
+
+def test_copies_of_a_dead_process_take_no_place(toy_model: Path) -> None:
+    """They begin while the server accepts none of them, and come when others have their places."""
+    with serving("-m", toy_model, "--workers", "2", "--cache", "0") as server:
+        (first,) = children(server.process.pid)
+        killed = set(server.workers)
+        server.process.send_signal(signal.SIGSTOP)
+        for worker in killed:
+            os.kill(worker, signal.SIGKILL)
+        until(lambda: len(set(server.workers) - killed) == 2)
+        late = set(server.workers) - killed
+        os.kill(first, signal.SIGKILL)
+        server.process.send_signal(signal.SIGCONT)
+        until(lambda: not any(map(lives, late)))
+        until(lambda: len(server.workers) == 2 and server.n_workers == 2)
+        assert server.translate("猫看见狗。").status_code == 200
 
 
 def test_a_stop_finishes_what_was_accepted(toy_model: Path) -> None:

@@ -5,8 +5,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -42,13 +43,38 @@ class Server:
         """Process ids: children of the process that has loaded the models."""
         return [child for first in children(self.process.pid) for child in children(first)]
 
+    @property
+    def n_workers(self) -> int:
+        """As the server counts them."""
+        found = re.search(r"^tmt_workers (\d+)", self.client.get("/metrics").text, re.M)
+        assert found
+        return int(found[1])
+
     def translate(self, text: str, **fields: object) -> httpx.Response:
         return self.client.post("/translate", json={"q": text, "target": "en", **fields})
 
 
 def children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
+    found = []
+    with suppress(OSError):  # it has ended
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            found += [int(child) for child in task.read_text().split()]
+    return found
+
+
+def lives(pid: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait, a minute at most."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @contextmanager

@@ -117,9 +117,14 @@ class WorkerSettings:
 
 @dataclass(frozen=True)
 class Started:
-    """The first message of a worker."""
+    """The first message of a worker.
+
+    Attributes:
+        parent: the process that has loaded the models; `pid` itself, where it has no copies.
+    """
 
     pid: int
+    parent: int
     models: tuple[ModelInfo, ...]
 
 

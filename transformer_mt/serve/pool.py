@@ -133,7 +133,9 @@ class WorkerPool:
         try:
             started = connection.recv()
             pid, self.models = started.pid, started.models
-            self.pids.add(pid)
+            self.pids.add(pid)  # before the question: one that ends later kills what is there
+            if self._has_ended(started.parent):
+                raise EOFError  # a copy that came too late; it ends with its connection
             self.started.set()
             while not self.queue.closed:
                 batch = self.queue.take(LOOK_S)
@@ -153,6 +155,10 @@ class WorkerPool:
         finally:
             self.pids.discard(pid)
             connection.close()
+
+    def _has_ended(self, parent: int) -> bool:
+        process = self._process
+        return process is None or process.pid != parent or process.returncode is not None
 
     def _have_done(self, batch: Sequence[Waiting], connection: Connection, pid: int) -> None:
         start = time.monotonic()

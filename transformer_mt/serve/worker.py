@@ -185,29 +185,32 @@ def run_workers(settings: WorkerSettings) -> None:
         _keep_copies(answerer, settings)
         return
     for _ in range(settings.n_workers if in_threads else 1):
-        threading.Thread(target=_connect, args=(answerer, settings), daemon=True).start()
+        threading.Thread(
+            target=_connect, args=(answerer, settings, os.getpid()), daemon=True
+        ).start()
     sys.stdin.buffer.read()
 
 
 def _keep_copies(answerer: Answerer, settings: WorkerSettings) -> None:
     context, copies = get_context("fork"), list[Any]()
+    arguments = (answerer, settings, os.getpid())
     while True:
         copies = [copy for copy in copies if copy.is_alive()]
         while len(copies) < settings.n_workers:
-            copies.append(context.Process(target=_connect, args=(answerer, settings), daemon=True))
+            copies.append(context.Process(target=_connect, args=arguments, daemon=True))
             copies[-1].start()
         if sys.stdin.fileno() in wait([sys.stdin.fileno(), *(copy.sentinel for copy in copies)]):
             return  # the copies see the end of their connections, and daemons end with this one
 
 
-def _connect(answerer: Answerer, settings: WorkerSettings) -> None:
-    """Answer batches until the server ends the connection."""
+def _connect(answerer: Answerer, settings: WorkerSettings, parent: int) -> None:
+    """Answer batches until the server ends the connection. `parent`: see `Started`."""
     key = bytes.fromhex(settings.key)
     with (
         suppress(EOFError, ConnectionError),
         Client(settings.address, "AF_UNIX", key) as connection,
     ):
-        connection.send(Started(os.getpid(), answerer.infos))
+        connection.send(Started(os.getpid(), parent, answerer.infos))
         while (batch := connection.recv()) is not None:
             connection.send(_answers(answerer, *batch))
 
