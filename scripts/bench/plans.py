@@ -28,7 +28,7 @@ from transformer_mt.encoding.encoded_corpus import (
     open_corpus,
 )
 from transformer_mt.encoding.mixing import Place, epoch_block
-from transformer_mt.system.arrays import Array, save_blocks
+from transformer_mt.system.arrays import Array, growing_array
 from transformer_mt.system.machine import peak_memory_mib
 from transformer_mt.system.processes.parallel import run_apart
 from transformer_mt.training.batches import planned_blocks
@@ -55,15 +55,18 @@ def offsets(n: int, seed: int) -> Iterator[Array]:
 def write_index(folder: Path, n: int) -> None:
     """An encoded corpus of two sources, about a tenth and the rest; both sides have one index."""
     path = folder / "src.offsets.npy"
-    save_blocks(path, np.int64, (n + 1,), offsets(n, 0))
+    with growing_array(path, np.int64) as append:
+        for block in offsets(n, 0):
+            append(block)
     (folder / "tgt.offsets.npy").hardlink_to(path)
     n_tokens = int(np.load(path, mmap_mode="r")[-1])
     for side in SIDES:
         with (folder / f"{side}.ids").open("wb") as file:
             file.truncate(2 * n_tokens)
     starts = range(0, n, PIECE)
-    sources = (np.full(min(PIECE, n - i), i >= n // 10, np.uint16) for i in starts)
-    save_blocks(folder / "sources.npy", np.uint16, (n,), sources)
+    with growing_array(folder / "sources.npy", np.uint16) as append:
+        for i in starts:
+            append(np.full(min(PIECE, n - i), i >= n // 10))
 
 
 def configuration(tokens_per_update: int) -> Config:

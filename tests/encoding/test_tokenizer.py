@@ -3,7 +3,7 @@
 import io
 import re
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -181,12 +181,14 @@ def test_only_spaced_languages_begin_with_a_space_piece(
 def test_rates_count_unknown_and_byte_pieces(english: Tokenizer, tmp_path: Path) -> None:
     # Without bytes a character never seen is unknown.
     strict = _train(_ENGLISH, tmp_path / "t", ["en"], vocab_size=60, byte_fallback=False)
-    assert strict.unknown_rate(_ENGLISH) == strict.byte_rate(_ENGLISH) == 0
-    assert strict.unknown_rate(["龘"]) == 0.5  # "▁" and <unk>
-    assert strict.decode(strict.encode(["龘"])) == [" ⁇ "]
-    assert english.unknown_rate(["龘"]) == 0
-    assert english.byte_rate(["龘"]) == 0.75  # "▁" and three bytes
-    assert english.unknown_rate([]) == english.byte_rate([""]) == 0
+    learned = list(chain.from_iterable(strict.encode(_ENGLISH)))
+    assert strict.unknown_rate(learned) == strict.byte_rate(learned) == 0
+    (unknown,), (spelled,) = strict.encode(["龘"]), english.encode(["龘"])
+    assert strict.unknown_rate(unknown) == 0.5  # "▁" and <unk>
+    assert strict.decode([unknown]) == [" ⁇ "]
+    assert english.unknown_rate(spelled) == 0
+    assert english.byte_rate(spelled) == 0.75  # "▁" and three bytes
+    assert english.unknown_rate([]) == english.byte_rate([]) == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

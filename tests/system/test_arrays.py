@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from full_disk import limited_file_size
 
-from transformer_mt.system.arrays import save_array, save_blocks
+from transformer_mt.system.arrays import growing_array, save_array
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "int64", "float32", "bool", "uint8"])
@@ -20,14 +20,21 @@ def test_a_file_is_what_numpy_writes(tmp_path: Path, dtype: str, shape: tuple[in
     assert np.array_equal(np.load(tmp_path / "own.npy"), array[::-1])
 
 
-def test_blocks_make_up_one_array(tmp_path: Path) -> None:
-    blocks = [np.arange(3), np.arange(0), np.arange(3, 10)]
-    save_blocks(tmp_path / "a.npy", np.int64, (10,), blocks)
-    assert np.load(tmp_path / "a.npy").tolist() == list(range(10))
-    with pytest.raises(ValueError, match="for the shape"):
-        save_blocks(tmp_path / "a.npy", np.int64, (11,), blocks)
+@pytest.mark.parametrize("n", [0, 10, 123_456])
+def test_blocks_make_up_one_array(tmp_path: Path, n: int) -> None:
+    with growing_array(tmp_path / "own.npy", np.int64) as append:
+        for block in (np.arange(n // 3), np.arange(0), np.arange(n // 3, n, dtype=np.int32)):
+            append(block)
+    np.save(tmp_path / "numpy.npy", np.arange(n))
+    assert (tmp_path / "own.npy").read_bytes() == (tmp_path / "numpy.npy").read_bytes()
 
 
 def test_a_disk_that_takes_no_more_is_an_error(tmp_path: Path) -> None:
     with limited_file_size(1000), pytest.raises(OSError, match="File too large"):
         save_array(tmp_path / "a.npy", np.zeros(1000))
+    with (
+        limited_file_size(1000),
+        pytest.raises(OSError, match="File too large"),
+        growing_array(tmp_path / "b.npy", np.float64) as append,
+    ):
+        append(np.zeros(1000))

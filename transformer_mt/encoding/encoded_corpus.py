@@ -5,7 +5,8 @@ for training the source that each row is from. Every sentence ends with EOS. Thi
 of batches.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -20,7 +21,7 @@ from transformer_mt.encoding.tags import Ids, Tagging
 from transformer_mt.encoding.tokenizer import EOS_ID, Tokenizer
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.system.arrays import Array, read_ahead, save_blocks
+from transformer_mt.system.arrays import Array, growing_array, read_ahead
 from transformer_mt.system.output import remove, write_json, writing_folder
 from transformer_mt.system.processes.executors import Workers
 from transformer_mt.system.processes.parallel import run_shards
@@ -123,9 +124,21 @@ def encode_corpus(
         shards = shards_dir or directory / "shards"
         parts = cut_files(texts_here, SHARD, limit=None, unequal=lambda: _unequal(texts))
         jobs = ((shards / f"{part.first // SHARD:06d}.npz", part) for part in parts)
-        paths = list(run_shards(jobs, encode, workers=workers))
-        report = _count(paths, max_length)
-        join_shards(paths, directory)
+        kept = too_long = 0
+
+        def counted() -> Iterator[Path]:
+            nonlocal kept, too_long
+            for path in run_shards(jobs, encode, workers=workers):
+                with np.load(path) as shard:
+                    fits = shard["fits"]
+                kept += (n_kept := int(fits.sum()))
+                too_long += len(fits) - n_kept
+                yield path
+
+        n_tokens = join_shards(counted(), directory)
+        if not kept:
+            raise _nothing_left(too_long, max_length)
+        report = EncodingReport(kept, too_long, *n_tokens)
         write_json(directory / "report.json", report.__dict__)
         remove(shards)
     return report
@@ -201,60 +214,47 @@ def write_shard(path: Path, arrays: Mapping[str, Array]) -> None:
         np.savez(file, **named)
 
 
-def _count(shards: Iterable[Path], max_length: int | None) -> EncodingReport:
-    kept = too_long = src_tokens = tgt_tokens = 0
-    for path in shards:
-        with np.load(path) as shard:
-            n_kept = int(shard["fits"].sum())
-            kept, too_long = kept + n_kept, too_long + len(shard["fits"]) - n_kept
-            src_tokens += int(shard["src_lengths"].sum())
-            tgt_tokens += int(shard["tgt_lengths"].sum())
-    if not kept:
-        raise DataError(
-            tr(
-                "no pair is left: all {} have more than data.max_length = {} tokens on a side",
-                too_long,
-                max_length,
-            )
-            if too_long
-            else tr("no pair is left after cleaning")
+def _nothing_left(too_long: int, max_length: int | None) -> DataError:
+    return DataError(
+        tr(
+            "no pair is left: all {} have more than data.max_length = {} tokens on a side",
+            too_long,
+            max_length,
         )
-    return EncodingReport(kept, too_long, src_tokens, tgt_tokens)
+        if too_long
+        else tr("no pair is left after cleaning")
+    )
 
 
-def join_shards(paths: Sequence[Path], directory: Path) -> None:
-    """Put shards one after the other: ids, offsets, and sources where every shard has them."""
-    n_rows = 0
-    with_sources = True
-    with (directory / "src.ids").open("wb") as src, (directory / "tgt.ids").open("wb") as tgt:
+def join_shards(paths: Iterable[Path], directory: Path) -> list[int]:
+    """Put shards one after the other, as they come: ids, offsets, and sources where they have them.
+
+    Returns:
+        the tokens of the sources and of the targets.
+    """
+    n_tokens = [0, 0]
+    with ExitStack() as stack:
+
+        def growing(name: str, dtype: type) -> Callable[[Array], None]:
+            return stack.enter_context(growing_array(directory / name, dtype))
+
+        ids = [stack.enter_context((directory / f"{side}.ids").open("wb")) for side in SIDES]
+        offsets = [growing(f"{side}.offsets.npy", np.int64) for side in SIDES]
+        sources: Callable[[Array], None] | None = None
+        for append in offsets:
+            append(np.zeros(1))
         for path in paths:
             with np.load(path) as shard:
-                src.write(shard["src"].tobytes())
-                tgt.write(shard["tgt"].tobytes())
-                n_rows += len(shard["src_lengths"])
-                with_sources &= "sources" in shard
-    for side in SIDES:
-        path = directory / f"{side}.offsets.npy"
-        save_blocks(path, np.int64, (n_rows + 1,), _offsets(paths, side))
-    if with_sources:
-        blocks = _of_shards(paths, "sources")
-        save_blocks(directory / "sources.npy", np.uint16, (n_rows,), blocks)
-
-
-def _offsets(paths: Sequence[Path], side: str) -> Iterator[Array]:
-    """Where each sentence of one shard after another begins, and where the last one ends."""
-    last = np.zeros(1, dtype=np.int64)
-    yield last
-    for lengths in _of_shards(paths, f"{side}_lengths"):
-        ends = last[-1] + np.cumsum(lengths, dtype=np.int64)
-        last = ends if len(ends) else last
-        yield ends
-
-
-def _of_shards(paths: Sequence[Path], name: str) -> Iterator[Array]:
-    for path in paths:
-        with np.load(path) as shard:
-            yield shard[name]
+                for i, side in enumerate(SIDES):
+                    of_side = shard[side]
+                    ids[i].write(of_side.data)
+                    ends = np.cumsum(shard[f"{side}_lengths"], dtype=np.int64)
+                    offsets[i](n_tokens[i] + ends)
+                    n_tokens[i] += len(of_side)
+                if "sources" in shard:
+                    sources = sources or growing("sources.npy", np.uint16)
+                    sources(shard["sources"])
+    return n_tokens
 
 
 def open_corpus(directory: Path) -> EncodedCorpus:

@@ -146,14 +146,12 @@ class Tokenizer:
         model = self._model
         return sum(model.is_byte(id_) or model.is_unknown(id_) for id_ in ids) / max(1, len(ids))
 
-    def unknown_rate(self, texts: Sequence[str]) -> float:
-        """Share of pieces that are UNK, in [0, 1]: text which decoding cannot give back."""
-        ids = list(chain.from_iterable(self.encode(texts)))
+    def unknown_rate(self, ids: Sequence[int]) -> float:
+        """Share of ids that are UNK_ID, in [0, 1]: text which decoding cannot give back."""
         return sum(map(self._model.is_unknown, ids)) / max(1, len(ids))
 
-    def byte_rate(self, texts: Sequence[str]) -> float:
-        """Share of pieces that are single bytes, in [0, 1]: characters outside the vocabulary."""
-        ids = list(chain.from_iterable(self.encode(texts)))
+    def byte_rate(self, ids: Sequence[int]) -> float:
+        """Share of ids that are single bytes, in [0, 1]: characters outside the vocabulary."""
         return sum(map(self._model.is_byte, ids)) / max(1, len(ids))
 
 

@@ -6,21 +6,21 @@ the corpus redoes everything after it.
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from transformer_mt import __version__
 from transformer_mt.config.experiment import Config
-from transformer_mt.corpus.clean import prepare_corpus, read_clean
-from transformer_mt.corpus.readers.lines import expand, split_lines
+from transformer_mt.corpus.clean import prepare_corpus
+from transformer_mt.corpus.readers.lines import expand
 from transformer_mt.corpus.report.page import write_page
 from transformer_mt.corpus.report.report import CorpusReport
 from transformer_mt.corpus.sources.obtain import LocalData
-from transformer_mt.encoding.coverage import vocabulary_report
+from transformer_mt.encoding.coverage import CoverageTask, coverage_of_files
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, encode_corpus, open_corpus
 from transformer_mt.encoding.tags import tag_pieces, tagging
 from transformer_mt.encoding.tokenizer import Tokenizer, TokenizerTask, train_on_files
@@ -43,6 +43,8 @@ from transformer_mt.system.state import (
 )
 from transformer_mt.system.terminal import Always, Say
 
+Args = TypeVar("Args")
+Result = TypeVar("Result")
 Tokenizers = tuple[Tokenizer, Tokenizer]  # of the source and the target
 _MUCH_TEXT = 20_000_000  # bytes; learning a vocabulary of more takes a gigabyte
 _N_LINES_COVERED = 200_000  # of train, spread over it: which words dev has in common with it
@@ -205,20 +207,18 @@ def _make_tokenizers(cfg: Config, run: Run, say: Say, out_dir: Path) -> None:
         shutil.copyfile(path, out_dir / path.name)
     if not given:
         _train_tokenizers(cfg, run, out_dir)
-    tokenizers, dev = load_tokenizers(out_dir, joint=joint), read_clean(run.clean_dir, "dev")
-    codes = (cfg.languages.src, cfg.languages.tgt)
-    sides = [(tokenizers[0], [*dev[0], *dev[1]], " + ".join(codes))]
-    for tokenizer, texts, name in sides if joint else zip(tokenizers, dev, codes, strict=True):
+    report = _report_vocabularies(cfg, run, tokenizer_paths(out_dir, joint=joint))
+    for name, code in zip(("src", "tgt"), (cfg.languages.src, cfg.languages.tgt), strict=True):
+        found = report.vocabulary[name]
         say(
             tr(
                 "  {}: {} pieces; on dev {:.3f} % unknown, {:.3f} % bytes",
-                name,
-                tokenizer.vocab_size,
-                100 * tokenizer.unknown_rate(texts),
-                100 * tokenizer.byte_rate(texts),
+                code,
+                found.vocab_size,
+                100 * found.unknown_rate,
+                100 * found.byte_rate,
             )
         )
-    _report_vocabularies(cfg, run, tokenizers)
     say(tr("  report: {}", run.report_path))
 
 
@@ -238,26 +238,36 @@ def _train_tokenizers(cfg: Config, run: Run, out_dir: Path) -> None:
         )
         for side, files, languages, own_tags in jobs
     ]  # fmt: skip
+    _of_each(train_on_files, tasks, cfg, run)
+
+
+def _of_each(
+    function: Callable[[Args], Result], tasks: Sequence[Args], cfg: Config, run: Run
+) -> list[Result]:
+    """The function's values; of much text, which takes much memory, in processes of their own."""
+    texts = [run.clean_dir / f"train.{side}" for side in ("src", "tgt")]
     if sum(path.stat().st_size for path in texts) > _MUCH_TEXT:
-        run_apart(train_on_files, tasks, workers=count_workers(cfg.data.workers))
-    else:
-        for task in tasks:
-            train_on_files(task)
+        return run_apart(function, tasks, workers=count_workers(cfg.data.workers))
+    return list(map(function, tasks))
 
 
-def _report_vocabularies(cfg: Config, run: Run, tokenizers: Tokenizers) -> None:
+def _report_vocabularies(cfg: Config, run: Run, paths: tuple[Path, Path]) -> CorpusReport:
     """Write the report of the corpus again, now with how the vocabularies cover it."""
     report = read_report(run.clean_dir)
     step = max(1, report.parts["train"].kept // _N_LINES_COVERED)
-    dev = read_clean(run.clean_dir, "dev")
-    codes = (cfg.languages.src, cfg.languages.tgt)
-    vocabulary = {}
-    for side, name, code in zip((0, 1), ("src", "tgt"), codes, strict=True):
-        lines = islice(split_lines(run.clean_dir / f"train.{name}"), 0, None, step)
-        vocabulary[name] = vocabulary_report(tokenizers[side], list(lines), dev[side], code)
-    report = replace(report, vocabulary=vocabulary)
+    clean_dir = run.clean_dir.absolute()
+    names, codes = ("src", "tgt"), (cfg.languages.src, cfg.languages.tgt)
+    tasks = [
+        CoverageTask(
+            path.absolute(), clean_dir / f"train.{name}", clean_dir / f"dev.{name}", step, code
+        )
+        for path, name, code in zip(paths, names, codes, strict=True)
+    ]
+    found = _of_each(coverage_of_files, tasks, cfg, run)
+    report = replace(report, vocabulary=dict(zip(names, found, strict=True)))
     write_text(run.report_path.with_suffix(".json"), report.to_json())
     write_page(report, run.report_path, name=cfg.name)
+    return report
 
 
 def _encode(

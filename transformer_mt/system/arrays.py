@@ -5,9 +5,10 @@ succeeded; a file that is mapped while the disk fills up ends the process. Pytho
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,25 +22,34 @@ Ints = NDArray[np.int64]
 def save_array(path: Path, array: Array) -> None:
     """Write an array, of one dimension or more, as `numpy.load` reads it."""
     array = np.ascontiguousarray(array)
-    save_blocks(path, array.dtype, array.shape, [array])
-
-
-def save_blocks(
-    path: Path, dtype: np.dtype[Any] | type, shape: tuple[int, ...], blocks: Iterable[Array]
-) -> None:
-    """Write an array that comes in blocks along its first axis."""
-    dtype = np.dtype(dtype)
-    n_bytes = 0
     with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(
-            file, {"descr": dtype.str, "fortran_order": False, "shape": shape}
-        )
-        for block in blocks:
-            content = np.ascontiguousarray(block, dtype=dtype)
-            file.write(content.data)
-            n_bytes += content.nbytes
-    if n_bytes != dtype.itemsize * int(np.prod(shape, dtype=np.int64)):
-        raise ValueError(f"{n_bytes} bytes for the shape {shape} of {dtype}")
+        _write_header(file, array.dtype, array.shape)
+        file.write(array.data)
+
+
+@contextmanager
+def growing_array(path: Path, dtype: np.dtype[Any] | type) -> Iterator[Callable[[Array], None]]:
+    """Write an array of one dimension block by block, with the function that is yielded."""
+    dtype = np.dtype(dtype)
+    length = 0
+
+    def append(block: Array) -> None:
+        nonlocal length
+        file.write(np.ascontiguousarray(block, dtype=dtype).data)
+        length += len(block)
+
+    with path.open("wb") as file:
+        _write_header(file, dtype, (0,))
+        start = file.tell()
+        yield append
+        file.seek(0)
+        _write_header(file, dtype, (length,))
+        assert file.tell() == start, "NumPy leaves room in a header for a longer first axis"
+
+
+def _write_header(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
 
 
 def read_ahead(path: Path, starts: Ints, ends: Ints) -> None:
