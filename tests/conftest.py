@@ -37,7 +37,7 @@ _LONG = (
     "training/test_many_processes", "cli/test_terminal_lines", "cli/test_cli", "serve/test_service",
     "serve/test_schema", "pipeline/test_train", "pipeline/test_prepare",
     "system/processes/test_loopback", "profiling/test_dry_run", "scripts/test_fault_injection",
-    "training/test_trainer", "training/test_memory", "cli/test_push_and_pull",
+    "training/test_trainer", "pipeline/test_max_tokens", "cli/test_push_and_pull",
     "translation/documents/test_office", "system/processes/test_child_python",
     "profiling/test_plan", "scripts/test_fuzz_readers", "cli/test_typical_mistakes",
     "scripts/test_kill_faults", "test_readme", "cli/test_cli_output", "scripts/test_ablations",

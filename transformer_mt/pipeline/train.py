@@ -25,6 +25,7 @@ from transformer_mt.pipeline.curves import write_curves
 from transformer_mt.pipeline.finish import finish
 from transformer_mt.pipeline.first_embeddings import use_cooccurrence
 from transformer_mt.pipeline.log import TrainingLog, Watch, ignore_update
+from transformer_mt.pipeline.max_tokens import agree_on_max_tokens
 from transformer_mt.pipeline.prepare import Prepared, fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.tracking import Tracker, import_service
@@ -43,7 +44,6 @@ from transformer_mt.system.processes.executors import count_workers
 from transformer_mt.system.state import Damaged, fingerprint, read_json
 from transformer_mt.system.terminal import Say
 from transformer_mt.training.checkpoint import CheckpointStore
-from transformer_mt.training.memory import agree_on_max_tokens
 from transformer_mt.training.trainer import Outcome, SilentLog, Trainer
 from transformer_mt.translation.direction import both_directions
 

@@ -21,6 +21,7 @@ from transformer_mt.encoding.epochs import EpochData, draw_rows, drawn_block
 from transformer_mt.evaluation.test_sets import read_dev_sets
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model_dir import build_model, load_tokenizers
+from transformer_mt.pipeline.max_tokens import agree_on_max_tokens
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.validate import dev_loss
 from transformer_mt.profiling.corpus_sample import (
@@ -45,7 +46,6 @@ from transformer_mt.system.processes.distributed import Ranks
 from transformer_mt.system.processes.executors import count_workers
 from transformer_mt.system.processes.launch import count_processes
 from transformer_mt.training.checkpoint import CheckpointStore, Progress
-from transformer_mt.training.memory import agree_on_max_tokens
 from transformer_mt.translation.translator import Translator
 
 # A corpus is planned as a whole up to so many rows; more of them would change no average.
