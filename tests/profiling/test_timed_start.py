@@ -4,15 +4,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from pairs_of_text import write_sides
+from torch import Tensor
 
 from transformer_mt.config.experiment import Config, load_config, load_experiment
-from transformer_mt.config.recipes import Budget
+from transformer_mt.config.recipes import Budget, apply_advice, training_that_ends
 from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.profiling import timed_start
-from transformer_mt.profiling.timed_start import configuration_for_minutes, measure_budget
+from transformer_mt.profiling.timed_start import (
+    _tokens_per_s,
+    configuration_for_minutes,
+    measure_budget,
+)
+from transformer_mt.system.processes.distributed import ALONE
+from transformer_mt.training import muon
 from transformer_mt.training.checkpoint import CheckpointStore, Progress
+from transformer_mt.training.muon import orthogonalise
 
 SPEED = 7_000  # target tokens in a second, of a machine that is not measured
 OWN = """
@@ -119,6 +128,31 @@ def test_processes_of_another_program_do_not_each_choose(
     with pytest.raises(ConfigError, match="another program"):
         start(4)
     assert not Path("runs").exists()
+
+
+def test_measured_updates_compute_with_no_subnormal_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are many times as slow, and in a training there are none."""
+    n_subnormal: list[int] = []
+
+    def counted(matrices: Tensor) -> Tensor:
+        gram = (matrices @ matrices.mT).float().abs()
+        n_subnormal.append(int(((gram > 0) & (gram < torch.finfo(torch.float32).tiny)).sum()))
+        return orthogonalise(matrices)
+
+    monkeypatch.setattr(muon, "orthogonalise", counted)
+    named = load_config(Path("configs/multi30k-en-de.yaml"))
+    advice = training_that_ends(
+        10_000, 150_000, languages=named.languages, device="cpu", budget=Budget(9, 2.5e6)
+    )
+    small = named.model_copy(
+        update={"tokenizer": named.tokenizer.model_copy(update={"vocab_size": 1000})}
+    )
+    cfg = apply_advice(small, advice, on_defaults=False)
+    train = cfg.train.model_copy(update={"precision": "fp32", "tokens_per_update": 200})
+    assert _tokens_per_s(cfg.model_copy(update={"train": train}), ALONE) > 0
+    assert len(n_subnormal) >= 9 and not any(n_subnormal)
 
 
 def test_the_speed_of_this_machine() -> None:

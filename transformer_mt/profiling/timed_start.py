@@ -43,6 +43,9 @@ from transformer_mt.training.padding import Batch
 
 _WARM_UP, _MEASURED = 2, 7  # updates
 _LENGTH = 20  # tokens of a sentence, in the updates that are measured
+# As in training: matrices that begin at 0 and hardly move give gradients of subnormal numbers,
+# which a processor computes with many times as slowly.
+_LR = 1e-3
 _START_S = 8.0  # of new processes, about
 _TRAINED = 0.8  # of that speed, in a training: padding, validations; docs/lab/muon.md
 
@@ -157,7 +160,7 @@ def _tokens_per_s(cfg: Config, ranks: Ranks) -> float:
         started = time.perf_counter()
         learner.send_with_next()
         learner.add_gradients(Batch(src, src, src))
-        learner.optimizer.step(1e-9, n_tokens)
+        learner.optimizer.step(_LR, n_tokens)
         times.append(time.perf_counter() - started)
     return n_tokens / statistics.median(times[_WARM_UP:])
 
