@@ -15,11 +15,11 @@ from transformer_mt.text.languages import is_unspaced
 class CoverageTask:
     """The arguments of `vocabulary_report`, with the text in files."""
 
-    tokenizer: Path
+    tokenizer: Path  # of one side, as the next two
     train: Path
     dev: Path
     step: int  # lines of train from one that is read to the next
-    code: str
+    code: str  # of the language
 
 
 def coverage_of_files(task: CoverageTask) -> VocabularyReport:

@@ -133,7 +133,8 @@ class WorkerPool:
         try:
             started = connection.recv()
             pid, self.models = started.pid, started.models
-            self.pids.add(pid)  # before the question: one that ends later kills what is there
+            # Before the question: `_keep_running` kills what is there when its process ends later.
+            self.pids.add(pid)
             if self._has_ended(started.parent):
                 raise EOFError  # a copy that came too late; it ends with its connection
             self.started.set()
@@ -157,6 +158,7 @@ class WorkerPool:
             connection.close()
 
     def _has_ended(self, parent: int) -> bool:
+        """Whether the process that a worker comes from is not the present one, or has ended."""
         process = self._process
         return process is None or process.pid != parent or process.returncode is not None
 
