@@ -1,7 +1,6 @@
 """What processes tell each other, in a real group of three, and alone."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,13 +11,20 @@ import torch
 from transformer_mt.system.processes.distributed import ALONE, joined_ranks
 from transformer_mt.system.processes.environment import meeting_dir, place_variables
 
+# Copies of a process that has loaded torch, since loading it takes most of their time.
 SCRIPT = """
-import json, sys, time
+import json, os, sys, time
 from pathlib import Path
 import torch
 from transformer_mt.system.processes.distributed import joined_ranks
 
-directory = Path(sys.argv[1])
+directory, places = Path(sys.argv[1]), json.loads(sys.argv[2])
+for place in places:
+    if os.fork() == 0:
+        os.environ.update(place)
+        break
+else:
+    sys.exit(any([os.wait()[1] for _ in places]))
 with joined_ranks() as ranks:
     me = ranks.rank
     torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))])  # loads functions that keep a group
@@ -57,14 +63,8 @@ found["threads"] = [path.read_text().strip() for path in Path("/proc/self/task")
 
 def test_three_processes_of_which_one_goes(tmp_path: Path) -> None:
     with meeting_dir() as folder:
-        processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", SCRIPT, str(tmp_path)],
-                env={**os.environ, **place_variables(rank, 3, folder)},
-            )
-            for rank in range(3)
-        ]
-        assert [process.wait(timeout=300) for process in processes] == [0, 0, 0]
+        places = json.dumps([place_variables(rank, 3, folder) for rank in range(3)])
+        subprocess.run([sys.executable, "-c", SCRIPT, tmp_path, places], check=True, timeout=300)
     found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
     for rank, told in enumerate(found):
         assert (told["size"], told["is_main"]) == (3, rank == 0)
