@@ -58,6 +58,9 @@ def described(root: Path, name: str, languages: Languages = ZH_EN) -> str:
         (written([("Source (Chinese)", "Translation (EN)"), *ROWS]), "utf-8", "(English)", "both"),
         (written([("中文原文", "英文译文"), *ROWS]), "utf-8", "(Chinese) and B (English)", "both"),
         (written([("Traditional Chinese", "English"), *ROWS]), "utf-8", "is a header", "script"),
+        ("Our texts,\r\n\r\n" + written([HEADER, *ROWS]), "utf-8", "(Chinese) and B (English); the "
+         "first row with several texts is a header", "a title"),
+        ("Our texts\r\n" + written([HEADER, *ROWS], "|"), "utf-8", "is a header", "a title alone"),
     ],
 )  # fmt: skip
 def test_text_tables(tmp_path: Path, text: str, encoding: str, found: str, why: str) -> None:
@@ -87,6 +90,9 @@ def test_a_long_cell_hides_no_separator(tmp_path: Path) -> None:
         ([("ID", "中文", "English"), *((i, *row) for i, row in enumerate(ROWS))],
          "columns B (Chinese) and C (English)", "numbered, with names"),
         ([("", ""), *ROWS[:1], ("", ""), *ROWS[1:]], "columns A and B; no header", "empty rows"),
+        ([("", "Our texts", ""), ("2026", "", ""), ("ID", "Chinese", "English"),
+          *((i, *row) for i, row in enumerate(ROWS))],
+         "C (English); the first row with several texts is a header", "a title and a year"),
     ],
 )  # fmt: skip
 def test_workbooks(

@@ -46,7 +46,9 @@ class Layout:
     """Attributes:
     dialect: of a text file.
     sheet: of a workbook, and the names of the sheets that are not read.
-    header: the first row, if it names the columns.
+    header: the row that names the columns: the first one, or the first below rows with one text
+        each, such as a title.
+    n_above: these rows.
     columns: indices of the two columns of text; with known languages the source first.
     codes: their languages, where the header names them.
     width: columns of the table; a text file has no more in any row.
@@ -58,11 +60,13 @@ class Layout:
     columns: tuple[int, int]
     codes: tuple[str, str] | None
     width: int
+    n_above: int = 0
 
     @property
     def plain(self) -> bool:
         """Whether it is source TAB target, line by line, and nothing else."""
-        return self.dialect == _PLAIN and self.columns == (0, 1) and self.width == 2
+        is_plain = self.dialect == _PLAIN and self.columns == (0, 1) and self.width == 2
+        return is_plain and not self.n_above
 
     def describe(self) -> str:
         """In one line: what was taken for what."""
@@ -71,7 +75,10 @@ class Layout:
             codes = map(language_name, self.codes)
             names = [f"{name} ({code})" for name, code in zip(names, codes, strict=True)]
         parts = [tr("columns {}", tr(" and ").join(names))]
-        parts.append(tr("the first row is a header") if self.header else tr("no header"))
+        if self.n_above:
+            parts.append(tr("the first row with several texts is a header"))
+        else:
+            parts.append(tr("the first row is a header") if self.header else tr("no header"))
         if self.dialect:
             parts += self.dialect.describe()
         if self.sheet:
@@ -148,8 +155,9 @@ def _layout(
         return Layout(dialect, sheet, None, (0, 1), None, 2)
     if not rows:
         raise DataError(tr("{}: holds no text", path))
-    columns, codes = _named_columns(path, rows[0], languages)
-    header = rows[0] if columns else None
+    n_above = next((i for i, row in enumerate(rows) if sum(map(bool, map(str.strip, row))) > 1), 0)
+    columns, codes = _named_columns(path, rows[n_above], languages)
+    header = rows[n_above] if columns else None
     widths = [len(row) for row in rows]
     width = len(header) if header else max(set(widths), key=widths.count)
     columns = columns or _text_columns(rows, width)
@@ -165,7 +173,8 @@ def _layout(
                 excerpt(" | ".join(rows[0]), 100),
             )
         )
-    return Layout(dialect, sheet, header, columns, codes, max(width, *(i + 1 for i in columns)))
+    width = max(width, *(i + 1 for i in columns))
+    return Layout(dialect, sheet, header, columns, codes, width, n_above if header else 0)
 
 
 def _named_columns(
@@ -265,12 +274,12 @@ def read_columns(path: Path, layout: Layout) -> Iterator[Pair]:
         name = layout.sheet[0]
         rows = iter(read_sheets(path, only=name).get(name, []))
     first, second = layout.columns
-    header = layout.header
+    n_skipped = layout.n_above + 1 if layout.header else 0
     for number, row in enumerate(rows, 1):
         if not any(map(str.strip, row)):
             continue
-        if header is not None:
-            header = None
+        if n_skipped:
+            n_skipped -= 1
             continue
         if layout.dialect and any(row[layout.width :]):
             raise DataError(
