@@ -33,7 +33,8 @@ def test_shares(known: KnownUnits, text: str, share: float) -> None:
 
 
 def test_the_threshold_is_beyond_usual_texts() -> None:
-    assert KnownUnits.of([TRAIN], TRAIN).threshold == 0.5
+    assert KnownUnits.of([TRAIN], TRAIN).threshold == 0.5, "four texts tell little"
+    assert KnownUnits.of([TRAIN], TRAIN * 100).threshold == 0.25
     strange = [f"new{i} words{i} a cat" for i in range(100)]
     found = KnownUnits.of([TRAIN], strange)
     assert found.threshold == pytest.approx(4 / 6), "words and numbers are units of their own"

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from transformer_mt.text.units import N_SLOTS, text_units
 
 _MOST_KNOWN = 100_000  # units; with more of them, too many hashes of others would collide
-_LEAST_THRESHOLD, _MOST_THRESHOLD = 0.5, 0.99
+_LEAST_THRESHOLD, _MOST_THRESHOLD = 0.25, 0.99
 _USUAL = 0.985  # of dev: as much of it is never strange
+_FEW_TEXTS, _LEAST_OF_FEW = 400, 0.5  # fewer texts of dev do not tell what is usual
 
 
 class KnownUnits:
@@ -36,7 +37,8 @@ class KnownUnits:
             known = counts > np.partition(counts, -_MOST_KNOWN)[-_MOST_KNOWN]
         shares = cls(known, 1.0).unknown_shares(list(dev))
         usual = float(np.quantile(shares, _USUAL)) if len(shares) else 0.0
-        return cls(known, min(max(usual, _LEAST_THRESHOLD), _MOST_THRESHOLD))
+        least = _LEAST_THRESHOLD if len(shares) >= _FEW_TEXTS else _LEAST_OF_FEW
+        return cls(known, min(max(usual, least), _MOST_THRESHOLD))
 
     def unknown_shares(self, texts: list[str]) -> NDArray[np.float64]:
         """(n,) share of the units of each text that are unknown; 0 of a text without units."""
