@@ -175,15 +175,15 @@ def _regularity(lines: Sequence[str], separator: str) -> int:
 def _from_a_spreadsheet(lines: Iterable[str]) -> bool:
     """Whether a spreadsheet has put quotes around cells between tabs.
 
-    All records must be as spreadsheets write them: of one width, with quotes around each cell that
-    holds one, and doubled inside. And that must show: in a cell with doubled quotes or with a line
-    end; or in all cells with a comma and no others; or in all.
+    All records must be as spreadsheets write them: of one width, but for titles above them, with
+    quotes around each cell that holds one, and doubled inside. And that must show: in a cell with
+    doubled quotes or with a line end; or in all cells with a comma and no others; or in all.
     """
     shown = False
     widths = set[int]()
     quoted, bare, commas, bare_commas = 0, 0, 0, 0  # cells
     for record in _records(lines):
-        if record:
+        if record and (widths or "\t" in record):
             widths.add(record.count("\t"))
         if len(widths) > 1:
             return False
