@@ -63,6 +63,8 @@ def described(root: Path, name: str, languages: Languages = ZH_EN) -> str:
         ("Our texts\r\n" + written([HEADER, *ROWS], "|"), "utf-8", "is a header", "a title alone"),
         ("Our texts\r\n" + written([HEADER, *ROWS], "\t"), "utf-8", "quotes around cells taken off",
          "a title above tabs"),
+        ("Our texts\r\n" + written([HEADER, *ROWS], "\t", all_quoted=True), "utf-8", "is a header; "
+         "cells between tabs; quotes around cells taken off", "a title alone without quotes"),
     ],
 )  # fmt: skip
 def test_text_tables(tmp_path: Path, text: str, encoding: str, found: str, why: str) -> None:

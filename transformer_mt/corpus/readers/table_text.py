@@ -183,7 +183,9 @@ def _from_a_spreadsheet(lines: Iterable[str]) -> bool:
     widths = set[int]()
     quoted, bare, commas, bare_commas = 0, 0, 0, 0  # cells
     for record in _records(lines):
-        if record and (widths or "\t" in record):
+        if not widths and "\t" not in record:
+            continue  # a title, or an empty line above it
+        if record:
             widths.add(record.count("\t"))
         if len(widths) > 1:
             return False
