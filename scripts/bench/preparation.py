@@ -9,10 +9,11 @@ by one process on one core, and then by a Dask cluster of --workers processes on
 --kill-every seconds or so one of them is killed, each fifth time the scheduler, and the command is
 started again; what comes out must be the same. With --at-once N, one process on one core is
 compared with N such processes that have nothing to do with each other, a core for each: what the
-machine itself takes from every core that works beside others.
+machine itself takes from every core that works beside others. With --by-turns SECONDS, both sides
+of a comparison work by turns, so that a machine whose speed drifts is equally fast for both.
 
     python scripts/bench/preparation.py --pairs 20000000 --dir FOLDER [--kills | --executor dask]
-    python scripts/bench/preparation.py --pairs 2000000 --dir FOLDER --at-once 2
+    python scripts/bench/preparation.py --pairs 2000000 --dir FOLDER --at-once 2 --by-turns 20
 """
 
 import argparse
@@ -35,11 +36,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from turns import Clock, Side, session_of, work_by_turns
 
 CHUNK = 100_000
 N_WORDS = 20_000
 WATCH_S = 0.4  # a look at all processes takes some milliseconds of a core that works
 SMALLEST_WORKER_MIB = 60  # Python's resource tracker has less
+Stages = dict[str, dict[str, float]]  # of each stage: seconds, busy, MiB, parent
 QUIET_DASK = {  # as in docs/cluster.md
     "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s",
     "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
@@ -63,8 +66,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--kill-every", type=float, default=0, help="seconds; 0: never")
     parser.add_argument("--at-once", type=int, metavar="N")
+    parser.add_argument("--by-turns", type=float, default=0, metavar="SECONDS")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    if args.by_turns and args.kill_every:
+        parser.error("--by-turns needs processes that live to their end: leave out --kill-every")
     args.dir.mkdir(parents=True, exist_ok=True)
     served = args.dir / "served"
     archive = served / "OPUS-Bench/v1/moses/en-zh.txt.zip"
@@ -72,31 +78,10 @@ def main() -> None:
         write_archive(archive, args.pairs)
     with serving(served) as url:
         os.environ["TMT_OPUS_URL"] = url
-        cores = sorted(os.sched_getaffinity(0))
-        on_one_core = cores[0] if args.executor or args.at_once else None
-        whole = prepare(args.dir / "whole", kill_in=[], core=on_one_core)
+        if args.executor or args.at_once:
+            sys.exit(compare_sides(args))
+        whole = prepare(args.dir / "whole")
         print(report(whole, args.pairs), flush=True)
-        if args.at_once:
-            if args.at_once > len(cores):
-                parser.error(f"--at-once {args.at_once}: here are {len(cores)} cores")
-            with ThreadPoolExecutor() as pool:
-                jobs = [
-                    pool.submit(prepare, args.dir / f"beside-{core}", kill_in=[], core=core)
-                    for core in cores[: args.at_once]
-                ]
-            for job in jobs:
-                print(compare(whole, job.result(), 1))
-        if args.executor:
-            cluster = Cluster(args.dir / "dask", args.workers)
-            with cluster.watched(args.kill_every, args.seed):
-                options = ["--executor", f"dask://127.0.0.1:{cluster.port}"]
-                shared = prepare(args.dir / "shared", kill_in=[], options=options, cluster=cluster)
-            print(report(shared, args.pairs))
-            print(compare(whole, shared, args.workers))
-            same = fingerprints(args.dir / "whole") == fingerprints(args.dir / "shared")
-            print(f"largest worker: {cluster.peak:,.0f} MiB; killed: {cluster.killed}")
-            print("the same text, vocabularies and token ids" if same else "DIFFERENT")
-            sys.exit(not same)
         if args.kills:
             generator = random.Random(args.seed)
             stages = ["download", "score", "evidence", "clean", "tokenizer", "encode"]
@@ -105,6 +90,49 @@ def main() -> None:
             print(report(broken, args.pairs))
             print("the same text, vocabularies and token ids" if same else "DIFFERENT")
             sys.exit(not same)
+
+
+def compare_sides(args: argparse.Namespace) -> int:
+    """One process on one core, and a cluster, or several such processes; the exit status."""
+    cores = sorted(os.sched_getaffinity(0))
+    if args.at_once and args.at_once > len(cores):
+        sys.exit(f"--at-once {args.at_once}: here are {len(cores)} cores")
+    others: list[Stages] = []
+
+    def alone(side: Side) -> None:
+        whole.update(prepare(args.dir / "whole", side=side, core=cores[0]))
+        print(report(whole, args.pairs), flush=True)
+
+    def beside(side: Side) -> None:
+        with ThreadPoolExecutor() as pool:
+            jobs = [
+                pool.submit(prepare, args.dir / f"beside-{core}", side=side, core=core)
+                for core in cores[: args.at_once]
+            ]
+        others.extend(job.result() for job in jobs)
+
+    def shared(side: Side) -> None:
+        options = ["--executor", f"dask://127.0.0.1:{cluster.port}"]
+        with cluster.watched(args.kill_every, args.seed):
+            side.leaders += [cluster.scheduler.pid, cluster.nannies.pid]
+            folder = args.dir / "shared"
+            others.append(prepare(folder, side=side, options=options, cluster=cluster))
+
+    whole: Stages = {}
+    cluster = Cluster(args.dir / "dask", args.workers)
+    sides = [Side(alone), Side(beside if args.at_once else shared)]
+    work_by_turns(sides, args.by_turns)
+    if not (whole and others):
+        return 1
+    for other in others:
+        print(report(other, args.pairs))
+        print(compare(whole, other, args.workers if args.executor else 1))
+    if not args.executor:
+        return 0
+    same = fingerprints(args.dir / "whole") == fingerprints(args.dir / "shared")
+    print(f"largest worker: {cluster.peak:,.0f} MiB; killed: {cluster.killed}")
+    print("the same text, vocabularies and token ids" if same else "DIFFERENT")
+    return int(not same)
 
 
 def write_archive(path: Path, n_pairs: int) -> None:
@@ -168,15 +196,17 @@ def serving(folder: Path) -> Iterator[str]:
 def prepare(
     folder: Path,
     *,
-    kill_in: list[str],
+    side: Side | None = None,
+    kill_in: Sequence[str] = (),
     core: int | None = None,
     generator: random.Random | None = None,
     options: Sequence[str] = (),
     cluster: "Cluster | None" = None,
-) -> dict[str, dict[str, float]]:
+) -> Stages:
     """Run the command until it ends by itself.
 
     Args:
+        side: it may be paused, and then its clock is too.
         core: the only one that it may use.
     Returns:
         By stage: seconds, core-seconds that the machine worked, and the largest resident memory in
@@ -189,15 +219,20 @@ def prepare(
     command += ["--run-dir", str(folder / "run"), *options]
     if core is not None:
         command = ["taskset", "--cpu-list", str(core), *command]
-    stages: dict[str, dict[str, float]] = {}
+    clock = side.clock if side else Clock()
+    if not side:
+        clock.run()
+    stages: Stages = {}
     to_kill, n_starts = list(kill_in), 0
     while True:
         n_starts += 1
         process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
-        last, last_busy, deadline = time.monotonic(), busy_s(), None
+        if side:
+            side.leaders.append(process.pid)
+        (last, last_busy), deadline = clock.read(), None
         while process.poll() is None:
             time.sleep(WATCH_S)
-            now, busy = time.monotonic(), busy_s()
+            now, busy = clock.read()
             name = stage(folder)
             row = stages.setdefault(name, {"seconds": 0.0, "busy": 0.0, "MiB": 0.0, "parent": 0.0})
             row["seconds"] += now - last
@@ -217,7 +252,7 @@ def prepare(
         else:
             n_kills = sum(cluster.killed.values()) if cluster else 0
             if process.returncode and n_starts > n_kills:
-                sys.exit(f"tmt ended with {process.returncode}")
+                raise RuntimeError(f"tmt ended with {process.returncode}")
             if not process.returncode:
                 return stages
 
@@ -241,26 +276,9 @@ def stage(folder: Path) -> str:
     return "download"
 
 
-def busy_s() -> float:
-    """Core-seconds that this machine has worked, the kernel's own threads included."""
-    user, nice, system, _, _, irq, soft_irq = Path("/proc/stat").read_text().split()[1:8]
-    ticks = sum(map(int, (user, nice, system, irq, soft_irq)))
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 def largest_process(group: int) -> float:
     """Peak resident MiB of the processes of a session that are alive, the largest one."""
     return max(map(peak_of, session_of(group)), default=0.0)
-
-
-def session_of(leader: int) -> list[int]:
-    """The processes that live in a session."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended
-            if os.getsid(int(place.name)) == leader:
-                found.append(int(place.name))
-    return found
 
 
 def peak_of(process: int) -> float:
@@ -347,9 +365,7 @@ class Cluster:
             self.stop()
 
 
-def compare(
-    one: dict[str, dict[str, float]], shared: dict[str, dict[str, float]], n_workers: int
-) -> str:
+def compare(one: Stages, shared: Stages, n_workers: int) -> str:
     """Throughput per core of several workers, against one process; the duplicates' share.
 
     One process on one core leaves another one to the kernel, which writes its files, and to this
@@ -370,7 +386,7 @@ def compare(
     return "\n".join(lines)
 
 
-def report(stages: dict[str, dict[str, float]], n_pairs: int) -> str:
+def report(stages: Stages, n_pairs: int) -> str:
     n_cores = len(os.sched_getaffinity(0))
     lines = [
         f"{'stage':<12} {'seconds':>8} {'cores':>6} {'pairs/s':>10} {'per core':>10} "
