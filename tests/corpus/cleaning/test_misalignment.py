@@ -94,13 +94,13 @@ def test_dropped_pairs_count_for_nothing_and_change_the_model(
     assert after != before
 
 
-@pytest.mark.parametrize("damaged", ["model.npz", "*-2.npy"])
+@pytest.mark.parametrize("damaged", ["half-1.npz", "model.npz", "*-2.npy"])
 def test_work_that_is_done_is_not_done_again(judged: Judged, tmp_path: Path, damaged: str) -> None:
     """A file that is missing or damaged, as after a kill or a fault of the disk, is made again."""
     _, corpus, _, first, work = judged
     shutil.copytree(work, tmp_path / "work")
     made = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*.np[yz]")}
-    assert len(made) == 3  # the model, evidence, and that of shifted lines
+    assert len(made) == 5  # two halves, the model, evidence, and that of shifted lines
     (path,) = (tmp_path / "work").rglob(damaged)
     content = path.read_bytes()
     path.write_bytes(content[:-9])

@@ -6,7 +6,8 @@ targets of it that were paired anew. This file does not know the place of a pair
 (`misaligned_runs.py`), nor its fate.
 
 Two tables are learned, on two halves of the sample that a bit of the pair's key tells apart. Each
-pair is judged by the table that has not seen it: its own rare words would vouch for it.
+pair is judged by the table that has not seen it: its own rare words would vouch for it. Neither
+needs the other one, so that two processes can learn them.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from transformer_mt.corpus.cleaning.score_store import Hashes
 from transformer_mt.corpus.cleaning.translation_table import Table
@@ -40,6 +42,39 @@ _END_MARKS = (("?", "？"), ("!", "！"))
 _FIT_ROUNDS, _NEWTON_STEPS, _RIDGE = 4, 12, 1.0
 
 
+class Half(NamedTuple):
+    """What is learned on one half of a sample by itself."""
+
+    table: Table
+    counts: NDArray[np.int64]  # (2, N_SLOTS) of each unit on the source and on the target side
+
+    @classmethod
+    def learn(cls, srcs: list[str], tgts: list[str]) -> "Half":
+        """Learn from the normalised pairs of a half."""
+        rows = np.arange(len(srcs))
+        pairs = _Pairs.at(srcs, tgts, rows, rows)
+        sides = pairs.src, pairs.tgt
+        counts = [np.bincount(side.slots, minlength=N_SLOTS) for side in sides]
+        return cls(Table.learn(*sides, len(srcs)), np.stack(counts))
+
+    def save(self, path: Path) -> None:
+        """Write it as one `.npz` file: the same bytes for the same half."""
+        with path.open("wb") as file:
+            np.savez_compressed(file, counts=self.counts, **self.table._asdict())
+
+    @classmethod
+    def load(cls, path: Path) -> "Half":
+        """Read what `save` wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            return cls(Table(*(file[name] for name in Table._fields)), file["counts"])
+
+
+def split_rows(keys: Hashes) -> tuple[Ints, Ints] | None:
+    """Rows of the two halves of a sample with these keys; None: too few to learn from."""
+    first, second = (np.flatnonzero(_half(keys) == half) for half in (0, 1))
+    return (first, second) if min(len(first), len(second)) >= MIN_PAIRS // 2 else None
+
+
 @dataclass(frozen=True)
 class LexicalModel:
     """Two tables, and the weights of their features."""
@@ -64,20 +99,26 @@ class LexicalModel:
             keys: (n,) hashes of the pairs; equal pairs must have equal ones.
             seed: chooses the pairs that the weights are fitted to.
         """
-        halves = [np.flatnonzero(_half(keys) == half) for half in (0, 1)]
-        if min(len(rows) for rows in halves) < MIN_PAIRS // 2:
+        if (rows_of_halves := split_rows(keys)) is None:
             return None
-        pairs = [_Pairs.at(srcs, tgts, rows, rows) for rows in halves]
-        first, second = (Table.learn(half.src, half.tgt, len(half.srcs)) for half in pairs)
-        counts = [
-            np.bincount(np.concatenate(slots), minlength=N_SLOTS)
-            for slots in zip(*[(half.src.slots, half.tgt.slots) for half in pairs], strict=True)
-        ]
+        first, second = (
+            Half.learn([srcs[row] for row in rows], [tgts[row] for row in rows])
+            for rows in rows_of_halves
+        )
+        return cls.fit(first, second, srcs, tgts, keys, seed=seed)
+
+    @classmethod
+    def fit(
+        cls, first: Half, second: Half, srcs: list[str], tgts: list[str], keys: Hashes, *, seed: int
+    ) -> "LexicalModel | None":
+        """As `learn`, of the two halves that `split_rows` has told apart."""
+        rows_of_halves = split_rows(keys)
+        assert rows_of_halves is not None
         usual_length = _usual_length(srcs, tgts)
         rng = np.random.default_rng(seed)
         true: list[Doubles] = []
         false: list[Doubles] = []
-        for rows, table in zip(halves, (second, first), strict=True):
+        for rows, (table, _) in zip(rows_of_halves, (second, first), strict=True):
             chosen = np.sort(rng.permutation(len(rows))[: _N_FIT // 2])
             strangers = _strangers(rows, chosen, srcs, tgts, rng)
             for found, (left, right) in ((true, (rows[chosen],) * 2), (false, strangers)):
@@ -85,10 +126,10 @@ class LexicalModel:
         if not all(map(len, false)):
             return None
         return cls(
-            (first, second),
+            (first.table, second.table),
             usual_length,
             *_fit(np.concatenate(true), np.concatenate(false)),
-            side_odds(*counts),
+            side_odds(*(first.counts + second.counts)),
         )
 
     def evidence(self, srcs: list[str], tgts: list[str], keys: Hashes) -> Floats:

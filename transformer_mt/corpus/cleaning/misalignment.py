@@ -6,6 +6,7 @@ does not know how a score is made: see `lexical_model.py` and `misaligned_runs.p
 """
 
 import hashlib
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -13,20 +14,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.corpus.cleaning.decide import TRAIN, Decisions
-from transformer_mt.corpus.cleaning.lexical_model import SAMPLE_PAIRS, LexicalModel
+from transformer_mt.corpus.cleaning.lexical_model import (
+    SAMPLE_PAIRS,
+    Half,
+    LexicalModel,
+    split_rows,
+)
 from transformer_mt.corpus.cleaning.misaligned_runs import NO_GAIN, find_mismatches
-from transformer_mt.corpus.cleaning.score_store import ScoredCorpus, Shard
+from transformer_mt.corpus.cleaning.score_store import Hashes, ScoredCorpus, Shard
 from transformer_mt.system.arrays import Floats, Ints, save_array
 from transformer_mt.system.output import remove_other_prints
 from transformer_mt.system.processes.executors import Workers
-from transformer_mt.system.processes.parallel import run_apart, run_shards
+from transformer_mt.system.processes.parallel import Args, Job, Make, run_apart, run_shards
 from transformer_mt.system.state import fingerprint
 
 SHIFTS = (1, -1)  # lines
 _STRETCH = 1000  # rows
 _FORM = 4  # of the files; another number makes all of them anew
 
-_Task = tuple[ScoredCorpus, Ints, int]  # the rows to learn from, in order, and the seed
+_MUCH_TEXT = 20_000  # rows; less is learned in this process
+
+_Sample = tuple[ScoredCorpus, Ints]  # the rows to learn from, in order
 
 
 def learn_mismatch(
@@ -41,8 +49,7 @@ def learn_mismatch(
     sources = [source.folder.name for source in corpus.sources]
     made_of = fingerprint(_FORM, sources, seed, hashlib.sha256(rows.tobytes()).hexdigest())
     remove_other_prints(work_dir, [made_of])
-    jobs = [(work_dir / made_of / "model.npz", (corpus, rows, seed))]
-    (model_path,) = run_shards(jobs, partial(_learn, workers), workers=1)
+    model_path = _learn_model((corpus, rows), work_dir / made_of, seed=seed, workers=workers)
     if not model_path.stat().st_size:
         return None
     everything = np.ones(len(corpus), dtype=bool)
@@ -115,21 +122,62 @@ def _stretches(fate: NDArray[np.uint8]) -> Ints:
     return rows[fate[rows] == TRAIN]
 
 
-def _learn(workers: Workers, task: _Task, path: Path) -> None:
-    # Much text takes much memory, which a process of its own gives back.
-    if len(task[1]) > _STRETCH * 20:
-        run_apart(_write_model, [(task, path)], workers=workers)
-    else:
-        _write_model((task, path))
+def _learn_model(sample: _Sample, folder: Path, *, seed: int, workers: Workers) -> Path:
+    """A model in a file, which is empty where there is too little text to learn from."""
+    n_rows = len(sample[1])
+    halves = [(folder / f"half-{half}.npz", (sample, half)) for half in (0, 1)]
+    half_paths = _made_apart(halves, _write_half, n_rows, workers)
+    whole = [(folder / "model.npz", (sample, half_paths, seed))]
+    (path,) = _made_apart(whole, _write_model, n_rows, workers)
+    return path
 
 
-def _write_model(args: tuple[_Task, Path]) -> None:
-    """Write a model learned from some rows, or nothing, if there is too little text."""
-    (corpus, rows, seed), path = args
-    srcs, tgts, keys = (
-        [value for (value,) in corpus.values_at(rows, name)] for name in ("src", "tgt", "pair_hash")
-    )
-    model = LexicalModel.learn(srcs, tgts, np.array(keys, dtype=np.uint64), seed=seed)
+def _made_apart(
+    jobs: Sequence[Job[Args]], make: Make[Args], n_rows: int, workers: Workers
+) -> list[Path]:
+    """Files made of some rows: of many, in processes, since much text takes much memory."""
+    if n_rows < _MUCH_TEXT:
+        return list(run_shards(jobs, make, workers=1))
+    if len(jobs) > 1 and workers != 1:
+        return list(run_shards(jobs, make, workers=workers))
+    return list(run_shards(jobs, partial(_make_apart, workers, make), workers=1))
+
+
+def _make_apart(workers: Workers, make: Make[Args], args: Args, path: Path) -> None:
+    run_apart(_call, [(make, args, path)], workers=workers)
+
+
+def _call(task: tuple[Make[Args], Args, Path]) -> None:
+    make, args, path = task
+    make(args, path)
+
+
+def _write_half(task: tuple[_Sample, int], path: Path) -> None:
+    """Write what one half of the sample teaches, or nothing, if there is too little text."""
+    (corpus, rows), half = task
+    rows_of_halves = split_rows(_keys(corpus, rows))
     path.touch()
+    if rows_of_halves is not None:
+        Half.learn(*_texts(corpus, rows[rows_of_halves[half]])).save(path)
+
+
+def _write_model(task: tuple[_Sample, list[Path], int], path: Path) -> None:
+    """Write the model of two halves, or nothing, if there is too little text."""
+    (corpus, rows), half_paths, seed = task
+    path.touch()
+    if not all(half.stat().st_size for half in half_paths):
+        return
+    first, second = map(Half.load, half_paths)
+    texts, keys = _texts(corpus, rows), _keys(corpus, rows)
+    model = LexicalModel.fit(first, second, *texts, keys, seed=seed)
     if model is not None:
         model.save(path)
+
+
+def _texts(corpus: ScoredCorpus, rows: Ints) -> tuple[list[str], list[str]]:
+    srcs, tgts = ([text for (text,) in corpus.values_at(rows, name)] for name in ("src", "tgt"))
+    return srcs, tgts
+
+
+def _keys(corpus: ScoredCorpus, rows: Ints) -> Hashes:
+    return np.array([key for (key,) in corpus.values_at(rows, "pair_hash")], dtype=np.uint64)
