@@ -13,6 +13,7 @@ import pytest
 from processes import process_of
 
 from transformer_mt.errors import DataError
+from transformer_mt.system.processes import parallel
 from transformer_mt.system.processes.parallel import run_apart, run_shards
 
 
@@ -155,3 +156,22 @@ def test_a_function_in_a_process_of_its_own() -> None:
         run_apart(whoami, ["wrong"])
     with pytest.raises(DataError, match="for want of memory"):
         run_apart(whoami, ["killed"])
+
+
+def meet(files: tuple[Path, Path]) -> int:
+    own, other = files
+    own.touch()
+    wait_for(other.exists)
+    return os.getpid()
+
+
+def test_functions_apart_run_at_once_as_far_as_memory_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that wait for each other end; with less room one process carries out one by one."""
+    files = tmp_path / "one", tmp_path / "other"
+    free = 6 << 30
+    monkeypatch.setattr(parallel, "available_memory_bytes", lambda: free)
+    assert len({*run_apart(meet, [files, files[::-1]], workers=3)}) == 2
+    for free, workers in ((1 << 30, 3), (5 << 30, 3), (64 << 30, 1)):
+        assert len({*run_apart(whoami, ["well"] * 3, workers=workers)}) == 1

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.system.machine import release_freed_memory
+from transformer_mt.system.machine import available_memory_bytes, release_freed_memory
 from transformer_mt.system.output import remove, write_text, writing
 from transformer_mt.system.processes.executors import Workers, opened_executor
 from transformer_mt.system.state import sha256
@@ -26,6 +26,8 @@ Args = TypeVar("Args")
 Result = TypeVar("Result")
 Make = Callable[[Args, Path], None]
 Job = tuple[Path, Args]
+
+_ROOM = 3 << 30  # bytes of memory for each process that works apart, and for others beside it
 
 
 def run_shards(jobs: Iterable[Job[Args]], make: Make[Args], *, workers: Workers) -> Iterator[Path]:
@@ -71,11 +73,13 @@ def run_apart(
     """The values of a function of a module, computed in processes whose memory goes with them.
 
     Args:
-        workers: on this machine one process after the other does it, whatever their number; those
-            of a cluster stay, and give back what they took.
+        workers: on this machine so many processes at most, and no more than have room in the
+            memory; those of a cluster stay, and give back what they took.
     """
+    if isinstance(workers, int):
+        workers = max(1, min(workers, len(args), available_memory_bytes() // _ROOM))
     killed = tr("a process was killed, most likely for want of memory; what is done stays done")
-    with opened_executor(1 if isinstance(workers, int) else workers, killed) as (executor, _):
+    with opened_executor(workers, killed) as (executor, _):
         return list(executor.map(partial(_and_release, function), args))
 
 
