@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import process_of
@@ -169,9 +170,12 @@ def test_functions_apart_run_at_once_as_far_as_memory_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two that wait for each other end; with less room one process carries out one by one."""
+
+    def run(function: Callable[..., object], args: list[Any], gib: int, workers: int) -> int:
+        monkeypatch.setattr(parallel, "available_memory_bytes", lambda: gib << 30)
+        return len({*run_apart(function, args, workers=workers)})
+
     files = tmp_path / "one", tmp_path / "other"
-    free = 6 << 30
-    monkeypatch.setattr(parallel, "available_memory_bytes", lambda: free)
-    assert len({*run_apart(meet, [files, files[::-1]], workers=3)}) == 2
-    for free, workers in ((1 << 30, 3), (5 << 30, 3), (64 << 30, 1)):
-        assert len({*run_apart(whoami, ["well"] * 3, workers=workers)}) == 1
+    assert run(meet, [files, files[::-1]], gib=6, workers=3) == 2
+    for gib, workers in ((1, 3), (5, 3), (64, 1)):
+        assert run(whoami, ["well"] * 3, gib, workers) == 1
