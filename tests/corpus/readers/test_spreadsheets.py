@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import random
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -242,6 +243,45 @@ def test_a_workbook_that_swells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     write_workbook(tmp_path / "t.xlsx", {"S": ROWS * 99})
     monkeypatch.setattr(workbooks, "_LARGEST", 9999)
     assert "unpacked, more than" in refusal(tmp_path, path="t.xlsx")
+
+
+@pytest.mark.parametrize(
+    ("place", "cell", "refused"),
+    [
+        ("XFD1048576", '<c r="XFD1048576"><v>1</v></c>', True),
+        ("XFD1048576", '<c s="1" t="n" r="XFD1048576"><v>1</v></c>', True),
+        ("XFD1048576", "<c r='XFD1048576'><v>1</v></c>", True),
+        ("C100000", '<c r="C100000"><v>1</v></c>', False),
+        ("AZ9", '<c r="AZ9"><v>1</v></c>', False),
+        ("A9", '<c r="A9" t="inlineStr"><is><t>&lt;c r="XFD1048576"></t></is></c>', False),
+    ],
+)
+def test_a_cell_far_from_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, cell: str, refused: bool
+) -> None:
+    """All cells between would be read into memory, which ends the process in the worst case."""
+    from transformer_mt.corpus.readers import workbooks
+
+    monkeypatch.setattr(workbooks, "_CHUNK", 50)  # borders between chunks hide none
+    row = place.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    with_another_cell(
+        write_workbook(tmp_path / "t.xlsx", {"S": [HEADER, *ROWS]}),
+        f'<row r="{row}">{cell}</row>',
+    )
+    if refused:
+        told = refusal(tmp_path, path="t.xlsx")
+        assert "a cell stands in column 16,384, and one in row 1,048,576; delete what" in told
+    else:
+        assert read(tmp_path, path="t.xlsx")[:3] == ROWS
+
+
+def with_another_cell(path: Path, row: str) -> None:
+    """Add a row to the only sheet of an XLSX."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text.replace("</sheetData>", f"{row}</sheetData>"))
 
 
 def test_damaged_workbooks_end_in_a_message(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 This file does not know which columns are text: see `spreadsheets.py`.
 """
 
+import lzma
+import re
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,15 @@ from transformer_mt.messages.catalogue import tr
 
 WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 _LARGEST = 1 << 30  # bytes, unpacked; a full sheet of short texts has 100 MB
+_MOST_CELLS = 100_000_000  # of a rectangle; for an ODS python-calamine has this limit itself
+_CHUNK = 1 << 20  # bytes
+_DAMAGES = (  # RuntimeError: of a newer kind, or locked
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError,
+)  # fmt: skip
+# The place of a cell in an XLSX: <c r="AB1234" s="1">
+_CELL = r"""<(?:\w{1,20}:)?c\s[^<>]{0,80}?\br=["']"""
+_FAR_COLUMN = re.compile(rf"{_CELL}([A-Z]{{2,3}})[0-9]".encode())
+_FAR_ROW = re.compile(rf"{_CELL}[A-Z]{{1,3}}([0-9]{{4,7}})".encode())
 
 
 def read_sheets(
@@ -24,7 +36,8 @@ def read_sheets(
         only: the one sheet to read.
         n_rows: rows to read of each, from its start.
     Raises:
-        DataError: it is no workbook, or locked, or swells beyond reason.
+        DataError: it is no workbook, or locked, or swells beyond reason, or a cell stands so far
+            from the others that the cells between would fill the memory.
     """
     from python_calamine import CalamineError, CalamineWorkbook
 
@@ -51,8 +64,21 @@ def _check_size(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
-    except (zipfile.BadZipFile, ValueError, RuntimeError) as error:  # RuntimeError: of a newer kind
+            names = filter(_is_sheet, archive.namelist() if size <= _LARGEST else [])
+            reach = [_reach(archive, name) for name in names]
+    except _DAMAGES as error:
         raise DataError(tr("{}: damaged: {}; get the file again", path, error)) from error
+    for n_columns, n_rows in reach:
+        if n_columns * n_rows > _MOST_CELLS:
+            raise DataError(
+                tr(
+                    "{}: a cell stands in column {:,}, and one in row {:,}; delete what stands "
+                    "far from the table, or save it as CSV UTF-8",
+                    path,
+                    n_columns,
+                    n_rows,
+                )
+            )
     if size > _LARGEST:
         raise DataError(
             tr(
@@ -62,6 +88,31 @@ def _check_size(path: Path) -> None:
                 _LARGEST >> 20,
             )
         )
+
+
+def _is_sheet(name: str) -> bool:
+    return name.endswith(".xml") and "sharedStrings" not in name
+
+
+def _reach(archive: zipfile.ZipFile, name: str) -> tuple[int, int]:
+    """Columns and rows from A1 to the farthest cells of a part of an XLSX, or a few more."""
+    n_columns, n_rows, rest = 26, 1000, b""
+    with archive.open(name) as file:
+        while chunk := file.read(_CHUNK):
+            text = rest + chunk
+            columns, rows = set(_FAR_COLUMN.findall(text)), _FAR_ROW.findall(text)
+            n_columns = max([n_columns, *map(_column_number, columns)])
+            n_rows = max([n_rows, *map(int, rows)])
+            rest = text[max(text.rfind(b"<"), len(text) - 200) :]
+    return n_columns, n_rows
+
+
+def _column_number(letters: bytes) -> int:
+    """A is 1, Z is 26, AA is 27."""
+    number = 0
+    for letter in letters:
+        number = 26 * number + letter - ord("A") + 1
+    return number
 
 
 def _rows(sheet: Any, n_rows: int | None) -> list[Row]:
