@@ -259,6 +259,23 @@ def test_words_are_spelled_as_they_stand_in_sentences(
     assert {"cat", "Cat"} <= set(spellings)
 
 
+@pytest.mark.parametrize(
+    ("language", "typed", "learned"),
+    [
+        ("en", "the dog’s", "the dog's"),
+        ("en", "cafe\u0301", "caf\u00e9"),
+        ("zh", "ＡＢ１２", "AB12"),
+    ],
+)
+def test_words_have_the_forms_of_the_training_text(
+    tokenizers: tuple[Tokenizer, Tokenizer], language: str, typed: str, learned: str
+) -> None:
+    encoder = ConstraintEncoder(tokenizers[language == "en"], language)
+    assert encoder.prefix(typed) == encoder.prefix(learned)
+    assert encoder.required(typed) == encoder.required(learned)
+    assert encoder.banned([typed]) == encoder.banned([learned])
+
+
 def test_models_of_different_vocabularies_do_not_vote(
     translator: Translator, tmp_path: Path, tokenizer_dir: Path
 ) -> None:

@@ -7,6 +7,7 @@ from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.languages import is_unspaced
+from transformer_mt.text.normalise import Normaliser
 from transformer_mt.translation.glossary import Glossary
 
 # A word may follow these without a space; one of them does not melt into a piece with it.
@@ -28,25 +29,26 @@ NO_CONSTRAINTS = LexicalConstraints()
 
 
 class ConstraintEncoder:
-    """Spells words of one language with the pieces of one tokenizer."""
+    """Spells words of one language, in the forms of the training text, with one tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer, language: str) -> None:
-        self._tokenizer = tokenizer
+        self._tokenizer, self._normalise = tokenizer, Normaliser(language, None)
         self._spaced = not is_unspaced(language)
 
     def prefix(self, text: str) -> list[int]:
         """A text as translations begin with it."""
-        return self._tokenizer.encode([text])[0]
+        return self._tokenizer.encode([self._normalise(text)])[0]
 
     def required(self, word: str) -> list[int]:
         """A word as it stands within a sentence; [] if it has no pieces."""
+        word = self._normalise(word)
         spaced = self._tokenizer.encode([word])[0]
         return spaced if self._spaced else self._inner(word) or spaced
 
     def banned(self, words: Iterable[str]) -> list[list[int]]:
         """Usual spellings of words: after a space and without, capitalised; not all that exist."""
         spellings = []
-        for word in words:
+        for word in map(self._normalise, words):
             for form in {word: None, word.lower(): None, word[:1].upper() + word[1:]: None}:
                 spellings += [self._tokenizer.encode([form])[0], self._inner(form)]
         return [list(ids) for ids in dict.fromkeys(map(tuple, spellings)) if ids]
