@@ -126,24 +126,24 @@ def _learn_model(sample: _Sample, folder: Path, *, seed: int, workers: Workers) 
     """A model in a file, which is empty where there is too little text to learn from."""
     n_rows = len(sample[1])
     halves = [(folder / f"half-{half}.npz", (sample, half)) for half in (0, 1)]
-    half_paths = _made_apart(halves, _write_half, n_rows, workers)
+    half_paths = _make_files(halves, _write_half, n_rows, workers)
     whole = [(folder / "model.npz", (sample, half_paths, seed))]
-    (path,) = _made_apart(whole, _write_model, n_rows, workers)
+    (path,) = _make_files(whole, _write_model, n_rows, workers)
     return path
 
 
-def _made_apart(
+def _make_files(
     jobs: Sequence[Job[Args]], make: Make[Args], n_rows: int, workers: Workers
 ) -> list[Path]:
-    """Files made of some rows: of many, in processes, since much text takes much memory."""
+    """Make files from some rows: many take much memory, which a process gives back at its end."""
     if n_rows < _MUCH_TEXT:
         return list(run_shards(jobs, make, workers=1))
     if len(jobs) > 1 and workers != 1:
         return list(run_shards(jobs, make, workers=workers))
-    return list(run_shards(jobs, partial(_make_apart, workers, make), workers=1))
+    return list(run_shards(jobs, partial(_in_own_process, workers, make), workers=1))
 
 
-def _make_apart(workers: Workers, make: Make[Args], args: Args, path: Path) -> None:
+def _in_own_process(workers: Workers, make: Make[Args], args: Args, path: Path) -> None:
     run_apart(_call, [(make, args, path)], workers=workers)
 
 
