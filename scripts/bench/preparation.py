@@ -10,7 +10,8 @@ by one process on one core, and then by a Dask cluster of --workers processes on
 started again; what comes out must be the same. With --at-once N, one process on one core is
 compared with N such processes that have nothing to do with each other, a core for each: what the
 machine itself takes from every core that works beside others. With --by-turns SECONDS, both sides
-of a comparison work by turns, so that a machine whose speed drifts is equally fast for both.
+of a comparison work by turns, the single process for --workers turns at a time beside a cluster:
+so both are in the same stage, and a machine whose speed drifts is equally fast for both.
 
     python scripts/bench/preparation.py --pairs 20000000 --dir FOLDER [--kills | --executor dask]
     python scripts/bench/preparation.py --pairs 2000000 --dir FOLDER --at-once 2 --by-turns 20
@@ -120,7 +121,8 @@ def compare_sides(args: argparse.Namespace) -> int:
 
     whole: Stages = {}
     cluster = Cluster(args.dir / "dask", args.workers)
-    sides = [Side(alone), Side(beside if args.at_once else shared)]
+    n_turns = 1 if args.at_once else args.workers
+    sides = [Side(alone, turns=n_turns), Side(beside if args.at_once else shared)]
     work_by_turns(sides, args.by_turns)
     if not (whole and others):
         return 1

@@ -1,7 +1,7 @@
 """Two groups of processes that work by turns, for machines whose speed drifts.
 
-One group is stopped (SIGSTOP) while the other one works, so that within minutes both have met the
-same machine, however fast it was.
+One group is stopped (SIGSTOP) while the other one works, so that both meet the same machine,
+however fast it is.
 """
 
 import contextlib
@@ -42,8 +42,9 @@ class Clock:
 class Side:
     """A job in a thread, and the sessions of processes that work for it."""
 
-    def __init__(self, job: Callable[["Side"], None]) -> None:
-        self.clock, self.leaders = Clock(), list[int]()
+    def __init__(self, job: Callable[["Side"], None], *, turns: int = 1) -> None:
+        """Args: turns: one after the other; a slower side with more keeps pace with the other."""
+        self.turns, self.clock, self.leaders = turns, Clock(), list[int]()
         self.thread = threading.Thread(target=job, args=[self])
 
     def is_done(self) -> bool:
@@ -80,7 +81,7 @@ def work_by_turns(sides: list[Side], turn_s: float) -> None:
     while waiting := [side for side in sides if not side.is_done()]:
         for side in waiting:
             side.go_on()
-            side.thread.join(turn_s if turn_s and len(waiting) > 1 else None)
+            side.thread.join(side.turns * turn_s if turn_s and len(waiting) > 1 else None)
             if not side.is_done():
                 side.pause()
 
