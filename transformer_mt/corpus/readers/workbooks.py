@@ -3,24 +3,20 @@
 This file does not know which columns are text: see `spreadsheets.py`.
 """
 
-import lzma
 import re
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.corpus.readers.table_text import Row
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.system.zip_damage import ZIP_DAMAGE
 
 WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 _LARGEST = 1 << 30  # bytes, unpacked; a full sheet of short texts has 100 MB
 _MOST_CELLS = 100_000_000  # of a rectangle; for an ODS python-calamine has this limit itself
 _CHUNK = 1 << 20  # bytes
-_DAMAGES = (  # RuntimeError: of a newer kind, or locked
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError,
-)  # fmt: skip
 # The place of a cell in an XLSX: <c r="AB1234" s="1">
 _CELL = r"""<(?:\w{1,20}:)?c\s[^<>]{0,80}?\br=["']"""
 _FAR_COLUMN = re.compile(rf"{_CELL}([A-Z]{{2,3}})[0-9]".encode())
@@ -66,7 +62,7 @@ def _check_size(path: Path) -> None:
             size = sum(member.file_size for member in archive.infolist())
             names = filter(_is_sheet, archive.namelist() if size <= _LARGEST else [])
             reach = [_reach(archive, name) for name in names]
-    except _DAMAGES as error:
+    except ZIP_DAMAGE as error:
         raise DataError(tr("{}: damaged: {}; get the file again", path, error)) from error
     for n_columns, n_rows in reach:
         if n_columns * n_rows > _MOST_CELLS:

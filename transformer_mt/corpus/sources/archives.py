@@ -5,14 +5,12 @@ them.
 """
 
 import io
-import lzma
 import re
 import shutil
 import stat
 import struct
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +22,7 @@ from transformer_mt.corpus.readers.workbooks import WORKBOOKS
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import writing_folder
+from transformer_mt.system.zip_damage import ZIP_DAMAGE
 
 # Sizes that no archive of text reaches, unless it is made to do harm.
 _MEMBERS = 200_000
@@ -35,9 +34,8 @@ _BLOCK = 1 << 20
 _PADDING = 16 << 20  # more of it is not looked at
 _TAR = re.compile(r"\.(tar|tar\.(gz|xz|bz2|zst)|tgz|txz|tbz2?|tzst)$", re.IGNORECASE)
 _DAMAGE = (
-    zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError,
-    # Of headers that do not fit:
-    RuntimeError, IndexError, KeyError, TypeError, OverflowError, struct.error,
+    *ZIP_DAMAGE, tarfile.TarError,
+    IndexError, KeyError, TypeError, OverflowError, struct.error,  # of headers that do not fit
 )  # fmt: skip
 
 

@@ -1,9 +1,7 @@
 """DOCX, PPTX and ODT: ZIP archives; the XML with text in it is translated, other files stay."""
 
-import lzma
 import re
 import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -11,6 +9,7 @@ from itertools import compress
 
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.system.zip_damage import ZIP_DAMAGE
 from transformer_mt.translation.documents.forms import PackageForm
 from transformer_mt.translation.documents.marks import Align
 from transformer_mt.translation.documents.office import Block, read_office_xml
@@ -23,10 +22,6 @@ from transformer_mt.translation.documents.office_names import (
 
 _MOST_BYTES = 1 << 30  # of all files, unpacked
 _MOST_TAGS = 1_000_000  # of the files with text: an element takes some 800 bytes of memory
-# What zipfile raises; RuntimeError: a password, or a kind of compression that it has not.
-_DAMAGES = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError,
-)  # fmt: skip
 _TEXT: dict[PackageForm, tuple[re.Pattern[str], Vocabulary]] = {
     "docx": (re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml"), WORD),
     "pptx": (re.compile(r"ppt/(?:slides/slide|notesSlides/notesSlide)\d+\.xml"), SLIDES),
@@ -69,7 +64,7 @@ def read_package(content: bytes, form: PackageForm) -> Package:
                     tr("more than {} MiB unpacked; divide the document", _MOST_BYTES >> 20)
                 )
             found = [(info, archive.read(info)) for info in archive.infolist()]
-    except _DAMAGES as error:
+    except ZIP_DAMAGE as error:
         text = tr(
             "not read as .{}, a ZIP archive: {}; open it in an office program, without a "
             "password, and save it as .{} again",
