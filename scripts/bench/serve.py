@@ -147,13 +147,21 @@ class Server:
         command = [*TMT, "serve", "--port", str(port), "--cache", "0", *options]
         with Path("serve.log").open("w") as log:
             self.process = subprocess.Popen(command, stderr=log)
-        for _ in range(600):
+
+    def __enter__(self) -> "Server":
+        deadline = time.monotonic() + 30
+        while self.process.poll() is None and time.monotonic() < deadline:
             try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health")
-                return
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health")
+                return self
             except OSError:
                 time.sleep(0.05)
+        self.process.kill()
         raise SystemExit("the server does not start: see serve.log")
+
+    def __exit__(self, *_: object) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        print("exit", self.process.wait())
 
     def family(self) -> list[int]:
         """The server, the process that loads the models, and the workers."""
@@ -164,19 +172,20 @@ class Server:
         return found
 
     def workers(self) -> list[int]:
-        return self.family()[2:]
+        """Or, where they are threads, as CTranslate2's are, the process that they are in."""
+        family = self.family()
+        return family[2:] or family[1:]
 
     def memory_mib(self) -> float:
         """Proportional: what processes share counts once."""
         total = 0
         for pid in self.family():
-            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            try:
+                text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            except (FileNotFoundError, ProcessLookupError):  # it has been killed
+                continue
             total += sum(map(int, re.findall(r"^Pss:\s+(\d+)", text, re.MULTILINE)))
         return total / 1024
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        print("exit", self.process.wait())
 
 
 class Alone:
@@ -214,13 +223,17 @@ def main() -> None:
     TARGET = args.target
     sentences = [*split_lines(Path(args.src))]
     texts = cycle(sentences)
-    server = Server(5099, "-m", args.model, "--engine", args.engine, "--queue", "20000")
+    with Server(5099, "-m", args.model, "--engine", args.engine, "--queue", "20000") as server:
+        measure(server, args, texts)
+
+
+def measure(server: Server, args: argparse.Namespace, texts: Iterator[str]) -> None:
     alone = Alone(args.model)
     names = "1 client", "64 clients", "64 at a time", "bench decode"
     rates: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(args.rounds):
-        rates["1 client"].append(asyncio.run(closed_loop(5099, texts, 1, 8)))
-        rates["64 clients"].append(asyncio.run(closed_loop(5099, texts, 64, 8)))
+        rates["1 client"].append(asyncio.run(closed_loop(server.port, texts, 1, 8)))
+        rates["64 clients"].append(asyncio.run(closed_loop(server.port, texts, 64, 8)))
         rates["64 at a time"].append(alone.speed(texts, 8))
         rates["bench decode"].append(decode_speed(args.model, args.src))
     for name, found in rates.items():
@@ -233,7 +246,6 @@ def main() -> None:
     tell(seconds, asyncio.run(open_loop(server.port, texts, rate, seconds)))
     asyncio.run(disturbed(server, texts, rate, seconds))
     print(f"memory {server.memory_mib():.0f} MiB")
-    server.stop()
 
 
 if __name__ == "__main__":
