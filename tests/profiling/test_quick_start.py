@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from command import tmt_here
 
-from transformer_mt.config.experiment import load_config
-from transformer_mt.config.recipes import Budget
+from transformer_mt.config.data import Languages
+from transformer_mt.config.experiment import DecodeConfig, load_config
+from transformer_mt.config.recipes import Budget, starting_point
 from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.profiling import quick_start, timed_start
@@ -45,6 +46,17 @@ def test_few_pairs_have_pieces_for_the_words_of_both_languages(tmp_path: Path) -
     start = tmp_path / "start.yaml"
     start.write_text(make_start(own, minutes=None, processes=1), encoding="utf-8")
     assert load_config(start).tokenizer.vocab_size == 1408
+
+
+@pytest.mark.parametrize(("n_pairs", "longer"), [(5_000, True), (50_000, False)])
+def test_translations_of_a_model_of_few_pairs_may_be_longer(n_pairs: int, longer: bool) -> None:
+    usual = DecodeConfig().length_penalty
+    advice = starting_point(
+        n_pairs, 10 * n_pairs, characters=(90, 60), words=(0, 500), device="cpu",
+        languages=Languages(src="zh", tgt="en"), budget=Budget(10, 3e6),
+    )  # fmt: skip
+    found = {a.key: a.value for a in advice}.get("decode.length_penalty", usual)
+    assert (found > usual) is longer
 
 
 def test_a_table_with_and_without_a_header(tmp_path: Path) -> None:

@@ -155,17 +155,19 @@ def starting_point(
     joint, size = advice["tokenizer.joint"], advice["tokenizer.vocab_size"]
     if joint.value:
         characters, words = [sum(characters)], [sum(words)]
+    others = training_that_ends(
+        n_pairs, tgt_tokens, languages=languages, device=device, budget=budget
+    )
     room = [3 * n // 2 + 400 for n in characters]
     size = size._replace(value=max(size.value, *room))
     if n_pairs < _FEW_PAIRS:
         sizes = [max(_FEW_PIECES, *both) for both in zip(room, words, strict=True)]
         why = tr("room for characters, and for words that occur three times: {}", _FIRST_HOUR)
         size = Advice(size.key, sizes if len(sizes) > 1 else sizes[0], why)
+        why = tr("models of few pairs write too little: {}", _FIRST_HOUR)
+        others.append(Advice("decode.length_penalty", 1.5, why))
     sampling = [a for a in [advice["tokenizer.sampling"]] if a.value]
-    training = training_that_ends(
-        n_pairs, tgt_tokens, languages=languages, device=device, budget=budget
-    )
-    return [size, joint, *sampling, *training]
+    return [size, joint, *sampling, *others]
 
 
 def training_that_ends(
@@ -189,9 +191,8 @@ def training_that_ends(
     if budget is not None:
         tokens = budget.tokens * _work(_sizes(_TINY)) / _work({a.key: a.value for a in found})
     if n_pairs < _SMALL_CORPUS:
-        most = advice["train.tokens_per_update"].value
-        small = _small_training(n_pairs, tgt_tokens, tokens, most)
-        advice |= {row[0]: Advice(*row) for row in small}
+        new = _small_training(n_pairs, tgt_tokens, tokens, advice["train.tokens_per_update"].value)
+        advice |= {row[0]: Advice(*row) for row in new}
     n_updates = max(1.0, tokens / advice["train.tokens_per_update"].value)
     if advice["model.norm"].value == "pre":
         why = tr("rotary positions, SwiGLU, RMSNorm: 1.75 to 2.5 BLEU better here, docs/results.md")
