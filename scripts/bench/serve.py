@@ -172,7 +172,7 @@ class Server:
         return found
 
     def workers(self) -> list[int]:
-        """Or, where they are threads, as CTranslate2's are, the process that they are in."""
+        """Of CTranslate2, whose workers are threads, the process that they are in."""
         family = self.family()
         return family[2:] or family[1:]
 

@@ -191,8 +191,8 @@ def training_that_ends(
     if budget is not None:
         tokens = budget.tokens * _work(_sizes(_TINY)) / _work({a.key: a.value for a in found})
     if n_pairs < _SMALL_CORPUS:
-        new = _small_training(n_pairs, tgt_tokens, tokens, advice["train.tokens_per_update"].value)
-        advice |= {row[0]: Advice(*row) for row in new}
+        few = _small_training(n_pairs, tgt_tokens, tokens, advice["train.tokens_per_update"].value)
+        advice |= {row[0]: Advice(*row) for row in few}
     n_updates = max(1.0, tokens / advice["train.tokens_per_update"].value)
     if advice["model.norm"].value == "pre":
         why = tr("rotary positions, SwiGLU, RMSNorm: 1.75 to 2.5 BLEU better here, docs/results.md")
