@@ -17,16 +17,18 @@ from transformer_mt.model.incremental_decoder import IncrementalDecoder
 pytestmark = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
-@pytest.fixture(params=["plain", "reordered", "explicit"])
+@pytest.fixture(params=["transposed", "onednn", "plain", "explicit"])
 def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """As they are for a few sentences; matrices in the order of the product library; attention
+    """Matrices in the layouts for few rows, transposed and oneDNN's, and as they are; attention
     without the fused kernel."""
+    if request.param == "plain":
+        monkeypatch.setattr(incremental, "FEW_ROWS", 0)
     if request.param == "explicit":
         monkeypatch.setattr(incremental, "EXPLICIT_MIN_HEADS", 1)
-    if request.param == "reordered":
+    if request.param == "onednn":
         if not torch.backends.mkldnn.is_available():
             pytest.skip("this build of torch has no oneDNN")
-        monkeypatch.setattr(incremental, "REORDER_MIN_ELEMENTS", 1)
+        monkeypatch.setattr(incremental, "ONEDNN_MIN_ELEMENTS", 1)
     return str(request.param)
 
 

@@ -26,15 +26,17 @@ from transformer_mt.translation.translator import Translator
 T = TypeVar("T")
 
 
+@pytest.mark.parametrize("min_elements", [1, 1 << 30], ids=["onednn", "transposed"])
 def test_a_validation_scores_the_weights_of_its_time(
+    min_elements: int,
     toy_config: Config,
     toy_pairs: list[tuple[str, str]],
     tokenizers: tuple[Tokenizer, Tokenizer],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The decoder keeps copies of weights in another order: they must not outlive an update."""
-    monkeypatch.setattr(incremental, "REORDER_MIN_ELEMENTS", 1)
+    """The decoder keeps copies of weights in another layout: they must not outlive an update."""
+    monkeypatch.setattr(incremental, "ONEDNN_MIN_ELEMENTS", min_elements)
     monkeypatch.setattr(scoring, "dev_loss", lambda *_: 0.0)
     run = Run(tmp_path)
     run.clean_dir.mkdir(parents=True)

@@ -10,7 +10,7 @@ Shapes: see `attention.py`; `L` decoder layers · `P` target positions so far.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -21,11 +21,11 @@ from transformer_mt.model.int8 import Int8Linear
 from transformer_mt.model.modern import SwiGLU
 from transformer_mt.model.transformer import DecoderLayer, FeedForward, Transformer
 
-# On a CPU, a product of few rows with a large matrix takes about as long as reading the matrix,
-# which oneDNN does faster in its own layout (docs/lab/decoding-changes.md).
-REORDER_MIN_ELEMENTS = 1 << 18  # in fp32; in bf16 and fp16, any matrix
-REORDER_MAX_ROWS = 512
-REORDER_FOR_ROWS = 8  # in the layout for one row, each further row costs more
+# On a CPU, a product of few rows with a matrix takes about as long as reading the matrix, which is
+# faster in another layout (docs/lab/decoding-changes.md): transposed, or in oneDNN's own.
+ONEDNN_MIN_ELEMENTS = 1 << 19  # in fp32; in bf16 and fp16, any matrix
+FEW_ROWS = 512
+ONEDNN_FOR_ROWS = 8  # in the layout for one row, each further row costs more
 
 # On a CPU, batched products beat the fused kernel if many heads attend to few positions
 # (docs/lab/decoding-changes.md).
@@ -36,6 +36,7 @@ ENCODED_ROWS = 64  # sentences encoded at a time, padded to the longest of them
 FIRST_POSITIONS = 12  # of the first cache, beyond the source length
 
 Function = Callable[[Tensor], Tensor]
+_onednn = torch.ops.mkldnn
 
 
 class IncrementalDecoder:
@@ -244,37 +245,42 @@ def _added(may_attend: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class _Linear:
-    """A linear layer with a second copy of its matrix in oneDNN's layout, where that is faster."""
+    """A linear layer with a second copy of its matrix, in the layout that few rows want."""
 
     def __init__(self, module: nn.Linear) -> None:
         self._weight, self._bias = module.weight, module.bias
-        self._reordered: Tensor | None = None
-        self._may_reorder = _can_reorder(self._weight)
+        self._layout = _layout_for_few_rows(self._weight)
+        self._copy: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, in) → (N, out)."""
-        if not self._may_reorder or x.size(0) > REORDER_MAX_ROWS:
+        if self._layout is None or x.size(0) > FEW_ROWS:
             return F.linear(x, self._weight, self._bias)
-        if self._reordered is None:
-            self._reordered = torch.ops.mkldnn._reorder_linear_weight(
-                self._weight, REORDER_FOR_ROWS
-            )
-        return torch.ops.mkldnn._linear_pointwise(x, self._reordered, self._bias, "none", [], "")
+        if self._layout == "onednn":
+            if self._copy is None:
+                self._copy = _onednn._reorder_linear_weight(self._weight, ONEDNN_FOR_ROWS)
+            return _onednn._linear_pointwise(x, self._copy, self._bias, "none", [], "")
+        if self._copy is None:
+            self._copy = self._weight.t().contiguous()
+        return x @ self._copy if self._bias is None else torch.addmm(self._bias, x, self._copy)
 
 
 def _linear(module: nn.Linear) -> Function:
     return module.forward if isinstance(module, Int8Linear) else _Linear(module)
 
 
-def _can_reorder(weight: Tensor) -> bool:
-    """Whether oneDNN's layout is faster, and oneDNN supports this precision on this CPU."""
-    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
-        return False
+def _layout_for_few_rows(weight: Tensor) -> Literal["onednn", "transposed"] | None:
+    """The fastest that this CPU supports in this precision; None: as the matrix is."""
+    if weight.device.type != "cpu":
+        return None
+    is_fp32, has_onednn = weight.dtype == torch.float32, torch.backends.mkldnn.is_available()
     if weight.dtype == torch.bfloat16:
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        has_onednn = has_onednn and _onednn._is_mkldnn_bf16_supported()
     if weight.dtype == torch.float16:
-        return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
-    return weight.dtype == torch.float32 and weight.numel() >= REORDER_MIN_ELEMENTS
+        has_onednn = has_onednn and _onednn._is_mkldnn_fp16_supported()
+    if has_onednn and not (is_fp32 and weight.numel() < ONEDNN_MIN_ELEMENTS):
+        return "onednn"
+    return "transposed" if is_fp32 else None
 
 
 def _feed_forward(module: nn.Module) -> Function:
