@@ -11,6 +11,7 @@ from test_transformer import (
     random_ids,
 )
 
+from transformer_mt.model import few_rows
 from transformer_mt.model import incremental_decoder as incremental
 from transformer_mt.model.incremental_decoder import IncrementalDecoder
 
@@ -22,13 +23,13 @@ def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Matrices in the layouts for few rows, transposed and oneDNN's, and as they are; attention
     without the fused kernel."""
     if request.param == "plain":
-        monkeypatch.setattr(incremental, "FEW_ROWS", 0)
+        monkeypatch.setattr(few_rows, "FEW_ROWS", 0)
     if request.param == "explicit":
         monkeypatch.setattr(incremental, "EXPLICIT_MIN_HEADS", 1)
     if request.param == "onednn":
         if not torch.backends.mkldnn.is_available():
             pytest.skip("this build of torch has no oneDNN")
-        monkeypatch.setattr(incremental, "ONEDNN_MIN_ELEMENTS", 1)
+        monkeypatch.setattr(few_rows, "ONEDNN_MIN_ELEMENTS", 1)
     return str(request.param)
 
 
@@ -43,6 +44,18 @@ def test_a_step_equals_the_position_of_teacher_forcing(
     decoding = IncrementalDecoder(model).start(src)
     for step in range(40):  # the buffers have to grow twice
         assert decoding.length == step
+        assert_same(decoding.step(tgt_in[:, step : step + 1]), expected[:, step : step + 1])
+
+
+@pytest.mark.parametrize("length", [3, 4, 5])
+@torch.inference_mode()
+def test_a_sentence_alone_is_that_of_teacher_forcing(kind: dict[str, str], length: int) -> None:
+    """Up to the width of a head, 4, its source attention has two products instead of four."""
+    model = make_model(**kind)
+    src, tgt_in = random_ids(length), random_ids(12)
+    expected = model.project(model(src, tgt_in))
+    decoding = IncrementalDecoder(model).start(src)
+    for step in range(12):
         assert_same(decoding.step(tgt_in[:, step : step + 1]), expected[:, step : step + 1])
 
 

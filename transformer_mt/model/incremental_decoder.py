@@ -9,23 +9,17 @@ Shapes: see `attention.py`; `L` decoder layers · `P` target positions so far.
 """
 
 import math
-from collections.abc import Callable
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.model.attention import softmax
+from transformer_mt.model.attention import CrossAttention, softmax
+from transformer_mt.model.few_rows import Function, Linear, is_plain, linear, norm
 from transformer_mt.model.int8 import Int8Linear
 from transformer_mt.model.modern import SwiGLU
 from transformer_mt.model.transformer import DecoderLayer, FeedForward, Transformer
-
-# On a CPU, a product of few rows with a matrix takes about as long as reading the matrix, which is
-# faster in another layout (docs/lab/decoding-changes.md): transposed, or in oneDNN's own.
-ONEDNN_MIN_ELEMENTS = 1 << 19  # in fp32; in bf16 and fp16, any matrix
-FEW_ROWS = 512
-ONEDNN_FOR_ROWS = 8  # in the layout for one row, each further row costs more
 
 # On a CPU, batched products beat the fused kernel if many heads attend to few positions
 # (docs/lab/decoding-changes.md).
@@ -34,9 +28,6 @@ EXPLICIT_MAX_POSITIONS = 96
 
 ENCODED_ROWS = 64  # sentences encoded at a time, padded to the longest of them
 FIRST_POSITIONS = 12  # of the first cache, beyond the source length
-
-Function = Callable[[Tensor], Tensor]
-_onednn = torch.ops.mkldnn
 
 
 class IncrementalDecoder:
@@ -47,7 +38,7 @@ class IncrementalDecoder:
         self.model = model
         self.layers = [_Layer(cast(DecoderLayer, layer)) for layer in model.decoder_layers]
         output = model.output
-        self.output = output.in_fp32 if isinstance(output, Int8Linear) else _Linear(output)
+        self.output = output.in_fp32 if isinstance(output, Int8Linear) else linear(output)
 
     def start(self, src: Tensor) -> "Decoding":
         """Encode the padded source, (B, S) int64; neighbours should have similar lengths."""
@@ -92,6 +83,7 @@ class Decoding:
         self._memory = [x.contiguous() for pair in memory_keys_values for x in pair]
         keys = self._memory[0]
         self._memory_mask = None if memory_mask.all() else _added(memory_mask, keys.dtype)
+        self._set_sources()
         batch, heads, _, head_width = keys.shape
         self._cache = keys.new_empty(len(self._memory), batch, heads, 0, head_width)
         # Added to the scores: 0 for the slots of a beam's own prefix, −∞ for the others.
@@ -103,14 +95,13 @@ class Decoding:
 
         The first step sets K; after that only `select_beams` changes it.
         """
-        decoder, memory = self._decoder, self._memory
+        decoder = self._decoder
         x = decoder.model.decoder_embedding(tokens.view(-1, 1), self.length).squeeze(1)  # (N, D)
         newest, cached, mask = self._begin_position(tokens.size(1))
         for i, layer in enumerate(decoder.layers):
             k, v = 2 * i, 2 * i + 1
             target = _Seen(cached[k], cached[v], mask)
-            source = _Seen(memory[k], memory[v], self._memory_mask)
-            x = layer(x, self.length, newest[k : v + 1], target, source)
+            x = layer(x, self.length, newest[k : v + 1], target, self._sources[i])
         self.length += 1
         return decoder.output(decoder.model.decoder_norm(x)).view(*tokens.shape, -1)
 
@@ -125,6 +116,15 @@ class Decoding:
         self._cache, self._mask = self._cache[:, sentences, :, :used], self._mask[sentences]
         if self._memory_mask is not None:
             self._memory_mask = self._memory_mask[sentences]
+        self._set_sources()
+
+    def _set_sources(self) -> None:
+        """Prepare the attention of each layer to the source."""
+        keys, values, mask = self._memory[::2], self._memory[1::2], self._memory_mask
+        self._sources = [
+            layer.attention_to_source(_Seen(k, v, mask))
+            for layer, k, v in zip(self._decoder.layers, keys, values, strict=True)
+        ]
 
     def _begin_position(self, beam: int) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
         """Make room for the keys and values of the newest position.
@@ -182,26 +182,27 @@ class _Layer:
 
     def __init__(self, layer: DecoderLayer) -> None:
         residuals = (layer.self_attn_residual, layer.encoder_attn_residual, layer.ffn_residual)
-        self._norms = [residual.layer_norm.forward for residual in residuals]
+        self._norms = [norm(residual.layer_norm) for residual in residuals]
         self._pre = layer.ffn_residual.pre
         self._rotary = layer.self_attn.rotary
-        self._qkv = _linear(layer.self_attn.qkv_proj)
-        self._self_out = _linear(layer.self_attn.out_proj)
-        self._q = _linear(layer.encoder_attn.q_proj)
-        self._cross_out = _linear(layer.encoder_attn.out_proj)
+        self._qkv = linear(layer.self_attn.qkv_proj)
+        self._self_out = linear(layer.self_attn.out_proj)
+        self._q = linear(layer.encoder_attn.q_proj)
+        self._cross_out = linear(layer.encoder_attn.out_proj)
+        self._encoder_attn = layer.encoder_attn
         self._ffn = _feed_forward(layer.ffn)
 
     def __call__(
-        self, x: Tensor, position: int, newest: Tensor, target: _Seen, source: _Seen
+        self, x: Tensor, position: int, newest: Tensor, target: _Seen, source: Function
     ) -> Tensor:
         """(N, D) → (N, D). Args: newest: slots to write, see `Decoding._begin_position`."""
         sublayers: tuple[Function, ...] = (
             lambda y: self._attend_to_target(y, position, newest, target),
-            lambda y: self._attend_to_source(y, source),
+            source,
             self._ffn,
         )
-        for norm, sublayer in zip(self._norms, sublayers, strict=True):
-            x = x + sublayer(norm(x)) if self._pre else norm(x + sublayer(x))
+        for normalise, sublayer in zip(self._norms, sublayers, strict=True):
+            x = x + sublayer(normalise(x)) if self._pre else normalise(x + sublayer(x))
         return x
 
     def _attend_to_target(self, x: Tensor, position: int, newest: Tensor, target: _Seen) -> Tensor:
@@ -215,10 +216,34 @@ class _Layer:
             newest.copy_(kv)
         return self._self_out(_attend(q, target))
 
-    def _attend_to_source(self, x: Tensor, source: _Seen) -> Tensor:
-        batch, heads, _, head_width = source.keys.shape
-        q = self._q(x).view(batch, -1, heads, head_width).transpose(1, 2)  # (B, H, K, Dh)
-        return self._cross_out(_attend(q, source))
+    def attention_to_source(self, source: _Seen) -> Function:
+        """Source attention of the newest positions, (N, D) → (N, D)."""
+        batch, heads, length, head_width = source.keys.shape
+        if batch == 1 and length <= head_width and is_plain(self._encoder_attn.q_proj):
+            return _folded(self._encoder_attn, source.keys[0], source.values[0])
+
+        def attend(x: Tensor) -> Tensor:
+            q = self._q(x).view(batch, -1, heads, head_width).transpose(1, 2)  # (B, H, K, Dh)
+            return self._cross_out(_attend(q, source))
+
+        return attend
+
+
+def _folded(attention: CrossAttention, keys: Tensor, values: Tensor) -> Function:
+    """Attention to (H, S, Dh) keys and values of one sentence, in two products instead of four.
+
+    For each head, (x Wq) Kᵀ = x (Wq Kᵀ) and (P V) Wo = P (V Wo): the factors in brackets stay the
+    same for all positions, and as long as S ≤ Dh they are no larger than Wq and Wo.
+    """
+    q_proj, out_proj = attention.q_proj, attention.out_proj
+    heads, length, head_width = keys.shape
+    keys = keys * head_width**-0.5
+    bias = None if q_proj.bias is None else (keys @ q_proj.bias.view(heads, -1, 1)).flatten()
+    matrix = (keys @ q_proj.weight.view(heads, head_width, -1)).flatten(0, 1)  # (H·S, D)
+    scores = Linear(matrix, bias)
+    matrix = (values @ out_proj.weight.t().reshape(heads, head_width, -1)).flatten(0, 1)
+    outputs = Linear(matrix.t(), out_proj.bias)
+    return lambda x: outputs(scores(x).view(-1, heads, length).softmax(-1).flatten(1))
 
 
 def _attend(q: Tensor, seen: _Seen) -> Tensor:
@@ -244,49 +269,10 @@ def _added(may_attend: Tensor, dtype: torch.dtype) -> Tensor:
     )
 
 
-class _Linear:
-    """A linear layer with a second copy of its matrix, in the layout that few rows want."""
-
-    def __init__(self, module: nn.Linear) -> None:
-        self._weight, self._bias = module.weight, module.bias
-        self._layout = _layout_for_few_rows(self._weight)
-        self._copy: Tensor | None = None
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(N, in) → (N, out)."""
-        if self._layout is None or x.size(0) > FEW_ROWS:
-            return F.linear(x, self._weight, self._bias)
-        if self._layout == "onednn":
-            if self._copy is None:
-                self._copy = _onednn._reorder_linear_weight(self._weight, ONEDNN_FOR_ROWS)
-            return _onednn._linear_pointwise(x, self._copy, self._bias, "none", [], "")
-        if self._copy is None:
-            self._copy = self._weight.t().contiguous()
-        return x @ self._copy if self._bias is None else torch.addmm(self._bias, x, self._copy)
-
-
-def _linear(module: nn.Linear) -> Function:
-    return module.forward if isinstance(module, Int8Linear) else _Linear(module)
-
-
-def _layout_for_few_rows(weight: Tensor) -> Literal["onednn", "transposed"] | None:
-    """The fastest that this CPU supports in this precision; None: as the matrix is."""
-    if weight.device.type != "cpu":
-        return None
-    is_fp32, has_onednn = weight.dtype == torch.float32, torch.backends.mkldnn.is_available()
-    if weight.dtype == torch.bfloat16:
-        has_onednn = has_onednn and _onednn._is_mkldnn_bf16_supported()
-    if weight.dtype == torch.float16:
-        has_onednn = has_onednn and _onednn._is_mkldnn_fp16_supported()
-    if has_onednn and not (is_fp32 and weight.numel() < ONEDNN_MIN_ELEMENTS):
-        return "onednn"
-    return "transposed" if is_fp32 else None
-
-
 def _feed_forward(module: nn.Module) -> Function:
     if isinstance(module, SwiGLU):
-        gate, up, down = map(_linear, (module.gate_proj, module.up_proj, module.down_proj))
+        gate, up, down = map(linear, (module.gate_proj, module.up_proj, module.down_proj))
         return lambda x: down(F.silu(gate(x)) * up(x))
     assert isinstance(module, FeedForward)
-    first, second = _linear(module.fc1), _linear(module.fc2)
+    first, second = linear(module.fc1), linear(module.fc2)
     return lambda x: second(first(x).relu_())

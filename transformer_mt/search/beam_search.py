@@ -289,18 +289,22 @@ def _ended(
 ) -> Iterator[tuple[int, Hypothesis]]:
     """Hypotheses that this step ends, with their row: by EOS, or all of a row at its limit."""
     # Only the first `beam` candidates may end: the others would not have stayed in the beam.
-    are_eos = candidates.tokens[:, :beam] == task.rules.eos_id
-    ends = torch.tensor(at_limit)[:, None] | are_eos.cpu()
-    rows, columns = ends.nonzero(as_tuple=True)
-    if not len(rows):
+    tokens, eos_id = candidates.tokens[:, :beam].tolist(), task.rules.eos_id
+    ends = [
+        (row, column)
+        for row, ids in enumerate(tokens)
+        for column, token in enumerate(ids)
+        if at_limit[row] or token == eos_id
+    ]
+    if not ends:
         return
+    rows, columns = map(list, zip(*ends, strict=True))
     # All at once: reading one number from a GPU takes as long as reading many.
-    parents = candidates.parents[rows, columns]
-    found = (candidates.tokens[rows, columns], candidates.scores[rows, columns])
-    listed = (x.tolist() for x in (rows, beams.history[rows, parents], *found))
-    for row, prefix, token, log_prob in zip(*listed, strict=True):
+    parents, chosen = candidates.parents[rows, columns], candidates.scores[rows, columns]
+    listed = (beams.history[rows, parents].tolist(), chosen.tolist())
+    for (row, column), prefix, log_prob in zip(ends, *listed, strict=True):
         if log_prob > -torch.inf:
-            yield row, task.hypothesis([*prefix, token], log_prob)
+            yield row, task.hypothesis([*prefix, tokens[row][column]], log_prob)
 
 
 def is_settled(finished: list[Hypothesis], best_possible: float, n_best: int) -> bool:
