@@ -15,7 +15,7 @@ from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from transformer_mt.evaluation.test_sets import EvaluationSet
-from transformer_mt.model import incremental_decoder as incremental
+from transformer_mt.model import few_rows
 from transformer_mt.model_dir import build_model
 from transformer_mt.pipeline import validate as scoring
 from transformer_mt.pipeline.prepare import Prepared
@@ -36,7 +36,7 @@ def test_a_validation_scores_the_weights_of_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The decoder keeps copies of weights in another layout: they must not outlive an update."""
-    monkeypatch.setattr(incremental, "ONEDNN_MIN_ELEMENTS", min_elements)
+    monkeypatch.setattr(few_rows, "ONEDNN_MIN_ELEMENTS", min_elements)
     monkeypatch.setattr(scoring, "dev_loss", lambda *_: 0.0)
     run = Run(tmp_path)
     run.clean_dir.mkdir(parents=True)
