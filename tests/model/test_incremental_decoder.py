@@ -60,6 +60,18 @@ def test_a_sentence_alone_is_that_of_teacher_forcing(kind: dict[str, str], lengt
 
 
 @torch.inference_mode()
+def test_the_last_sentence_of_a_batch_keeps_its_padding_masked(kind: dict[str, str]) -> None:
+    model = make_model(**kind)
+    src, tgt_in = random_ids(2, 4), random_ids(6, 6)
+    expected = model.project(model(src, tgt_in))[:1]
+    decoding = IncrementalDecoder(model).start(src)
+    decoding.step(tgt_in[:, :1])
+    decoding.select_sentences(torch.tensor([0]))
+    for step in range(1, 6):
+        assert_same(decoding.step(tgt_in[:1, step : step + 1]), expected[:, step : step + 1])
+
+
+@torch.inference_mode()
 def test_beams_equal_rows_run_alone(kind: dict[str, str], products: str) -> None:
     assert_beams_equal_rows(make_model(**kind))
 

@@ -219,7 +219,8 @@ class _Layer:
     def attention_to_source(self, source: _Seen) -> Function:
         """Source attention of the newest positions, (N, D) → (N, D)."""
         batch, heads, length, head_width = source.keys.shape
-        if batch == 1 and length <= head_width and is_plain(self._encoder_attn.q_proj):
+        is_alone = batch == 1 and source.mask is None
+        if is_alone and length <= head_width and is_plain(self._encoder_attn.q_proj):
             return _folded(self._encoder_attn, source.keys[0], source.values[0])
 
         def attend(x: Tensor) -> Tensor:
