@@ -28,25 +28,26 @@ class Linear:
     """A linear layer with a second copy of its matrix, in the layout that few rows want."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight, self.bias = weight, bias
-        self._layout = _layout_for_few_rows(self.weight)
+        self._weight, self._bias = weight, bias
+        self._layout = _layout_for_few_rows(self._weight)
         self._copy: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
         """(N, in) → (N, out)."""
         if self._layout is None or x.size(0) > FEW_ROWS:
-            return F.linear(x, self.weight, self.bias)
+            return F.linear(x, self._weight, self._bias)
         if self._layout == "onednn":
             if self._copy is None:
-                self._copy = _onednn._reorder_linear_weight(self.weight, ONEDNN_FOR_ROWS)
-            return _onednn._linear_pointwise(x, self._copy, self.bias, "none", [], "")
+                self._copy = _onednn._reorder_linear_weight(self._weight, ONEDNN_FOR_ROWS)
+            return _onednn._linear_pointwise(x, self._copy, self._bias, "none", [], "")
         if self._copy is None:
-            self._copy = self.weight.t().contiguous()
-        return x @ self._copy if self.bias is None else torch.addmm(self.bias, x, self._copy)
+            self._copy = self._weight.t().contiguous()
+        return x @ self._copy if self._bias is None else torch.addmm(self._bias, x, self._copy)
 
 
 def is_plain(module: nn.Linear) -> bool:
-    """Whether its matrix is in fp32 on a CPU: in bf16, a product of factors loses digits."""
+    """Whether it computes in fp32 on a CPU, so that its matrix may be multiplied ahead: in bf16 the
+    product would lose digits."""
     weight = module.weight
     return (
         weight.device.type == "cpu"
@@ -56,6 +57,7 @@ def is_plain(module: nn.Linear) -> bool:
 
 
 def linear(module: nn.Linear) -> Function:
+    """A linear layer, (N, in) → (N, out), in the precision of the module."""
     is_int8 = isinstance(module, Int8Linear)
     return module.forward if is_int8 else Linear(module.weight, module.bias)
 
