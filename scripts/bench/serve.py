@@ -2,12 +2,12 @@
 
     python scripts/bench/serve.py -m runs/tiny --src dev.zh [--minutes 10] [--engine ctranslate2]
 
-Starts a server on loopback and asks it over 1 and 64 connections, each a sentence at a time, by
-turns; beside it `Translator.translate` with 64 sentences at a time, the most that batches for 64
-clients allow, and `tmt bench decode` in batches of 64, which are of equal lengths. Then requests at
-half of that rate, at random times: --minutes / 2 for the latencies, and as long while workers are
-killed and 3,000 requests come at once, which the bounded queue may answer with 429. The cache is
-off.
+Starts a server on loopback, waits for its first translation, and asks it over 1 and 64 connections,
+each a sentence at a time, by turns; beside it `Translator.translate` with 64 sentences at a time,
+the most that batches for 64 clients allow, and `tmt bench decode` in batches of 64, which are of
+equal lengths. Then requests at half of that rate, at random times: --minutes / 2 for the latencies,
+and as long while workers are killed and 3,000 requests come at once, which the bounded queue may
+answer with 429. The cache is off.
 """
 
 import argparse
@@ -66,23 +66,29 @@ class Client:
         return int(head.split()[1])
 
 
-async def closed_loop(port: int, texts: Iterator[str], n_clients: int, seconds: float) -> float:
-    """Requests per second of clients who each ask again as soon as they have an answer."""
-    done, end = 0, time.monotonic() + seconds
-
-    async def one() -> None:
-        nonlocal done
-        async with Client(port) as client:
-            while time.monotonic() < end:
-                assert await client.ask(next(texts)) == 200
-                done += 1
-
-    started = time.monotonic()
-    await asyncio.gather(*(one() for _ in range(n_clients)))
-    return done / (time.monotonic() - started)
+async def ask_once(port: int, text: str) -> int:
+    async with Client(port) as client:
+        return await client.ask(text)
 
 
 Answer = tuple[float, int]  # seconds, status
+
+
+async def closed_loop(port: int, texts: Iterator[str], n_clients: int, seconds: float) -> float:
+    """Requests per second of clients who each ask again as soon as they have an answer."""
+    answers, started = list[Answer](), time.monotonic()
+
+    async def one() -> None:
+        async with Client(port) as client:
+            while (asked := time.monotonic()) < started + seconds:
+                status = await client.ask(next(texts))
+                assert status == 200
+                answers.append((time.monotonic() - asked, status))
+
+    await asyncio.gather(*(one() for _ in range(n_clients)))
+    seconds = time.monotonic() - started
+    tell(seconds, answers)
+    return len(answers) / seconds
 
 
 async def open_loop(port: int, texts: Iterator[str], rate: float, seconds: float) -> list[Answer]:
@@ -144,6 +150,7 @@ async def burst(port: int, texts: Iterator[str]) -> list[Answer]:
 class Server:
     def __init__(self, port: int, *options: str) -> None:
         self.port = port
+        self.started = time.monotonic()
         command = [*TMT, "serve", "--port", str(port), "--cache", "0", *options]
         with Path("serve.log").open("w") as log:
             self.process = subprocess.Popen(command, stderr=log)
@@ -224,6 +231,8 @@ def main() -> None:
     sentences = [*split_lines(Path(args.src))]
     texts = cycle(sentences)
     with Server(5099, "-m", args.model, "--engine", args.engine, "--queue", "20000") as server:
+        asyncio.run(ask_once(server.port, next(texts)))
+        print(f"first translation after {time.monotonic() - server.started:.1f} s")
         measure(server, args, texts)
 
 

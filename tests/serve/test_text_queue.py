@@ -64,6 +64,30 @@ def test_the_shortest_go_first_but_who_has_waited_for_long_goes_before() -> None
     assert [text.text for text in queue.take(60)] == [long]
 
 
+def test_a_text_waits_for_others_only_if_it_would_take_the_last_free_worker() -> None:
+    queue = TextQueue(most_characters=10**9, wait_s=60.0)
+    batches: list[list[Waiting]] = []
+    workers = [
+        threading.Thread(target=lambda: batches.append(queue.take(120)), daemon=True)
+        for _ in range(2)
+    ]
+    for worker in workers:
+        worker.start()
+    time.sleep(0.1)  # both wait for work
+    queue.put([waiting("alone")])
+    deadline = time.monotonic() + 30
+    while not batches and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert [text.text for text in batches[0]] == ["alone"]
+    queue.put([waiting("first")])
+    time.sleep(0.2)
+    assert len(batches) == 1
+    queue.put([waiting(str(i)) for i in range(SIZES[-1] - 1)])
+    for worker in workers:
+        worker.join(30)
+    assert len(batches[1]) == SIZES[-1]
+
+
 def test_a_lonely_text_waits_as_long_as_it_may() -> None:
     queue = queue_of(waiting("one"), wait_s=0.1)
     start = time.monotonic()

@@ -36,7 +36,8 @@ class TextQueue:
         """
         Args:
             most_characters: of all texts that wait.
-            wait_s: the longest that a text waits for others to be translated with.
+            wait_s: the longest that a text waits for others to be translated with: for the last
+                free worker; while others are free too, no text waits.
         """
         self._most, self._wait_s = most_characters, wait_s
         self._texts: list[Waiting] = []
@@ -121,7 +122,7 @@ class TextQueue:
         return batch[: max(size for size in SIZES if size <= len(batch))]
 
     def _early(self, batch: Sequence[Waiting]) -> float:
-        """Seconds to wait for more texts; 0: the batch is full, or has waited."""
-        if len(batch) == SIZES[-1]:
+        """Seconds to wait for more texts; 0: full, waited for, or others are free for the next."""
+        if len(batch) == SIZES[-1] or self._n_free > 1:
             return 0.0
         return min(text.since for text in batch) + self._wait_s - time.monotonic()
