@@ -34,7 +34,7 @@ _limit: Any = partial(typer.Option, rich_help_panel="Limits")
 _seconds: Any = partial(_limit, min=0.1, max=86_400)
 _who: Any = partial(typer.Option, rich_help_panel="Who may ask")
 _MODELS = "model or run directory, or hf:OWNER/NAME; repeatable; default: the newest finished run"
-_WAIT = "ms that a text waits for others"
+_WAIT = "ms that the last free worker waits for more texts"
 _KEYS = "a file of API keys; --add-key writes it; default: everybody may ask"
 _GLOSSARIES = "a database that keeps clients' glossaries, such as sqlite:///glossaries.db"
 
