@@ -1,6 +1,7 @@
 """From a user's own files to a configuration: languages, sizes, a schedule that ends."""
 
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 import pytest
 from command import tmt_here
@@ -83,14 +84,54 @@ def test_languages_that_are_wrong_or_not_clear(
         read_own_text([write(tmp_path / names[0], side), write(tmp_path / names[1], 1)])
 
 
-def test_a_table_stands_alone(tmp_path: Path) -> None:
-    for names in (("my.xlsx", "my.en"), ("my.zh", "my.csv"), ("a.tsv", "b.tsv")):
-        with pytest.raises(ConfigError, match="a table holds both sides; give it alone"):
+def write_memory(path: Path, *languages: str) -> Path:
+    """A TMX whose units have the first pair's sides in turn."""
+    units = (
+        "<tu>"
+        + "".join(
+            f'<tuv xml:lang="{code}"><seg>{escape(pair[i % 2])}</seg></tuv>'
+            for i, code in enumerate(languages)
+        )
+        + "</tu>"
+        for pair in PAIRS
+    )
+    path.write_text(f'<tmx version="1.4"><body>{"".join(units)}</body></tmx>', encoding="utf-8")
+    return path
+
+
+def test_a_translation_memory(tmp_path: Path) -> None:
+    path = write_memory(tmp_path / "memory.tmx", "zh-CN", "en-US")
+    own = read_own_text([path])
+    assert (own.languages.pair, own.counts.pairs, own.source) == ("zh-en", 300, str(path))
+    assert own.note == f"{path}: Chinese → English, sentence pairs: 300"
+    start = tmp_path / "start.yaml"
+    start.write_text(make_start(own, minutes=None, processes=1), encoding="utf-8")
+    check_is_of(own, start)
+
+
+@pytest.mark.parametrize(
+    ("languages", "message"),
+    [
+        (["zh-CN", "en-US", "zh-TW"], "its texts are in zh, en, zh-Hant; name two of these"),
+        (["en-US", "en-GB"], "the languages cannot be told"),
+        ([], "the languages cannot be told"),
+    ],
+)
+def test_a_memory_of_other_than_two_languages(
+    tmp_path: Path, languages: list[str], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        read_own_text([write_memory(tmp_path / "memory.tmx", *languages)])
+
+
+def test_a_file_of_both_sides_stands_alone(tmp_path: Path) -> None:
+    for names in (("my.xlsx", "my.en"), ("my.zh", "my.csv"), ("a.tsv", "b.tsv"), ("a.tmx", "b.en")):
+        with pytest.raises(ConfigError, match="holds both sides; give it alone"):
             read_own_text([tmp_path / name for name in names])
 
 
 def test_neither_two_files_nor_a_table(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="two text files, or one table"):
+    with pytest.raises(ConfigError, match="two text files, or one with both sides"):
         read_own_text([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
 
 

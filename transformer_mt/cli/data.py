@@ -39,7 +39,7 @@ MonoPath = Annotated[Path, _option("--mono", help="text of one language, line by
 PrefixPath = Annotated[Path, _option("-o", "--out", help="writes PREFIX.zh, PREFIX.en …")]
 Beam = Annotated[int, _option(min=1, help="1 is greedy search")]
 To = Annotated[str | None, _option(help="language to translate into; for two-way models")]
-_SOURCE = "text line by line, or a table of both sides"
+_SOURCE = "text line by line, or a table or TMX with both sides"
 _TARGET = "the same lines in the other language"
 _LANGUAGE = "source language; default: told from names and text"
 _TEST = "a test set (prefix or file) that must not be in it; repeatable"

@@ -40,9 +40,14 @@ if TYPE_CHECKING:
     from transformer_mt.pipeline.log import Watch
     from transformer_mt.pipeline.run_dir import Run
 
-_CONFIG_OR_FILES = "a YAML file, a bundled configuration by name, two text files, or one table"
+_CONFIG_OR_FILES = (
+    "a YAML file, a bundled configuration by name, two text files, or one with both sides"
+)
 OwnFiles = Annotated[
-    list[str], typer.Argument(metavar="FILES", help="two text files, or one table: CSV, TSV, XLSX")
+    list[str],
+    typer.Argument(
+        metavar="FILES", help="two text files, or one with both sides: CSV, TSV, XLSX, TMX, XLIFF"
+    ),
 ]
 TextOrConfig = Annotated[list[str], typer.Argument(metavar="CONFIG|FILES", help=_CONFIG_OR_FILES)]
 Minutes = Annotated[
@@ -75,7 +80,7 @@ def train(
 ) -> None:
     """Do all that is not done yet, from raw text to a scored model; run it again to resume."""
     from transformer_mt.config.yaml_text import apply_setting
-    from transformer_mt.corpus.readers.spreadsheets import is_table
+    from transformer_mt.corpus.readers.paths import tells_languages
 
     settings = [
         *with_executor(overrides, executor),
@@ -84,7 +89,7 @@ def train(
     for setting in settings:  # a value after a space would be taken for a second file
         apply_setting({}, setting)
     n_processes = 1 if is_rank() else processes or count_processes()
-    if len(config) > 1 or is_table(Path(config[0])):
+    if len(config) > 1 or tells_languages(Path(config[0])):
         anew = fresh and minutes is not None
         config = [str(_configuration_of(config, run_dir, minutes, n_processes, anew=anew))]
     elif minutes is not None:

@@ -18,8 +18,10 @@ from transformer_mt.corpus.cleaning.score_store import Hashes, ScoredCorpus
 from transformer_mt.corpus.diagnostics.source_watch import FaultyLines
 from transformer_mt.corpus.readers.lines import plain_name, split_lines
 from transformer_mt.corpus.readers.pairs import Pair, read_pairs, source_files
-from transformer_mt.corpus.readers.spreadsheets import is_table, layout_of, read_columns
+from transformer_mt.corpus.readers.paths import format_of, tells_languages
+from transformer_mt.corpus.readers.spreadsheets import layout_of, read_columns
 from transformer_mt.corpus.readers.tables import language_of
+from transformer_mt.corpus.readers.tmx_xliff import MEMORIES, languages_in
 from transformer_mt.corpus.report.collect import build_report
 from transformer_mt.corpus.report.report import CorpusReport, PartReport
 from transformer_mt.corpus.sources.obtain import obtain_sources
@@ -43,8 +45,8 @@ def source_of_files(paths: Sequence[Path]) -> Source:
 def tell_languages(
     paths: Sequence[Path], src: str | None = None, tgt: str | None = None, remedy: str = _OPTIONS
 ) -> Languages:
-    """The languages of two text files, or of a table: as given, or by names of files and columns,
-    or else by the text.
+    """The languages of two text files, of a table or of a translation memory: as given, or by names
+    of files, columns and texts, or else by the text.
 
     Args:
         remedy: how the caller lets a user name the languages.
@@ -58,7 +60,7 @@ def tell_languages(
         codes = [code or (found.pop(0) if found else None) for code in codes]
     if None in codes or codes[0] == codes[1]:
         names = tr(" and ").join(map(str, paths))
-        if len(paths) == 1 and not is_table(paths[0]):
+        if len(paths) == 1 and not tells_languages(paths[0]):
             raise DataError(
                 tr(
                     "{}: give the file of the other side, too; or, if both sides are "
@@ -77,8 +79,20 @@ def _languages_of(paths: Sequence[Path]) -> list[str | None]:
         named = [language_of(Path(plain_name(path.name)).suffix[1:]) for path in paths]
         if None not in named and named[0] != named[1]:
             return named
-    elif not is_table(paths[0]):
+    elif not tells_languages(paths[0]):
         return []
+    elif format_of(paths[0]) in MEMORIES:
+        if len(found := languages_in(paths[0])) > 2:
+            shown = ", ".join(found)
+            raise DataError(
+                tr(
+                    "{}: its texts are in {}; name two of these: data check takes --src and --tgt, "
+                    "train a configuration with languages (tmt config base)",
+                    paths[0],
+                    shown,
+                )
+            )
+        return [*found]
     elif codes := layout_of(paths[0]).codes:
         return [*codes]
     return list(map(identify, first_texts(paths)))

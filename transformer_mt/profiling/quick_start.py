@@ -1,7 +1,7 @@
 """Own files → an experiment: languages told from the text, settings by its size and the minutes.
 
-Comes in: two text files, or one table. Goes out: the YAML of an experiment with a reason beside
-each setting. Nothing is trained or written.
+Comes in: two text files, or one with both sides. Goes out: the YAML of an experiment with a reason
+beside each setting. Nothing is trained or written.
 """
 
 import os
@@ -19,7 +19,9 @@ from transformer_mt.config.recipes import Advice, apply_advice, starting_point
 from transformer_mt.config.yaml_text import flow_yaml
 from transformer_mt.corpus.check import first_texts, tell_languages
 from transformer_mt.corpus.readers.pairs import read_pairs
-from transformer_mt.corpus.readers.spreadsheets import is_table, layout_of
+from transformer_mt.corpus.readers.paths import format_of, tells_languages
+from transformer_mt.corpus.readers.spreadsheets import layout_of
+from transformer_mt.corpus.readers.tmx_xliff import MEMORIES
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.profiling.timed_start import (
@@ -67,21 +69,26 @@ class OwnText:
 
 
 def read_own_text(paths: Sequence[Path]) -> OwnText:
-    """Find languages and size of two text files or of one table.
+    """Find languages and size of two text files, of one table or of one translation memory.
 
     Raises:
         DataError: missing, unreadable or misaligned files, or languages that nothing tells or that
             stand on the wrong sides.
     """
-    tables = [path for path in paths if is_table(path)]
-    if len(paths) > 1 and tables:
-        raise ConfigError(tr("{}: a table holds both sides; give it alone", tables[0]))
-    if len(paths) != 2 and not tables:
-        raise ConfigError(tr("give a configuration, two text files, or one table (CSV, TSV, XLSX)"))
+    whole = [path for path in paths if tells_languages(path)]
+    if len(paths) > 1 and whole:
+        raise ConfigError(tr("{}: holds both sides; give it alone", whole[0]))
+    if len(paths) != 2 and not whole:
+        raise ConfigError(
+            tr(
+                "give a configuration, two text files, or one with both sides: CSV, TSV, XLSX, TMX, XLIFF"
+            )
+        )
     languages = tell_languages(paths, remedy=_REMEDY)
     both = tr(" and ").join(map(str, paths))
     src, tgt = map(language_name, (languages.src, languages.tgt))
-    samples = first_texts(paths)
+    is_memory = format_of(paths[0]) in MEMORIES  # each of its texts has the name of its language
+    samples = [] if is_memory else first_texts(paths)
     if list(map(identify, samples)) == [languages.tgt, languages.src]:
         shown = "; ".join(texts[0][:40] for texts in samples)
         raise DataError(
@@ -98,7 +105,8 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
         )
     source: str | dict[str, Any] = {"files": list(map(str, paths))}
     if len(paths) == 1:
-        source, both = both, f"{both}: {layout_of(paths[0]).describe()}"
+        source = both
+        both += "" if is_memory else f": {layout_of(paths[0]).describe()}"
     counts = _count(source, languages)
     stem = paths[0].name.partition(".")[0]
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "my"

@@ -16,14 +16,14 @@ from transformer_mt.corpus.readers.lines import (
 )
 from transformer_mt.corpus.readers.spreadsheets import TABLES, is_parallel
 from transformer_mt.corpus.readers.tables import language_of
-from transformer_mt.corpus.readers.tmx_xliff import looks_parallel
+from transformer_mt.corpus.readers.tmx_xliff import MEMORIES, looks_parallel
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
 
 Part = tuple[Path, ...]  # both sides in one file, or the source side and the target side
 
 _BILINGUAL = (
-    *TABLES, ".jsonl", ".tmx", ".xlf", ".xliff", ".xml", ".parquet", ".arrow", ".feather",
+    *TABLES, *MEMORIES, ".jsonl", ".xml", ".parquet", ".arrow", ".feather",
 )  # fmt: skip
 _SGM_SIDE = re.compile(r"(?P<stem>.+)-(src|ref)\.(?P<language>[^.]+)(?P<ending>\.sgm)")
 
@@ -31,6 +31,11 @@ _SGM_SIDE = re.compile(r"(?P<stem>.+)-(src|ref)\.(?P<language>[^.]+)(?P<ending>\
 def format_of(path: Path) -> str:
     """The ending that tells the format of a file, whether compressed or not."""
     return Path(plain_name(path.name)).suffix.lower()
+
+
+def tells_languages(path: Path) -> bool:
+    """Whether a file holds both sides, and tells their languages by their names or its text."""
+    return format_of(path) in (*TABLES, *MEMORIES)
 
 
 @contextmanager

@@ -87,10 +87,6 @@ class Layout:
         return "; ".join(parts)
 
 
-def is_table(path: Path) -> bool:
-    return Path(plain_name(path.name)).suffix.lower() in TABLES
-
-
 def column_name(index: int) -> str:
     """A, B … Z, AA … as spreadsheets show them."""
     name = ""

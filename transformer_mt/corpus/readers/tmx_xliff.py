@@ -8,7 +8,7 @@ cleaning count the pair.
 import html
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import NoReturn
 from xml.parsers import expat
@@ -23,6 +23,8 @@ from transformer_mt.messages.catalogue import tr
 Event = tuple[str, str, Mapping[str, str]]
 Unit = dict[str, str]  # language → text
 
+MEMORIES = (".tmx", ".xlf", ".xliff")  # endings of files that name the languages of their texts
+
 # Elements of TMX and XLIFF with the formatting codes of another program.
 _CODES = {"bpt", "ept", "ph", "it", "ut"}
 _WITH_TEXT = {"seg", "source", "target"}
@@ -30,6 +32,7 @@ _UNITS = {"tu", "trans-unit", "segment", "doc"}  # each is in memory as a whole
 _PER_ELEMENT = 64  # bytes counted for an element, beside its text and attributes
 _UNTRANSLATED = {"new", "needs-translation", "initial"}
 _NONE: dict[str, str] = {}
+_N_LOOKED_AT = 500  # units that tell the languages
 _ROOT = re.compile(rb"<([\w-]+:)?(tmx|xliff|dataset)[\s>]")
 
 
@@ -38,16 +41,9 @@ def read_markup(path: Path, languages: Languages) -> Iterator[Pair]:
 
     Units without a text in one of the two languages are passed over, but not all of them.
     """
-    events = _events(path)
-    first = next(events)
-    if first[1] not in _FORMS:
-        raise DataError(
-            tr("{}: found <{}>; expected <tmx>, <xliff> or <dataset> (of WMT)", path, first[1])
-        )
-    units = _FORMS[first[1]](chain([first], events), path)
     fits = False
     others: set[str] = set()
-    for unit in units:
+    for unit in _units(path):
         keys = find_keys(tuple(unit), languages.src, languages.tgt, False)
         if keys is None:
             others.update(unit)
@@ -67,10 +63,26 @@ def read_markup(path: Path, languages: Languages) -> Iterator[Pair]:
         )
 
 
+def languages_in(path: Path) -> list[str]:
+    """Canonical codes of the languages of the first units, in their order: the source first."""
+    named = chain.from_iterable(islice(_units(path), _N_LOOKED_AT))
+    return [*dict.fromkeys(filter(None, map(language_of, named)))]
+
+
 def looks_parallel(path: Path) -> bool:
     """Whether an XML file is of a form that `read_markup` reads, by its first element."""
     with open_bytes(path) as stream:
         return bool(_ROOT.search(stream.read(4096)))
+
+
+def _units(path: Path) -> Iterator[Unit]:
+    events = _events(path)
+    first = next(events)
+    if first[1] not in _FORMS:
+        raise DataError(
+            tr("{}: found <{}>; expected <tmx>, <xliff> or <dataset> (of WMT)", path, first[1])
+        )
+    return _FORMS[first[1]](chain([first], events), path)
 
 
 def _tmx(events: Iterator[Event], _: Path) -> Iterator[Unit]:
