@@ -263,11 +263,16 @@ def test_the_resolved_configuration_reads_back_equal(extra: str, name: str, tmp_
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
-    [("", "nothing"), ("# all comments", "nothing"), ("- a", "a list"), ("just text", "text")],
+    ("text", "problem"),
+    [
+        ("", "expected keys and values, found nothing"),
+        ("# all comments", "expected keys and values, found nothing"),
+        ("- a", "expected keys and values, found a list"),
+        ("just text", "is text, no configuration; tmt init FILES > my.yaml writes one"),
+    ],
 )
-def test_a_file_must_have_keys_and_values(text: str, found: str, tmp_path: Path) -> None:
-    assert _problems(tmp_path, text) == [f"x.yaml: expected keys and values, found {found}"]
+def test_a_file_must_have_keys_and_values(text: str, problem: str, tmp_path: Path) -> None:
+    assert _problems(tmp_path, text) == [f"x.yaml: {problem}"]
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

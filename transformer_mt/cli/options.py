@@ -3,6 +3,7 @@
 Results go to standard output, everything else to standard error.
 """
 
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from transformer_mt.errors import TmtError
+from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.terminal import Always, say, set_quiet, show
 
@@ -125,9 +126,19 @@ def with_executor(overrides: list[str] | None, executor: str | None) -> list[str
 def read_config(
     config: str, overrides: list[str] | None, *, reverse: bool = False, offline: bool = False
 ) -> "Config":
-    """The configuration that a command line names, with its changes."""
-    from transformer_mt.config.experiment import load_experiment
+    """The configuration that a command line names, with its changes.
 
+    Raises:
+        ConfigError: see `load_config`; or it is a user's text.
+    """
+    from transformer_mt.config.experiment import load_experiment
+    from transformer_mt.corpus.readers.paths import tells_languages
+
+    if tells_languages(Path(config)):
+        name = shlex.quote(config)
+        raise ConfigError(
+            tr("{}: is text, no configuration; tmt init {} > my.yaml writes one", config, name)
+        )
     return load_experiment(config, overrides or (), reverse=reverse, offline=offline)
 
 

@@ -268,7 +268,12 @@ def _read_experiment(
     except ConfigError as error:
         return [str(error)], False
     if not isinstance(tree, dict):
-        return [tr("{}: expected keys and values, found {}", where, kind_of(tree))], False
+        problem = tr("{}: expected keys and values, found {}", where, kind_of(tree))
+        if isinstance(tree, str):
+            problem = tr(
+                "{}: is text, no configuration; tmt init FILES > my.yaml writes one", where
+            )
+        return [problem], False
     try:
         return changed_config(tree, where, overrides)
     except ConfigError as error:

@@ -81,7 +81,8 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
     if len(paths) != 2 and not whole:
         raise ConfigError(
             tr(
-                "give a configuration, two text files, or one with both sides: CSV, TSV, XLSX, TMX, XLIFF"
+                "give a configuration, two text files, or one with both sides: "
+                "CSV, TSV, XLSX, TMX, XLIFF"
             )
         )
     languages = tell_languages(paths, remedy=_REMEDY)
