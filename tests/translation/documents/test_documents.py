@@ -186,6 +186,7 @@ def test_forms_by_name() -> None:
     assert " ".join(form_of(Path(name)) for name in names.split()) == (
         "markdown markdown html html srt jsonl text text vtt docx srt odt"
     )
+    assert form_of(Path("talk.odp")) == "odp"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_names_that_say_nothing(name: str, known: bool) -> None:
     ("content", "message"),
     [
         (b"%PDF-1.7\n", "a PDF, which has no sentences, only places of letters; make text of it:"),
-        (b"PK\x03\x04\x14\0", "a ZIP archive; of these tmt reads .docx, .pptx and .odt"),
+        (b"PK\x03\x04\x14\0", "a ZIP archive; of these tmt reads .docx, .pptx, .odt and .odp"),
         (b"\xd0\xcf\x11\xe0\xa1", "a file of an old Office; save it as .docx or .pptx"),
         (b"{\\rtf1 a}", "RTF; save it as .docx"),
         ("a".encode("utf-16"), "UTF-16; convert it: iconv -f UTF-16 -t UTF-8 a.txt > NEW"),

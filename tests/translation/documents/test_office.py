@@ -302,6 +302,7 @@ def archive(**files: str) -> bytes:
         (b"text", "docx", "not read as .docx, a ZIP archive: File is not a zip file; open it in"),
         (word_file()[:-30], "docx", "not read as .docx"),
         (word_file(), "odt", "has no text of a .odt in it"),
+        (word_file(), "odp", "has no text of a .odp in it"),
         (archive(**{"content.xml": "<a>"}), "odt", "content.xml: is no well-formed XML: "),
         (archive(**{"content.xml": "<a>"})[::-1], "odt", "not read as .odt"),
         (archive(**{"content.xml": "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"}), "odt",
@@ -324,6 +325,28 @@ def test_slides_and_open_documents(form: str, vocabulary: Vocabulary) -> None:
     assert [segment.text for segment in block.segments] == ["a b"]
     written = block.write(iter(["B a"]), word_by_word)
     assert written == one(CHARACTERS[form]("B", "<w:b/>") + CHARACTERS[form](" a", ""), form)
+
+
+def test_an_open_presentation_has_slides_and_notes() -> None:
+    """As LibreOffice Impress writes them, in one file."""
+
+    def box(text: str) -> str:
+        return f"<draw:frame><draw:text-box>{text}</draw:text-box></draw:frame>"
+
+    def page(first: str, last: str) -> str:
+        slide = box(
+            f"<text:p>{first}</text:p><text:p><text:page-number>1</text:page-number></text:p>"
+        )
+        notes = f"<presentation:notes>{box(f'<text:p>{last}</text:p>')}</presentation:notes>"
+        return one_page.format(slide + notes)
+
+    names = f'xmlns:text="{TEXT}" xmlns:draw="d" xmlns:presentation="p"'
+    one_page = f"<o {names}><draw:page>{{}}</draw:page></o>"
+    talk = archive(**{"content.xml": page("one two", "three"), "Pictures/1.png": "\0"})
+    translated = translate_package(talk, "odp", lambda texts: [text.upper() for text in texts])
+    expected = {"content.xml": page("ONE TWO", "THREE"), "Pictures/1.png": "\0"}
+    with zipfile.ZipFile(BytesIO(translated)) as found:
+        assert {name: found.read(name).decode() for name in found.namelist()} == expected
 
 
 HOSTILE = [

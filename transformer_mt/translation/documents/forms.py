@@ -9,14 +9,14 @@ from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
 
 Form = Literal["text", "markdown", "html", "srt", "vtt", "jsonl"]
-PackageForm = Literal["docx", "pptx", "odt"]  # a ZIP archive with XML in it
+PackageForm = Literal["docx", "pptx", "odt", "odp"]  # a ZIP archive with XML in it
 FORMS: tuple[Form, ...] = get_args(Form)
 PACKAGE_FORMS: tuple[PackageForm, ...] = get_args(PackageForm)
 
 _FORM_OF_SUFFIX: dict[str, Form | PackageForm] = {
     ".txt": "text", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html",
     ".srt": "srt", ".vtt": "vtt", ".jsonl": "jsonl", ".docx": "docx", ".pptx": "pptx",
-    ".odt": "odt",
+    ".odt": "odt", ".odp": "odp",
 }  # fmt: skip
 SUFFIXES = tuple(_FORM_OF_SUFFIX)
 _LINES_OF_TEXT = ("", ".text", ".src", ".tgt", ".ref")
@@ -27,8 +27,8 @@ _BINARY = {
         "{name}, or open it in Word or LibreOffice and save it as .docx"
     ),
     b"PK\x03\x04": tr(
-        "a ZIP archive; of these tmt reads .docx, .pptx and .odt: name it so if it is one; save a "
-        "spreadsheet as CSV or as text; unpack others"
+        "a ZIP archive; of these tmt reads .docx, .pptx, .odt and .odp: name it so if it is one; "
+        "save a spreadsheet as CSV or as text; unpack others"
     ),
     b"\xd0\xcf\x11\xe0": tr("a file of an old Office; save it as .docx or .pptx"),
     b"{\\rtf": tr("RTF; save it as .docx"),

@@ -1,4 +1,4 @@
-"""DOCX, PPTX and ODT: ZIP archives; the XML with text in it is translated, other files stay."""
+"""DOCX, PPTX, ODT, ODP: ZIP archives; the XML with text in it is translated, other files stay."""
 
 import re
 import zipfile
@@ -22,10 +22,12 @@ from transformer_mt.translation.documents.office_names import (
 
 _MOST_BYTES = 1 << 30  # of all files, unpacked
 _MOST_TAGS = 1_000_000  # of the files with text: an element takes some 800 bytes of memory
+_OPEN_DOCUMENT_FILES = re.compile(r"(?:content|styles)\.xml")
 _TEXT: dict[PackageForm, tuple[re.Pattern[str], Vocabulary]] = {
     "docx": (re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml"), WORD),
     "pptx": (re.compile(r"ppt/(?:slides/slide|notesSlides/notesSlide)\d+\.xml"), SLIDES),
-    "odt": (re.compile(r"(?:content|styles)\.xml"), OPEN_DOCUMENT),
+    "odt": (_OPEN_DOCUMENT_FILES, OPEN_DOCUMENT),
+    "odp": (_OPEN_DOCUMENT_FILES, OPEN_DOCUMENT),
 }
 
 
