@@ -49,15 +49,21 @@ def test_few_pairs_have_pieces_for_the_words_of_both_languages(tmp_path: Path) -
     assert load_config(start).tokenizer.vocab_size == 1408
 
 
-@pytest.mark.parametrize(("n_pairs", "longer"), [(5_000, True), (50_000, False)])
-def test_translations_of_a_model_of_few_pairs_may_be_longer(n_pairs: int, longer: bool) -> None:
+@pytest.mark.parametrize(
+    ("n_pairs", "sizes", "longer"), [(5_000, [4_300, 1_200], True), (50_000, 7_000, False)]
+)
+def test_few_pairs_are_translated_by_characters_and_at_length(
+    n_pairs: int, sizes: int | list[int], longer: bool
+) -> None:
+    """Chinese has pieces for its characters and the 256 bytes, and hardly any of several."""
     usual = DecodeConfig().length_penalty
     advice = starting_point(
-        n_pairs, 10 * n_pairs, characters=(90, 60), words=(0, 500), device="cpu",
+        n_pairs, 10 * n_pairs, characters=(4_000, 60), words=(0, 500), device="cpu",
         languages=Languages(src="zh", tgt="en"), budget=Budget(10, 3e6),
     )  # fmt: skip
-    found = {a.key: a.value for a in advice}.get("decode.length_penalty", usual)
-    assert (found > usual) is longer
+    found = {a.key: a.value for a in advice}
+    assert found["tokenizer.vocab_size"] == sizes
+    assert (found.get("decode.length_penalty", usual) > usual) is longer
 
 
 def test_a_table_with_and_without_a_header(tmp_path: Path) -> None:

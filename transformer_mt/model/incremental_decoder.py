@@ -113,7 +113,10 @@ class Decoding:
         """Keep only the sentences with these indices, (B',) int64."""
         self._memory = [keys[sentences] for keys in self._memory]
         used = self._mask.size(2)
-        self._cache, self._mask = self._cache[:, sentences, :, :used], self._mask[sentences]
+        layers, _, heads, size, head_width = self._cache.shape  # whose room the next steps need
+        kept = self._cache.new_empty(layers, len(sentences), heads, size, head_width)
+        torch.index_select(self._cache[..., :used, :], 1, sentences, out=kept[..., :used, :])
+        self._cache, self._mask = kept, self._mask[sentences]
         if self._memory_mask is not None:
             self._memory_mask = self._memory_mask[sentences]
         self._set_sources()
