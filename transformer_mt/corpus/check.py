@@ -18,10 +18,10 @@ from transformer_mt.corpus.cleaning.score_store import Hashes, ScoredCorpus
 from transformer_mt.corpus.diagnostics.source_watch import FaultyLines
 from transformer_mt.corpus.readers.lines import plain_name, split_lines
 from transformer_mt.corpus.readers.pairs import Pair, read_pairs, source_files
-from transformer_mt.corpus.readers.paths import format_of, tells_languages
+from transformer_mt.corpus.readers.paths import is_memory, tells_languages
 from transformer_mt.corpus.readers.spreadsheets import layout_of, read_columns
 from transformer_mt.corpus.readers.tables import language_of
-from transformer_mt.corpus.readers.tmx_xliff import MEMORIES, languages_in
+from transformer_mt.corpus.readers.tmx_xliff import languages_in
 from transformer_mt.corpus.report.collect import build_report
 from transformer_mt.corpus.report.report import CorpusReport, PartReport
 from transformer_mt.corpus.sources.obtain import obtain_sources
@@ -81,7 +81,7 @@ def _languages_of(paths: Sequence[Path]) -> list[str | None]:
             return named
     elif not tells_languages(paths[0]):
         return []
-    elif format_of(paths[0]) in MEMORIES:
+    elif is_memory(paths[0]):
         if len(found := languages_in(paths[0])) > 2:
             shown = ", ".join(found)
             raise DataError(

@@ -19,9 +19,8 @@ from transformer_mt.config.recipes import Advice, apply_advice, starting_point
 from transformer_mt.config.yaml_text import flow_yaml
 from transformer_mt.corpus.check import first_texts, tell_languages
 from transformer_mt.corpus.readers.pairs import read_pairs
-from transformer_mt.corpus.readers.paths import format_of, tells_languages
+from transformer_mt.corpus.readers.paths import is_memory, tells_languages
 from transformer_mt.corpus.readers.spreadsheets import layout_of
-from transformer_mt.corpus.readers.tmx_xliff import MEMORIES
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.profiling.timed_start import (
@@ -88,8 +87,7 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
     languages = tell_languages(paths, remedy=_REMEDY)
     both = tr(" and ").join(map(str, paths))
     src, tgt = map(language_name, (languages.src, languages.tgt))
-    is_memory = format_of(paths[0]) in MEMORIES  # each of its texts has the name of its language
-    samples = [] if is_memory else first_texts(paths)
+    samples = [] if is_memory(paths[0]) else first_texts(paths)
     if list(map(identify, samples)) == [languages.tgt, languages.src]:
         shown = "; ".join(texts[0][:40] for texts in samples)
         raise DataError(
@@ -107,7 +105,7 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
     source: str | dict[str, Any] = {"files": list(map(str, paths))}
     if len(paths) == 1:
         source = both
-        both += "" if is_memory else f": {layout_of(paths[0]).describe()}"
+        both += "" if is_memory(paths[0]) else f": {layout_of(paths[0]).describe()}"
     counts = _count(source, languages)
     stem = paths[0].name.partition(".")[0]
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "my"

@@ -33,9 +33,14 @@ def format_of(path: Path) -> str:
     return Path(plain_name(path.name)).suffix.lower()
 
 
+def is_memory(path: Path) -> bool:
+    """Whether a file is a translation memory, in which each text has the name of its language."""
+    return format_of(path) in MEMORIES
+
+
 def tells_languages(path: Path) -> bool:
     """Whether a file holds both sides, and tells their languages by their names or its text."""
-    return format_of(path) in (*TABLES, *MEMORIES)
+    return is_memory(path) or format_of(path) in TABLES
 
 
 @contextmanager
