@@ -211,7 +211,7 @@ class Alone:
 
 
 def decode_speed(model: str, src: str) -> float:
-    command = [*TMT, "bench", "decode", "-m", model, "--src", src, "--json"]
+    command = [*TMT, "bench", "decode", "-m", model, "--src", src, "--rounds", "1", "--json"]
     found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     rates = {(rate["beam"], rate["batch"]): rate["sentences_per_s"] for rate in found["rates"]}
     return float(rates[5, 64])
