@@ -46,7 +46,8 @@ def configured(corpus_dir: Path, **train: Any) -> Config:
         "train": {
             "max_tokens": 500, "tokens_per_update": 500, "lr": 1e-2, "warmup_updates": 10,
             "validate_every": 30, "log_every": 4, "keep_last": 2, "average": 0, "max_updates": 60,
-            "precision": "fp32", "first_embeddings": "cooccurrence", **train,
+            "precision": "fp32", "first_embeddings": "cooccurrence",
+            "guided_attention": 0.2, **train,
         },
         "decode": {"beam": 1},
     }  # fmt: skip

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_mt.training import loss as loss_module
+from transformer_mt.training.guided_attention import attention_loss
 from transformer_mt.training.loss import OutputLoss
 
 PAD, VOCAB, WIDTH = 0, 23, 8
@@ -146,3 +147,23 @@ def test_huge_scores_do_not_overflow() -> None:
     sums = OutputLoss(0.1, PAD)(huge, weight, tgt_out)
     assert math.isfinite(sums.loss.item()) and math.isfinite(sums.nll.item())
     assert torch.autograd.grad(sums.loss, weight)[0].isfinite().all()
+
+
+def test_the_attention_loss_falls_where_the_first_head_looks_at_linked_words() -> None:
+    generator = torch.Generator().manual_seed(1)
+    scores = torch.randn(2, 3, 4, 5, generator=generator).requires_grad_()
+    links = torch.rand(2, 4, 5, generator=generator) / 5
+    links[1, 2:] = 0
+    found = attention_loss(scores.softmax(-1), links)
+    expected = -sum(
+        links[b, t, s] * scores[b, 0, t].log_softmax(-1)[s]
+        for b in range(2)
+        for t in range(4)
+        for s in range(5)
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=0)
+    (gradient,) = torch.autograd.grad(found, scores)
+    # Of a cross-entropy: the row's sum of links times the weights, less the links.
+    shares = links.sum(2, keepdim=True) * scores[:, 0].softmax(-1)
+    torch.testing.assert_close(gradient[:, 0], shares - links, rtol=1e-3, atol=1e-5)
+    assert not gradient[:, 1:].any() and not gradient[1, 0, 2:].any()

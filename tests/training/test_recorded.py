@@ -8,8 +8,11 @@ import torch
 from micro_batches import SHAPES, VOCAB, assert_same, batches, gradients, learner
 from torch import Tensor
 
+from transformer_mt.encoding.alignment import AlignmentModel
 from transformer_mt.model.attention import EXPLICIT_MAX_CELLS
 from transformer_mt.training import recorded
+from transformer_mt.training.guided_attention import AttentionGuide
+from transformer_mt.training.micro_batch import Learner
 from transformer_mt.training.padding import GPU_MULTIPLE, Batch
 from transformer_mt.training.recorded import PLAIN, CudaGraphs, RecordedMicroBatches
 
@@ -39,6 +42,34 @@ def test_a_recording_of_each_shape_gives_the_gradients_of_plain_micro_batches() 
     assert_same(gradients(other, batches(padded=True)), exact, 1e-5)
     n_shapes = {(n, -(-s // GPU_MULTIPLE), -(-t // GPU_MULTIPLE)) for n, s, t in SHAPES[PLAIN:]}
     assert record.made == len(n_shapes)
+
+
+def test_recordings_lead_the_attention_like_plain_micro_batches() -> None:
+    """Of sentences in which a token is translated by itself; with a weight that changes."""
+
+    def led() -> Learner:
+        made = learner()
+        words = torch.arange(VOCAB) * (VOCAB + 1)
+        alignment = AlignmentModel(VOCAB, words, *torch.ones(2, VOCAB))
+        made.guide = AttentionGuide(alignment, made.device)
+        return made
+
+    def of_weights(made: Learner, padded: bool) -> list[tuple[float, Tensor]]:
+        found = []
+        for weight in (0.0, 3.0):
+            assert made.guide
+            made.guide.set_weight(weight)
+            found += gradients(made, batches(padded=padded))
+        return found
+
+    exact, other, record = of_weights(led(), padded=False), led(), OnCpu()
+    other._recorded = RecordedMicroBatches(other._add_gradients, other._tables, record)
+    assert_same(of_weights(other, padded=True), exact, 1e-5)
+    assert record.made
+    n = len(exact) // 2
+    without = gradients(learner(), batches(padded=False))
+    assert_same(exact[:n], without, 1e-5)
+    assert not torch.allclose(exact[-1][1] - exact[n - 1][1], without[-1][1], rtol=0.05)
 
 
 def test_further_shapes_and_long_sentences_are_not_recorded(

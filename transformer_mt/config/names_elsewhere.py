@@ -20,6 +20,7 @@ _NAMES = {
     "train.weight_decay": "l2 l2_reg wd decoupled_weight_decay",
     "train.first_embeddings": "pretrained_embeddings embedding_init pre_word_vecs_enc "
     "pre_word_vecs_dec load_pretrained embeddings_path",
+    "train.guided_attention": "guided_alignment guided_alignment_weight lambda_align",
     "train.adam_betas": "betas beta1 beta2 adam_beta1 adam_beta2 optimizer_betas",
     "train.adam_eps": "eps epsilon adam_epsilon",
     "train.clip_norm": "clip grad_clip gradient_clip clip_grad clip_gradients max_grad_norm "

@@ -8,8 +8,7 @@ Sources: Vaswani et al. 2017; Popel and Bojar 2018, "Training Tips for the Trans
 Sennrich and Zhang 2019, "Revisiting Low-Resource Neural Machine Translation"; Ding et al. 2019, "A
 Call for Prudent Choice of Subword Merge Operations"; Araabi and Monz 2020, "Optimizing Transformer
 for Low-Resource Neural Machine Translation"; Provilkov et al. 2020, "BPE-Dropout"; Wu et al. 2021,
-"Good for Misconceived Reasons"; Liu et al. 2025, "Muon is Scalable for LLM Training";
-docs/results.md of this project.
+"Good for Misconceived Reasons"; Liu et al. 2025, "Muon is Scalable for LLM Training"; docs/lab.
 """
 
 import math
@@ -248,6 +247,7 @@ def _small_training(
         ("train.optimizer", "muon", tr("learns more from each update here: {}", _MUON)),
         ("train.weight_decay", 0.1, tr("of the matrices of the layers; Liu et al. 2025")),
         ("train.first_embeddings", "cooccurrence", tr("words and their translations begin alike")),
+        ("train.guided_attention", 0.5, tr("attention finds these translations sooner")),
     ]
 
 

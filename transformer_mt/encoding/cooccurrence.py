@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_mt.encoding.encoded_corpus import EncodedCorpus, EncodedSide, Indices
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
 
 _MOST_PAIRS = 200_000  # sentence pairs that are counted, at even distances
 _MOST_CONTEXTS = 2048  # sub-words that the others are counted with: the most frequent
@@ -86,18 +86,11 @@ def _occurrences(corpus: EncodedCorpus, rows: Indices, tgt_start: int) -> tuple[
     """Number of the pair, ascending, and word, each word of a pair once."""
     n_words = 1 << 32
     keys = [
-        np.repeat(np.arange(len(rows)), side.lengths_of(rows)) * n_words + _ids(side, rows) + start
+        np.repeat(np.arange(len(rows)), side.lengths_of(rows)) * n_words + side.ids_of(rows) + start
         for side, start in ((corpus.src, 0), (corpus.tgt, tgt_start))
     ]
     found = np.unique(np.concatenate(keys))
     return found // n_words, found % n_words
-
-
-def _ids(side: EncodedSide, rows: Indices) -> Indices:
-    """All ids of some sentences, one after another."""
-    lengths = side.lengths_of(rows)
-    starts = np.repeat(side.offsets[rows] - (np.cumsum(lengths) - lengths), lengths)
-    return np.asarray(side.ids[starts + np.arange(lengths.sum())], dtype=np.int64)
 
 
 def _positive_information(counts: Tensor) -> Tensor:

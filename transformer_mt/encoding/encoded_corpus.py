@@ -57,6 +57,12 @@ class EncodedSide:
         """Tokens of some sentences, without a look at the others."""
         return self.offsets[rows + 1] - self.offsets[rows]
 
+    def ids_of(self, rows: Indices) -> Indices:
+        """All ids of some sentences, one after another."""
+        lengths = self.lengths_of(rows)
+        starts = np.repeat(self.offsets[rows] - (np.cumsum(lengths) - lengths), lengths)
+        return np.asarray(self.ids[starts + np.arange(lengths.sum())], dtype=np.int64)
+
     def sentence(self, index: int) -> list[int]:
         return self.ids[self.offsets[index] : self.offsets[index + 1]].tolist()
 

@@ -14,6 +14,7 @@ import torch
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.sources.obtain import obtain_sources
+from transformer_mt.encoding.alignment import learn_alignment
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus
 from transformer_mt.encoding.epochs import EpochData, epoch_blocks
 from transformer_mt.errors import TrainingError, TrainingStopped
@@ -44,6 +45,7 @@ from transformer_mt.system.processes.executors import count_workers
 from transformer_mt.system.state import Damaged, fingerprint, read_json
 from transformer_mt.system.terminal import Say
 from transformer_mt.training.checkpoint import CheckpointStore
+from transformer_mt.training.guided_attention import AttentionGuide
 from transformer_mt.training.trainer import Outcome, SilentLog, Trainer
 from transformer_mt.translation.direction import both_directions
 
@@ -191,6 +193,11 @@ def _train(
         validate = dev_validation(cfg, run, prepared, model, ranks)
         trainer = Trainer(cfg, model, block_of, store, validate=validate, ranks=ranks)
         trainer.resume(say)
+        if cfg.train.guided_attention and not trainer.is_over:
+            say(tr("[train] attention is led to the words that translate each other"))
+            vocabularies = (tokenizer.vocab_size for tokenizer in prepared.tokenizers)
+            alignment = learn_alignment(prepared.train, *vocabularies)
+            trainer.learner.guide = AttentionGuide(alignment, trainer.learner.device)
         _announce(cfg, prepared, trainer, say)
         with stop_on_signals() as stop:
             if not ranks.is_main:

@@ -16,6 +16,7 @@ from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.system.device import choose_precision
 from transformer_mt.system.processes.distributed import ALONE, Ranks
+from transformer_mt.training.guided_attention import AttentionGuide
 from transformer_mt.training.loss import OutputLoss
 from transformer_mt.training.optimizer import MasterOptimizer
 from transformer_mt.training.padding import Batch
@@ -27,6 +28,7 @@ class Learner:
 
     Attributes:
         dtype: the compute precision.
+        guide: leads the attention, if there is one.
     """
 
     def __init__(self, model: EncoderDecoder, cfg: TrainConfig, ranks: Ranks = ALONE) -> None:
@@ -34,6 +36,7 @@ class Learner:
         self.device = model.output.weight.device
         self.dtype = choose_precision(cfg.precision, self.device)
         self.optimizer = MasterOptimizer(model, cfg, self.dtype, ranks)
+        self.guide: AttentionGuide | None = None
         self._output_loss = OutputLoss(cfg.label_smoothing, PAD_ID)
         self._scale = torch.ones((), device=self.device)  # of the loss
         self._recorded = None
@@ -63,13 +66,15 @@ class Learner:
         return self._recorded(batch) if self._recorded else self._add_gradients(batch, done)
 
     def _add_gradients(self, batch: Batch, done: Callable[[str], None] | None = None) -> Tensor:
-        hidden = self.model(batch.src, batch.tgt_in)  # (B, T, D)
+        weights = self.guide.collector(batch) if self.guide else None
+        hidden = self.model(batch.src, batch.tgt_in, weights)  # (B, T, D)
         if done:
             done("forward")
         sums = self._output_loss(hidden, self.model.output.weight, batch.tgt_out, batch.real)
         if done:
             done("loss")
-        loss = sums.loss * self._scale
+        led = self.guide.loss(batch, weights) if self.guide and weights else 0
+        loss = (sums.loss + led) * self._scale
         if self._recorded:
             self.optimizer.gradient.take(loss)
         else:

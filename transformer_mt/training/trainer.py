@@ -136,12 +136,10 @@ class Trainer:
             if reason := self._reason_to_stop(stop_asked, seconds):
                 break
             update = self.progress.update + 1
-            lr = learning_rate(
-                update,
-                self._peak_lr,
-                train.warmup_updates,
-                cooldown_left=self._cooldown_left(update, seconds),
-            )
+            left = self._cooldown_left(update, seconds)
+            lr = learning_rate(update, self._peak_lr, train.warmup_updates, cooldown_left=left)
+            if self.learner.guide:
+                self.learner.guide.set_weight(train.guided_attention * min(1.0, max(0.0, left)))
             nll, norm = self._update(update, planned, lr)
 
             finite = math.isfinite(norm)
@@ -286,6 +284,11 @@ class Trainer:
         if self.ranks.is_main:
             weights, state = self.learner.optimizer.weights(), self.learner.optimizer.state()
             self.store.save(self.progress, weights, state, keep_last=self.cfg.train.keep_last)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no update is left."""
+        return self._reason_to_stop(stop_asked=False, seconds=self.progress.seconds) is not None
 
     def _reason_to_stop(self, stop_asked: bool, seconds: float) -> StopReason | None:
         train, progress = self.cfg.train, self.progress

@@ -1,0 +1,159 @@
+"""Which source sub-words a target sub-word translates, as probabilities.
+
+Comes in: an encoded corpus. Goes out: for the pairs of a batch a probability of each pair of
+positions, which training may lead the attention to. What it brings: docs/lab/guided-attention.md.
+
+Model 1 of IBM (Brown et al. 1993) is learned in both directions, with links near the diagonal more
+probable (Dyer, Chahuneau and Smith 2013); both must agree on a link (Liang, Taskar and Klein 2006).
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
+from transformer_mt.encoding.tokenizer import PAD_ID
+
+_DIAGONAL = 4.0  # e^-4 at the other end of the sentence
+_ITERATIONS = 6  # of expectation maximisation
+_MOST_CELLS = 8_000_000  # pairs of positions to learn from, in some 300 MiB
+_MOST_SIDE = 128  # tokens; longer sentences are left out, and get no links
+_FEWEST = 1e-6  # probability below which an entry of both directions is as good as none
+
+
+@dataclass(frozen=True)
+class AlignmentModel:
+    """Translation probabilities of sub-words; the tensors are on one device."""
+
+    n_tgt: int  # size of the target's vocabulary
+    words: Tensor  # (n,) int64, ascending: source id · n_tgt + target id
+    to_tgt: Tensor  # (n,) float32: P(target | source)
+    to_src: Tensor  # (n,) float32: P(source | target)
+
+    def to(self, device: torch.device) -> "AlignmentModel":
+        tensors = (tensor.to(device) for tensor in (self.words, self.to_tgt, self.to_src))
+        return AlignmentModel(self.n_tgt, *tensors)
+
+    def links(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """The probability that a target token translates a source token, in both directions.
+
+        Args:
+            src: (B, S) int64, tgt: (B, T) int64, padded to the right.
+        Returns:
+            (B, T, S) float32; a row has a sum of at most 1, which is small where the two directions
+            disagree. 0 at padding and between sub-words that were never seen together.
+        """
+        if not len(self.words):
+            return torch.zeros(len(src), tgt.size(1), src.size(1), device=src.device)
+        keys = src[:, None, :] * self.n_tgt + tgt[:, :, None]
+        places = torch.searchsorted(self.words, keys).clamp_(max=len(self.words) - 1)
+        real = (src != PAD_ID)[:, None, :] & (tgt != PAD_ID)[:, :, None]
+        near = _nearness(*map(_relative_positions, (src, tgt)))
+        prior = near * (real & (self.words[places] == keys))
+        to_tgt, to_src = self.to_tgt[places] * prior, self.to_src[places] * prior
+        return _share(to_tgt, dim=2) * _share(to_src, dim=1)
+
+
+def _relative_positions(ids: Tensor) -> Tensor:
+    """(B, L): middles of the tokens, of a sentence from 0 to 1."""
+    lengths = (ids != PAD_ID).sum(1, keepdim=True).clamp(min=1)
+    return (torch.arange(ids.size(1), device=ids.device) + 0.5) / lengths
+
+
+def _nearness(src: Tensor, tgt: Tensor) -> Tensor:
+    return torch.exp(-_DIAGONAL * (src[:, None, :] - tgt[:, :, None]).abs())
+
+
+def _share(values: Tensor, dim: int) -> Tensor:
+    return values / values.sum(dim, keepdim=True).clamp(min=1e-9)
+
+
+def learn_alignment(corpus: EncodedCorpus, n_src: int, n_tgt: int) -> AlignmentModel:
+    """Learn from sentence pairs at even distances, as many as there is room for.
+
+    Args:
+        n_src, n_tgt: sizes of the vocabularies.
+    """
+    cells = _cells_of(corpus, _chosen_rows(corpus))
+    words, of_cell = np.unique(cells.src_ids * n_tgt + cells.tgt_ids, return_inverse=True)
+    src_words, tgt_words = np.divmod(words, n_tgt)
+    learn = partial(_maximise, of_cell, cells.nearness, len(words))
+    to_tgt = learn(cells.tgt_positions, src_words, n_src)
+    to_src = learn(cells.src_positions, tgt_words, n_tgt)
+    kept = to_tgt * to_src > _FEWEST
+    found = words[kept], to_tgt[kept].astype(np.float32), to_src[kept].astype(np.float32)
+    return AlignmentModel(n_tgt, *map(torch.from_numpy, found))
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """All pairs of positions of some sentence pairs, (n,) each."""
+
+    src_ids: Indices
+    tgt_ids: Indices
+    src_positions: NDArray[np.int32]  # numbered through all sentences
+    tgt_positions: NDArray[np.int32]
+    nearness: NDArray[np.float32]
+
+
+def _chosen_rows(corpus: EncodedCorpus) -> Indices:
+    """Pairs with neither side too long, at even distances, of at most `_MOST_CELLS` cells."""
+    every = max(1, len(corpus) * 16 * 16 // (4 * _MOST_CELLS))  # bounds what is looked at
+    rows = np.arange(0, len(corpus), every)
+    lengths = [side.lengths_of(rows).astype(np.int64) for side in (corpus.src, corpus.tgt)]
+    rows = rows[np.maximum(*lengths) <= _MOST_SIDE]
+    n_cells = int(np.prod([side.lengths_of(rows) for side in (corpus.src, corpus.tgt)], 0).sum())
+    return rows[:: max(1, -(-n_cells // _MOST_CELLS))]
+
+
+def _cells_of(corpus: EncodedCorpus, rows: Indices) -> _Cells:
+    lengths = [side.lengths_of(rows).astype(np.int64) for side in (corpus.src, corpus.tgt)]
+    src_ids, tgt_ids = (side.ids_of(rows) for side in (corpus.src, corpus.tgt))
+    # Of each target token: how many source tokens its sentence has, and the number of the first.
+    n_src = np.repeat(lengths[0], lengths[1])
+    first_src = np.repeat(np.cumsum(lengths[0]) - lengths[0], lengths[1])
+    tgt_positions = np.repeat(np.arange(len(tgt_ids), dtype=np.int32), n_src)
+    starts = np.cumsum(n_src) - n_src
+    in_row = np.arange(len(tgt_positions)) - starts[tgt_positions]
+    src_positions = (first_src[tgt_positions] + in_row).astype(np.int32)
+    places = [_places(of_side).astype(np.float32) for of_side in lengths]
+    apart = np.abs(places[0][src_positions] - places[1][tgt_positions])
+    return _Cells(
+        src_ids[src_positions], tgt_ids[tgt_positions], src_positions, tgt_positions,
+        np.exp(-_DIAGONAL * apart),
+    )  # fmt: skip
+
+
+def _places(lengths: Indices) -> NDArray[np.float64]:
+    """Middles of all tokens of some sentences, of a sentence from 0 to 1."""
+    firsts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return (np.arange(lengths.sum()) - firsts + 0.5) / np.repeat(lengths, lengths)
+
+
+def _maximise(
+    of_cell: NDArray[Any],
+    nearness: NDArray[np.float32],
+    n_words: int,
+    positions: NDArray[np.int32],
+    given: Indices,
+    n_given: int,
+) -> NDArray[np.float64]:
+    """Probabilities of pairs of words, one of the two given.
+
+    Args:
+        of_cell: (n,) the pair of words of each cell.
+        positions: (n,) the token that is to be explained by the others of its sentence.
+        given: (n_words,) of each pair the word that explains, below n_given.
+    """
+    probs = np.ones(n_words)
+    for _ in range(_ITERATIONS):
+        likely = probs[of_cell] * nearness
+        likely /= np.maximum(np.bincount(positions, likely), 1e-30)[positions]
+        counts = np.bincount(of_cell, likely, n_words)
+        probs = counts / np.maximum(np.bincount(given, counts, n_given), 1e-30)[given]
+    return probs
