@@ -4,7 +4,7 @@ import pytest
 import torch
 from micro_batches import VOCAB, learner
 
-from transformer_mt.encoding.alignment import AlignmentModel
+from transformer_mt.encoding.subword_alignment import AlignmentModel
 from transformer_mt.encoding.tokenizer import BOS_ID
 from transformer_mt.model.encoder_decoder import AttentionWeights
 from transformer_mt.training import guided_attention

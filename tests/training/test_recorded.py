@@ -8,7 +8,7 @@ import torch
 from micro_batches import SHAPES, VOCAB, assert_same, batches, gradients, learner
 from torch import Tensor
 
-from transformer_mt.encoding.alignment import AlignmentModel
+from transformer_mt.encoding.subword_alignment import AlignmentModel
 from transformer_mt.model.attention import EXPLICIT_MAX_CELLS
 from transformer_mt.training import recorded
 from transformer_mt.training.guided_attention import AttentionGuide

@@ -54,7 +54,7 @@ class TrainConfig(Section):
     # encoding/cooccurrence.py.
     first_embeddings: Literal["random", "cooccurrence"] = "random"
     # Weight of the loss that leads a head of cross-attention to the words that translate each
-    # other, see encoding/alignment.py; it falls with the cool-down.
+    # other, see encoding/subword_alignment.py; it falls with the cool-down.
     guided_attention: Annotated[float, Field(ge=0, le=1000)] = 0.0
     # The last updates, in which lr falls to 0; auto: the last two thirds, also of max_minutes.
     cooldown_updates: NonNegative | Literal["auto"] = 0

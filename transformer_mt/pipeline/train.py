@@ -14,9 +14,9 @@ import torch
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.sources.obtain import obtain_sources
-from transformer_mt.encoding.alignment import learn_alignment
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus
 from transformer_mt.encoding.epochs import EpochData, epoch_blocks
+from transformer_mt.encoding.subword_alignment import learn_alignment
 from transformer_mt.errors import TrainingError, TrainingStopped
 from transformer_mt.evaluation.metrics import Scorer
 from transformer_mt.messages.catalogue import tr

@@ -11,7 +11,7 @@ Paulik 2019.
 import torch
 from torch import Tensor
 
-from transformer_mt.encoding.alignment import AlignmentModel
+from transformer_mt.encoding.subword_alignment import AlignmentModel
 from transformer_mt.model.attention import EXPLICIT_MAX_CELLS
 from transformer_mt.model.encoder_decoder import AttentionWeights
 from transformer_mt.training.padding import Batch

@@ -9,9 +9,9 @@ import torch
 from encoded import encoded_side
 from torch import Tensor
 
-from transformer_mt.encoding import alignment
-from transformer_mt.encoding.alignment import AlignmentModel, learn_alignment
+from transformer_mt.encoding import subword_alignment
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus
+from transformer_mt.encoding.subword_alignment import AlignmentModel, learn_alignment
 from transformer_mt.encoding.tokenizer import EOS_ID, PAD_ID
 
 FIRST, N_WORDS = 4, 60  # of both vocabularies
@@ -137,8 +137,8 @@ def test_words_never_seen_together_have_no_link() -> None:
 def test_a_large_corpus_is_learned_from_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs, _ = translated(400, seed=1)
     n_cells = sum(len(src) * len(tgt) for src, tgt in pairs)
-    monkeypatch.setattr(alignment, "_MOST_CELLS", n_cells // 3)
-    rows = alignment._chosen_rows(corpus_of(pairs))
+    monkeypatch.setattr(subword_alignment, "_MOST_CELLS", n_cells // 3)
+    rows = subword_alignment._chosen_rows(corpus_of(pairs))
     cells = [len(pairs[row][0]) * len(pairs[row][1]) for row in rows]
     assert n_cells // 5 < sum(cells) <= 1.1 * n_cells // 3
     assert rows[0] < 10 and rows[-1] > 390
