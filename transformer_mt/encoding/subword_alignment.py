@@ -21,9 +21,9 @@ from transformer_mt.encoding.tokenizer import PAD_ID
 
 _DIAGONAL = 4.0  # e^-4 at the other end of the sentence
 _ITERATIONS = 6  # of expectation maximisation
-_MOST_CELLS = 8_000_000  # pairs of positions to learn from, in some 300 MiB
+_MOST_CELLS = 8_000_000  # pairs of positions to learn from, in some 500 MiB
 _MOST_SIDE = 128  # tokens; longer sentences are left out, and get no links
-_FEWEST = 1e-6  # probability below which an entry of both directions is as good as none
+_LEAST = 1e-6  # probability below which an entry of both directions is as good as none
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def learn_alignment(corpus: EncodedCorpus, n_src: int, n_tgt: int) -> AlignmentM
     learn = partial(_maximise, of_cell, cells.nearness, len(words))
     to_tgt = learn(cells.tgt_positions, src_words, n_src)
     to_src = learn(cells.src_positions, tgt_words, n_tgt)
-    kept = to_tgt * to_src > _FEWEST
+    kept = to_tgt * to_src > _LEAST
     found = words[kept], to_tgt[kept].astype(np.float32), to_src[kept].astype(np.float32)
     return AlignmentModel(n_tgt, *map(torch.from_numpy, found))
 
