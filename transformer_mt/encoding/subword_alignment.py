@@ -22,7 +22,7 @@ from transformer_mt.encoding.tokenizer import PAD_ID
 _DIAGONAL = 4.0  # e^-4 at the other end of the sentence
 _ITERATIONS = 6  # of expectation maximisation
 _MOST_CELLS = 8_000_000  # pairs of positions to learn from, in some 500 MiB
-_MOST_SIDE = 128  # tokens; longer sentences are left out, and get no links
+_MOST_SIDE = 128  # tokens; nothing is learned from longer sentences
 _LEAST = 1e-6  # probability below which an entry of both directions is as good as none
 
 
