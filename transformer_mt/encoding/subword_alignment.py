@@ -105,10 +105,10 @@ def _chosen_rows(corpus: EncodedCorpus) -> Indices:
     """Pairs with neither side too long, at even distances, of at most `_MOST_CELLS` cells."""
     every = max(1, len(corpus) * 16 * 16 // (4 * _MOST_CELLS))  # bounds what is looked at
     rows = np.arange(0, len(corpus), every)
-    lengths = [side.lengths_of(rows).astype(np.int64) for side in (corpus.src, corpus.tgt)]
-    rows = rows[np.maximum(*lengths) <= _MOST_SIDE]
-    n_cells = int(np.prod([side.lengths_of(rows) for side in (corpus.src, corpus.tgt)], 0).sum())
-    return rows[:: max(1, -(-n_cells // _MOST_CELLS))]
+    src, tgt = (side.lengths_of(rows).astype(np.int64) for side in (corpus.src, corpus.tgt))
+    fits = np.maximum(src, tgt) <= _MOST_SIDE
+    n_cells = int((src * tgt)[fits].sum())
+    return rows[fits][:: max(1, -(-n_cells // _MOST_CELLS))]
 
 
 def _cells_of(corpus: EncodedCorpus, rows: Indices) -> _Cells:
