@@ -74,7 +74,7 @@ _RECIPES = (
 _CPU_VOCAB_SIZE = 16_000
 _UPDATES = ((20_000, 2_000), (100_000, 4_000), (1_000_000, 30_000), (float("inf"), 100_000))
 _FEW_PAIRS, _FEW_PIECES, _BYTES = 10_000, 1_200, 300  # pieces: at least; bytes and special ones
-_FEW, _MUON = "docs/lab/few-pairs.md", "docs/lab/muon.md"
+_FEW_PAIRS_LAB, _MUON = "docs/lab/few-pairs.md", "docs/lab/muon.md"
 
 # Small corpora and short trainings have a recipe of their own: Transformer-tiny and Muon.
 _SMALL_CORPUS = 100_000  # pairs
@@ -161,9 +161,9 @@ def starting_point(
     if n_pairs < _FEW_PAIRS:
         room = [n + _BYTES for n in characters]
         sizes = [max(_FEW_PIECES, *both) for both in zip(room, words, strict=True)]
-        why = tr("characters, and words that occur three times: {}", _FEW)
+        why = tr("characters, and words that occur three times: {}", _FEW_PAIRS_LAB)
         size = Advice(size.key, sizes if len(sizes) > 1 else sizes[0], why)
-        why = tr("models of few pairs write too little: {}", _FEW)
+        why = tr("models of few pairs write too little: {}", _FEW_PAIRS_LAB)
         others.append(Advice("decode.length_penalty", 1.5, why))
     sampling = [a for a in [advice["tokenizer.sampling"]] if a.value]
     return [size, joint, *sampling, *others]
