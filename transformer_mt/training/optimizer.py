@@ -15,7 +15,7 @@ from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.model.encoder_decoder import hidden_matrices
 from transformer_mt.system.processes.distributed import ALONE, Ranks
 from transformer_mt.training.flat_parameters import FlatParameters, GradientSum
-from transformer_mt.training.muon import Muon, momentum_at
+from transformer_mt.training.muon import Muon
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -127,7 +127,7 @@ class MasterOptimizer:
         if self._weight_decay:
             self._matrices.mul_(1 - lr * self._weight_decay)
         if self._muon:
-            self._muon.step(lr, momentum_at(int(self._step)))
+            self._muon.step(lr)
         # As a function: the class torch.optim.Adam would load torch._dynamo, which takes 1.6 s.
         exp_avg, exp_avg_sq = self._adam_moments
         adam(
