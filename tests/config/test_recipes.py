@@ -154,6 +154,7 @@ def test_a_training_that_ends_suits_its_text_and_its_time(n_pairs: int) -> None:
         n_updates = tokens / found["train.tokens_per_update"]
         assert found["train.warmup_updates"] <= max(1, n_updates / 5)
         assert found["train.max_updates"] > 10 * n_updates, "the clock ends it"
+        assert advised.train.momentum_warmup == 1_000 * (tokens < 8 * tgt_tokens)
         rows.append(found)
     for shorter, longer in pairwise(rows):
         grow = ("train.tokens_per_update", "train.warmup_updates", "model.dropout", "model.d_model")

@@ -11,7 +11,7 @@ from transformer_mt.config.model import ModelConfig
 from transformer_mt.model.encoder_decoder import hidden_matrices
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.system.processes.distributed import Ranks
-from transformer_mt.training.muon import MOMENTUM, UPDATE_RMS, orthogonalise
+from transformer_mt.training.muon import UPDATE_RMS, momentum_at, orthogonalise
 from transformer_mt.training.optimizer import MasterOptimizer
 
 CFG = ModelConfig(d_model=16, heads=2, ffn=24, encoder_layers=1, decoder_layers=2,
@@ -64,7 +64,8 @@ def test_hidden_matrices_are_those_of_the_layers() -> None:
 def test_equals_torchs_muon_and_adam(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its matrices, Q, K and V each as one of its own, and Adam's rest."""
     model = make_model()
-    settings = {"optimizer": "muon", "weight_decay": 0.1, "clip_norm": 0, "adam_eps": 1e-7}
+    settings = {"optimizer": "muon", "weight_decay": 0.1, "clip_norm": 0, "adam_eps": 1e-7,
+                "momentum_warmup": 2}  # fmt: skip
     ours = MasterOptimizer(model, TrainConfig.model_validate(settings), torch.float32)
     matrices = hidden_matrices(model)
     theirs = {name: weight.clone() for name, weight in ours.weights().items()}
@@ -75,7 +76,7 @@ def test_equals_torchs_muon_and_adam(monkeypatch: pytest.MonkeyPatch) -> None:
     rest = {n: nn.Parameter(w.clone()) for n, w in theirs.items() if n not in matrices}
     # Theirs has 0.2 for the size, and bf16 for the products.
     muon = torch.optim.Muon(
-        [part for several in parts.values() for part in several], lr=1.0, momentum=MOMENTUM,
+        [part for several in parts.values() for part in several], lr=1.0,
         weight_decay=0.1 * 0.2 / UPDATE_RMS, adjust_lr_fn="match_rms_adamw",
     )  # fmt: skip
     adam = torch.optim.Adam(rest.values(), betas=(0.9, 0.98), eps=1e-7)
@@ -89,6 +90,7 @@ def test_equals_torchs_muon_and_adam(monkeypatch: pytest.MonkeyPatch) -> None:
         for name, parameter in rest.items():
             parameter.grad = gradients[name]
         muon.param_groups[0]["lr"] = lr * UPDATE_RMS / 0.2
+        muon.param_groups[0]["momentum"] = [0.8, 0.875, 0.95, 0.95][step]
         adam.param_groups[0]["lr"] = lr
         muon.step()
         adam.step()
@@ -98,7 +100,14 @@ def test_equals_torchs_muon_and_adam(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, several in parts.items():
         expected = torch.cat([part.data for part in several])
         moved = (expected - theirs[name]).norm()
-        assert (found[name] - expected).norm() < 0.02 * moved, name
+        assert (found[name] - expected).norm() < 0.03 * moved, name
+
+
+def test_the_momentum_grows_and_then_stays() -> None:
+    momenta = [momentum_at(step, 1000) for step in range(1003)]
+    assert momenta[0] == 0.8 and sorted(momenta) == momenta
+    assert momenta[999] < momenta[1000] == momenta[1002] == 0.95
+    assert momentum_at(0, 0) == 0.95
 
 
 class FakeRanks(Ranks):
@@ -126,14 +135,14 @@ def test_processes_share_the_matrices_out(n: int) -> None:
         optimizer = MasterOptimizer(model, cfg, torch.float32, ranks)
         set_gradients(model, optimizer, 1)
         assert optimizer._muon
-        optimizer._muon.step(0.1)
+        optimizer._muon.step(0.1, 0.95)
         shares.append(list(SENT))
     SENT.clear()
     model = make_model()
     alone = MasterOptimizer(model, TrainConfig(optimizer="muon"), torch.float32, FakeRanks())
     set_gradients(model, alone, 1)
     assert alone._muon
-    alone._muon.step(0.1)
+    alone._muon.step(0.1, 0.95)
     for i, whole in enumerate(SENT):
         parts = [share[i] for share in shares]
         torch.testing.assert_close(torch.stack(parts).sum(0), whole, atol=1e-5, rtol=1e-4)

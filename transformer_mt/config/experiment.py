@@ -48,6 +48,8 @@ class TrainConfig(Section):
     warmup_updates: NonNegative = 4000
     # muon: for the matrices of the layers, see training/muon.py; Adam for the rest.
     optimizer: Literal["adam", "muon"] = "adam"
+    # Updates in which Muon's momentum grows from 0.8 to 0.95; 0: it is 0.95 from the start.
+    momentum_warmup: NonNegative = 0
     # Of the matrices of the layers: each update takes away this share of them, times lr.
     weight_decay: Annotated[float, Field(ge=0, le=1000)] = 0.0
     # cooccurrence: embeddings begin with words of the same sentence pairs near each other, see

@@ -17,6 +17,7 @@ _NAMES = {
     "warmup_init_lr lr_warmup warmup_epochs n_warmup_steps warmup_ratio",
     "train.cooldown_updates": "cooldown decay_steps num_decay_steps lr_decay_inv_sqrt",
     "train.optimizer": "optim adam muon adamw optimizer_type",
+    "train.momentum_warmup": "momentum muon_momentum beta mu nesterov momentum_warmup_steps",
     "train.weight_decay": "l2 l2_reg wd decoupled_weight_decay",
     "train.first_embeddings": "pretrained_embeddings embedding_init pre_word_vecs_enc "
     "pre_word_vecs_dec load_pretrained embeddings_path",

@@ -25,7 +25,6 @@ from transformer_mt.text.languages import is_unspaced, script_of
 UPDATES_PER_EPOCH = 50  # at least, so that a small corpus is not a handful of updates
 MIN_TOKENS_PER_UPDATE = 500
 _SENNRICH = tr("Sennrich and Zhang 2019")
-_SHARES = ("model.dropout", "tokenizer.sampling")
 
 
 class Advice(NamedTuple):
@@ -71,16 +70,14 @@ _RECIPES = (
     _Recipe(10_000_000, _BASE, 32_000, 0.1, 25_000, "paper", 4_000, 0.0),
     _Recipe(float("inf"), _BIG, 32_000, 0.1, 25_000, "paper", 4_000, 0.0),
 )
-_CPU_VOCAB_SIZE = 16_000
 _UPDATES = ((20_000, 2_000), (100_000, 4_000), (1_000_000, 30_000), (float("inf"), 100_000))
 _FEW_PAIRS, _FEW_PIECES, _BYTES = 10_000, 1_200, 300  # pieces: at least; bytes and special ones
 _FEW_PAIRS_LAB, _MUON = "docs/lab/few-pairs.md", "docs/lab/muon.md"
 
 # Small corpora and short trainings have a recipe of their own: Transformer-tiny and Muon.
-_SMALL_CORPUS = 100_000  # pairs
-_SHORT_TRAINING = 100_000_000  # target tokens
+_SMALL_CORPUS, _SHORT_TRAINING = 100_000, 100_000_000  # pairs, target tokens
 _DROPOUTS = ((8, 0.1), (20, 0.2), (float("inf"), 0.3))  # by the number of epochs
-_LONGEST_WARMUP = 400  # updates
+_FEW_EPOCHS, _LONGEST_WARMUP = 8, 400  # the second in updates
 
 
 class Budget(NamedTuple):
@@ -95,7 +92,7 @@ def recommend(n_pairs: int, tgt_tokens: int, *, languages: Languages, device: st
     recipe = next(recipe for recipe in _RECIPES if n_pairs < recipe.below)
     size, vocab_size = recipe.size, recipe.vocab_size
     if device == "cpu" and size.d_model > _FOR_CPU.d_model:
-        size, vocab_size = _FOR_CPU, _CPU_VOCAB_SIZE
+        size, vocab_size = _FOR_CPU, 16_000
     joint, why_joint = _joint(languages)
     why_vocab_size = tr("frequent words stay whole: Vaswani et al. 2017, Ding et al. 2019")
     if vocab_size <= 7_000:
@@ -240,7 +237,7 @@ def _small_training(
     # In twice the time, updates are √2 times as many, and as large.
     per_update = max(MIN_TOKENS_PER_UPDATE, min(most, round(math.sqrt(1.6 * tokens) / 100) * 100))
     dropout = next(dropout for below, dropout in _DROPOUTS if epochs < below)
-    return [
+    rows: list[tuple[str, Any, str]] = [
         ("model.dropout", dropout, tr("each pair is seen {:.0f} times: {}", epochs, _MUON)),
         ("train.tokens_per_update", per_update, tr("short trainings take small ones: {}", _MUON)),
         ("train.lr", lr, tr("a small pre-norm model takes a high one: {}", _MUON)),
@@ -249,6 +246,9 @@ def _small_training(
         ("train.first_embeddings", "cooccurrence", tr("words and their translations begin alike")),
         ("train.guided_attention", 0.5, tr("attention finds these translations sooner")),
     ]
+    if epochs < _FEW_EPOCHS:
+        rows.append(("train.momentum_warmup", 1_000, tr("early gradients are soon out of date")))
+    return rows
 
 
 def _sizes(size: _Size) -> dict[str, int]:
@@ -345,6 +345,6 @@ def _differs(key: str, found: object, advised: object) -> bool:
     if isinstance(found, bool | str) or not isinstance(found, int | float):
         return found != advised
     assert isinstance(advised, int | float)
-    if key in _SHARES:
+    if key in ("model.dropout", "tokenizer.sampling"):
         return abs(found - advised) > 0.099
     return max(found, advised) > 1.6 * min(found, advised)

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from transformer_mt.system.processes.distributed import ALONE, Ranks
 
-MOMENTUM = 0.95
 UPDATE_RMS = 0.4  # root mean square of an update's entries, times lr; Adam's is 0.2 to 0.4
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic that pulls singular values towards 1
 _ITERATIONS = 5
@@ -36,6 +35,11 @@ def orthogonalise(matrices: Tensor) -> Tensor:
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if is_tall else x
+
+
+def momentum_at(step: int, warmup: int) -> float:
+    """From 0.8 to 0.95 in `warmup` updates: early gradients are soon out of date."""
+    return 0.8 + 0.15 * step / warmup if step < warmup else 0.95  # docs/lab/short-trainings.md
 
 
 class _Part(NamedTuple):
@@ -67,8 +71,7 @@ class Muon:
             n_stacked: number of projections stacked in each matrix, by name.
             dtype: of the matrix products.
         """
-        self._ranks = ranks
-        self._dtype = dtype
+        self._ranks, self._dtype = ranks, dtype
         self._parts: dict[torch.Size, list[_Part]] = defaultdict(list)  # by shape
         for name, n_parts in n_stacked.items():
             views = (tensors[name].chunk(n_parts) for tensors in (weights, gradients, momenta))
@@ -76,13 +79,13 @@ class Muon:
                 self._parts[part.weight.shape].append(part)
 
     @torch.no_grad()
-    def step(self, lr: float) -> None:
+    def step(self, lr: float, momentum: float) -> None:
         """Update the momenta with the gradients, then the matrices with the momenta."""
         waits = []
         for shape, parts in self._parts.items():
             _, gradients, momenta = zip(*parts, strict=True)
-            torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
-            updates = self._own_updates(shape, parts)
+            torch._foreach_lerp_(momenta, gradients, 1 - momentum)
+            updates = self._own_updates(shape, parts, momentum)
             waits.append((parts, updates, self._ranks.start_sum(updates)))
         for parts, updates, wait in waits:
             wait()
@@ -90,15 +93,13 @@ class Muon:
             weights = [part.weight for part in parts]
             torch._foreach_add_(weights, updates.float().unbind(), alpha=-lr * size)
 
-    def _own_updates(self, shape: torch.Size, parts: list[_Part]) -> Tensor:
+    def _own_updates(self, shape: torch.Size, parts: list[_Part], momentum: float) -> Tensor:
         """(K, n, m) updates; zeros for the matrices of other processes."""
         updates = torch.zeros(len(parts), *shape, dtype=self._dtype, device=parts[0].weight.device)
         own = self._ranks.share(parts)
         if own:
             # Nesterov momentum: the average after the same gradient once more.
             _, gradients, momenta = zip(*own, strict=True)
-            ahead = torch._foreach_lerp(gradients, momenta, MOMENTUM)
-            updates[self._ranks.rank :: self._ranks.size] = orthogonalise(
-                torch.stack(ahead).to(self._dtype)
-            )
+            ahead = torch.stack(torch._foreach_lerp(gradients, momenta, momentum))
+            updates[self._ranks.rank :: self._ranks.size] = orthogonalise(ahead.to(self._dtype))
         return updates

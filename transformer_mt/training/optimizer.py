@@ -15,7 +15,7 @@ from transformer_mt.config.experiment import TrainConfig
 from transformer_mt.model.encoder_decoder import hidden_matrices
 from transformer_mt.system.processes.distributed import ALONE, Ranks
 from transformer_mt.training.flat_parameters import FlatParameters, GradientSum
-from transformer_mt.training.muon import Muon
+from transformer_mt.training.muon import Muon, momentum_at
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -74,8 +74,8 @@ class MasterOptimizer:
         self, model: nn.Module, cfg: TrainConfig, dtype: torch.dtype, ranks: Ranks = ALONE
     ) -> None:
         self._ranks = ranks
-        self._clip_norm = cfg.clip_norm
-        self._weight_decay = cfg.weight_decay
+        self._clip_norm, self._weight_decay = cfg.clip_norm, cfg.weight_decay
+        self._momentum_warmup = cfg.momentum_warmup
         n_stacked = hidden_matrices(model)
         self._flat = FlatParameters(model, dtype, last=n_stacked)
         ranks.copy_from_main(self._flat.exact)
@@ -127,7 +127,7 @@ class MasterOptimizer:
         if self._weight_decay:
             self._matrices.mul_(1 - lr * self._weight_decay)
         if self._muon:
-            self._muon.step(lr)
+            self._muon.step(lr, momentum_at(int(self._step), self._momentum_warmup))
         # As a function: the class torch.optim.Adam would load torch._dynamo, which takes 1.6 s.
         exp_avg, exp_avg_sq = self._adam_moments
         adam(
