@@ -63,6 +63,28 @@ def test_lines_alone_are_found_and_their_share_is_learned() -> None:
     assert np.mean(probability[~bad] > 0.5) < 0.002
 
 
+def test_a_long_corpus_tells_its_shares_in_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 200_000
+    runs = [(start, 60) for start in range(500, n, 4000)]
+    bad = marked(n, runs=runs, alone=4000)
+    evidence = drawn(n, bad, distance=4.0)
+    whole = find_mismatches(evidence)
+    for name, value in {"_CHUNK": 512, "_RUN_UP": 128, "_BLOCK": 16 * 512}.items():
+        monkeypatch.setattr(mismatch, name, value)
+    seen: list[int] = []
+    posteriors = mismatch._posteriors
+
+    def counted(lines: Floats, *shares: float) -> tuple[Floats, Floats]:
+        seen.append(len(lines))
+        return posteriors(lines, *shares)
+
+    monkeypatch.setattr(mismatch, "_posteriors", counted)
+    found = find_mismatches(evidence)
+    assert seen == [4 * 16 * 512] * mismatch._ROUNDS + [n], "all lines once"
+    assert found.runs == pytest.approx(whole.runs, rel=0.1)
+    assert np.mean((found.probability(NO_GAINS) > 0.5) != (whole.probability(NO_GAINS) > 0.5)) < 3e-4
+
+
 def test_suspects_are_what_surrounds_a_possible_run() -> None:
     evidence = np.full(3000, 6, dtype=np.float32)
     evidence[1000:1030] = -3

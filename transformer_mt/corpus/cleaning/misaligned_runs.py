@@ -27,6 +27,7 @@ _FIRST_GUESS, _LEAST, _MOST = 0.005, 1e-6, 0.4  # share of lines of either kind
 _ROUNDS = 8
 _CHUNK, _RUN_UP = 1024, 256  # lines
 _BLOCK = 1024 * _CHUNK
+_STRETCHES = 4  # of a block each, from which the shares of a longer corpus are learned
 _SUSPECT = 1e-3  # least probability of a run for which neighbouring lines are compared
 _AROUND = 12  # lines compared before and after suspicious ones
 _MAX_GAIN = 6.0  # no line says more for a shift than this
@@ -72,13 +73,22 @@ def find_mismatches(evidence: Floats) -> Mismatches:
             nothing is known, as for pairs that are dropped already.
     """
     runs = single = _FIRST_GUESS
+    some = _stretches(evidence)
     for _ in range(_ROUNDS):
         shares = [
             part.sum(dtype=np.float64) / max(1, len(part))
-            for part in _posteriors(evidence, runs, single)
+            for part in _posteriors(some, runs, single)
         ]  # without a name for the parts, which would stay beside the next ones
         runs, single = np.clip(shares, _LEAST, _MOST).tolist()
     return Mismatches(*_posteriors(evidence, runs, single), runs)
+
+
+def _stretches(evidence: Floats) -> Floats:
+    """All of it or, if that is much, stretches spread over it: a round for all takes seconds."""
+    if len(evidence) <= _STRETCHES * _BLOCK:
+        return evidence
+    starts = np.linspace(0, len(evidence) - _BLOCK, _STRETCHES, dtype=np.int64).tolist()
+    return np.concatenate([evidence[start : start + _BLOCK] for start in starts])
 
 
 def _blocks(n: int) -> Iterator[tuple[slice, slice, slice]]:
