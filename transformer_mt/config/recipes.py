@@ -76,8 +76,8 @@ _FEW_PAIRS_LAB, _MUON = "docs/lab/few-pairs.md", "docs/lab/muon.md"
 
 # Small corpora and short trainings have a recipe of their own: Transformer-tiny and Muon.
 _SMALL_CORPUS, _SHORT_TRAINING = 100_000, 100_000_000  # pairs, target tokens
-_DROPOUTS = ((8, 0.1), (20, 0.2), (float("inf"), 0.3))  # by the number of epochs
-_FEW_EPOCHS, _LONGEST_WARMUP = 8, 400  # the second in updates
+_BY_EPOCHS = ((8, 0.1, 1_000), (20, 0.2, 0), (float("inf"), 0.3, 0))  # dropout, momentum_warmup
+_LONGEST_WARMUP = 400  # updates
 
 
 class Budget(NamedTuple):
@@ -236,7 +236,7 @@ def _small_training(
         most, lr = min(1_500, max(MIN_TOKENS_PER_UPDATE, tgt_tokens // 20 // 100 * 100)), 5e-3
     # In twice the time, updates are √2 times as many, and as large.
     per_update = max(MIN_TOKENS_PER_UPDATE, min(most, round(math.sqrt(1.6 * tokens) / 100) * 100))
-    dropout = next(dropout for below, dropout in _DROPOUTS if epochs < below)
+    dropout, growing = next((a, b) for below, a, b in _BY_EPOCHS if epochs < below)
     rows: list[tuple[str, Any, str]] = [
         ("model.dropout", dropout, tr("each pair is seen {:.0f} times: {}", epochs, _MUON)),
         ("train.tokens_per_update", per_update, tr("short trainings take small ones: {}", _MUON)),
@@ -246,8 +246,8 @@ def _small_training(
         ("train.first_embeddings", "cooccurrence", tr("words and their translations begin alike")),
         ("train.guided_attention", 0.5, tr("attention finds these translations sooner")),
     ]
-    if epochs < _FEW_EPOCHS:
-        rows.append(("train.momentum_warmup", 1_000, tr("early gradients are soon out of date")))
+    if growing:
+        rows.append(("train.momentum_warmup", growing, tr("early gradients are soon out of date")))
     return rows
 
 
