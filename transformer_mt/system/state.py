@@ -116,12 +116,19 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     return None
 
 
-def write_manifest(folder: Path, name: str, content: Mapping[str, Any]) -> None:
-    """Write the manifest `name`, with plain values, of a folder whose other files are written."""
+def write_manifest(
+    folder: Path, name: str, content: Mapping[str, Any], known: Mapping[str, str] | None = None
+) -> None:
+    """Write the manifest `name`, with plain values, of a folder whose other files are written.
+
+    Args:
+        known: digests of files that were taken when these were written.
+    """
+    known = known or {}
     files = {path: (folder / path) for path in files_below(folder) if path != name}
     manifest = {
         **content,
-        "files": {path: sha256(file) for path, file in files.items()},
+        "files": {path: known.get(path) or sha256(file) for path, file in files.items()},
         "file_sizes": {path: file.stat().st_size for path, file in files.items()},
     }
     (folder / name).write_bytes(sealed(manifest))

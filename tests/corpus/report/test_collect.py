@@ -1,17 +1,20 @@
-"""The report shows both ends of a run of shifted lines, each source beside both targets."""
+"""Pairs near a threshold, in order; both ends of a run of shifted lines, beside both targets."""
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from scored_corpus import scored_corpus
 
-from transformer_mt.config.data import Languages
+from transformer_mt.config.data import CleanConfig, Languages
 from transformer_mt.corpus.check import check_source, source_of_files
+from transformer_mt.corpus.cleaning.decide import FATES, Decisions
+from transformer_mt.corpus.cleaning.rules import SCORED_RULES
 from transformer_mt.corpus.cleaning.score_store import ScoredCorpus
 from transformer_mt.corpus.diagnostics.shifted_lines import ShiftedRun
 from transformer_mt.corpus.readers.demo import build_demo
-from transformer_mt.corpus.report.collect import shifted_lines
+from transformer_mt.corpus.report.collect import nearest_pairs, shifted_lines
 
 
 def corpus_with(folder: Path, *runs: ShiftedRun) -> ScoredCorpus:
@@ -65,3 +68,24 @@ def test_a_missing_line_is_shown_where_it_is_missing(tmp_path: Path) -> None:
     assert (run.begin[-1].fits, run.end[-1].fits) == ("shifted", "own")
     line = run.begin[-1]
     assert (line.src, line.shifted_tgt) in [(src, tgt) for src, tgt in pairs]
+
+
+@pytest.mark.parametrize("dropped", [True, False])
+def test_pairs_nearest_to_a_threshold_come_in_order_and_the_earlier_of_equal_ones(
+    tmp_path: Path, dropped: bool
+) -> None:
+    generator = random.Random(3)
+    scores = [float(generator.randint(0, 12)) for _ in range(200)]
+    shards = [[(f"s{row}", f"t{row}") for row in range(n, n + 20)] for n in range(0, 200, 20)]
+    rule = SCORED_RULES[0]
+    corpus = scored_corpus(tmp_path, [shards[:4], shards[4:]], {rule: scores})
+    decision = Decisions(corpus, [CleanConfig()] * 2)
+    gone = [row for row in range(200) if scores[row] > 6]
+    decision.fate[gone] = FATES.index(rule)
+    rows = gone if dropped else [row for row in range(200) if 0 < scores[row] <= 6]
+    rows.sort(key=lambda row: scores[row] if dropped else -scores[row])  # equal ones stay in order
+    for size in (1, 7, len(rows), 150):
+        found = nearest_pairs(decision, rule, dropped=dropped, size=size)
+        assert [(pair.src, pair.score) for pair in found] == [
+            (f"s{row}", scores[row]) for row in rows[:size]
+        ]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from transformer_mt.config.data import CleanConfig
 from transformer_mt.corpus.cleaning.duplicates import repeated_rows
 from transformer_mt.corpus.cleaning.rules import SCORED_RULES
-from transformer_mt.corpus.cleaning.score_store import Hashes, ScoredCorpus, Shard, mix
+from transformer_mt.corpus.cleaning.score_store import Hashes, HashIndex, ScoredCorpus, Shard, mix
 from transformer_mt.corpus.readers.pairs import Pair
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
@@ -174,19 +174,22 @@ class Decisions:
         self, keys: tuple[Hashes, Hashes]
     ) -> Iterator[tuple[Shard, NDArray[np.bool_]]]:
         """Every shard with (size,) whether source or target has one of these keys."""
-        for shard, (src_key, tgt_key) in self.corpus.each("src_key", "tgt_key"):
-            yield shard, np.isin(src_key, keys[0]) | np.isin(tgt_key, keys[1])
+        held = [HashIndex(side) for side in keys]
+        for shard, columns in self.corpus.each("src_key", "tgt_key"):
+            src, tgt = (
+                index.find(column) < len(index.unique)
+                for index, column in zip(held, columns, strict=True)
+            )
+            yield shard, src | tgt
 
     def _occurrences(self, column_name: str, keys: Hashes) -> Ints:
         """(n,) how many pairs of train have each key in that column."""
-        unique, position = np.unique(keys, return_inverse=True)
-        counts = np.zeros(len(unique) + 1, dtype=np.int64)
+        index = HashIndex(keys)
+        counts = np.zeros(len(index.unique) + 1, dtype=np.int64)
         for shard, (column,) in self.corpus.each(column_name):
             alive = column[self.fate[shard.rows] == TRAIN]
-            found = np.searchsorted(unique, alive).clip(max=len(unique) - 1)
-            found[unique[found] != alive] = len(unique)
-            counts += np.bincount(found, minlength=len(counts))
-        return counts[position]
+            counts += np.bincount(index.find(alive), minlength=len(counts))
+        return counts[index.find(keys)]
 
     def _median_ratio(self) -> float:
         """Median of target over source characters of train, to 0.25 %."""

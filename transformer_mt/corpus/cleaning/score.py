@@ -31,7 +31,7 @@ from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import remove, remove_other_prints, write_json
 from transformer_mt.system.processes.executors import count_workers
-from transformer_mt.system.processes.parallel import remove_shard, run_shards
+from transformer_mt.system.processes.parallel import digest_of_shard, remove_shard, run_shards
 from transformer_mt.system.state import (
     Damaged,
     damages,
@@ -87,7 +87,10 @@ def _score_source(local: LocalData, source: LocalSource, folder: Path, say: Say)
     folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     found = _make_shards(local, source.anywhere(), folder)
-    write_manifest(folder, _DONE, {"name": source.name, "made_from": folder.name, **found})
+    paths = [shard_path(folder, number) for number in range(len(found["sizes"]))]
+    known = {path.name: digest_of_shard(path) for path in paths}
+    content = {"name": source.name, "made_from": folder.name, **found}
+    write_manifest(folder, _DONE, content, known)
     n_pairs = sum(found["sizes"])
     rate = n_pairs / (time.monotonic() - started)
     if len(found["sizes"]) > 1:

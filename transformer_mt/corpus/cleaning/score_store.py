@@ -21,6 +21,8 @@ from transformer_mt.system.arrays import Array, Floats, Ints
 
 Hashes = NDArray[np.uint64]
 _MOST_CHARACTERS = 2**16 - 1
+_LEADING_BITS = 22  # of a hash: a table of 4 MiB, which stays in the cache
+_OTHER_BITS = np.uint64(64 - _LEADING_BITS)
 _ERRORS = b"errors"  # key in the metadata of a shard
 
 
@@ -78,6 +80,24 @@ def mix(hashes: Hashes, seed: int) -> Hashes:
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
+
+
+class HashIndex:
+    """Some hashes, and a table of which leading bits they have: most others differ in these."""
+
+    def __init__(self, hashes: Hashes) -> None:
+        self.unique = np.unique(hashes)
+        self._has_bits = np.zeros(1 << _LEADING_BITS, dtype=bool)
+        self._has_bits[self.unique >> _OTHER_BITS] = True
+
+    def find(self, hashes: Hashes) -> Ints:
+        """(n,) the index of each hash in `unique`; `len(unique)` where it is not there."""
+        found = np.full(len(hashes), len(self.unique))
+        maybe = np.flatnonzero(self._has_bits[hashes >> _OTHER_BITS])
+        nearest = np.searchsorted(self.unique, hashes[maybe]).clip(max=len(self.unique) - 1)
+        there = self.unique[nearest] == hashes[maybe]
+        found[maybe[there]] = nearest[there]
+        return found
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def build_report(found: CleaningResult) -> CorpusReport:
     problems = [*main_findings(decision), *corpus_problems(corpus)]
     worst_kept = []
     if len(decision.mismatch):
-        worst_kept = _nearest(decision, "mismatch", dropped=False, size=_N_SHOWN)
+        worst_kept = nearest_pairs(decision, "mismatch", dropped=False, size=_N_SHOWN)
     drawn = decision.draw_rows(_N_PROFILED, cfg.seed)
     pairs: list[Pair] = [(src, tgt) for src, tgt in corpus.values_at(np.sort(drawn), "src", "tgt")]
     return CorpusReport(
@@ -103,7 +103,7 @@ def main_findings(decision: Decisions) -> list[str]:
         rule = max(DROPS, key=decision.count)
         samples = "; ".join(
             f"{sample.where} {clip(sample.src, _SHOWN_WIDTH)} | {clip(sample.tgt, _SHOWN_WIDTH)}"
-            for sample in _nearest(decision, rule, dropped=True, size=2)
+            for sample in nearest_pairs(decision, rule, dropped=True, size=2)
         )
         told += tr("; the rule {} drops most ({}), e.g. {}", rule, MEANING[rule], samples)
     return [*found, told]
@@ -196,13 +196,13 @@ def _rule_reports(decision: Decisions, clean: CleanConfig) -> dict[str, RuleRepo
             continue
         if rule == RULE_ERROR or threshold is True:
             threshold = None
-        dropped = _nearest(decision, rule, dropped=True) if n_dropped else []
-        kept = _nearest(decision, rule, dropped=False)
+        dropped = nearest_pairs(decision, rule, dropped=True) if n_dropped else []
+        kept = nearest_pairs(decision, rule, dropped=False)
         reports[rule] = RuleReport(threshold, MEANING[rule], n_dropped, dropped, kept)
     return reports
 
 
-def _nearest(
+def nearest_pairs(
     decision: Decisions, rule: str, *, dropped: bool, size: int = _N_NEAREST
 ) -> list[Sample]:
     """The pairs that a rule dropped with the lowest scores, or that stayed with the highest."""
@@ -213,6 +213,8 @@ def _nearest(
         chosen = decision.fate[shard.rows] == code
         if not dropped:  # 0 is as far from any threshold as a pair can be
             chosen &= values > 0
+        if len(rows) == size:
+            chosen &= sign * values < sign * scores[-1]
         inside = np.flatnonzero(chosen)
         rows = np.concatenate([rows, inside + shard.start])
         scores = np.concatenate([scores, values[inside]])

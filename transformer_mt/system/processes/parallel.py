@@ -112,6 +112,11 @@ def remove_shard(path: Path) -> None:
     remove(_digest_path(path))
 
 
+def digest_of_shard(path: Path) -> str:
+    """The digest of a file that `run_shards` has made, as it was when it was made."""
+    return _digest_path(path).read_text(encoding="utf-8")
+
+
 def _digest_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.sha256")
 
@@ -129,7 +134,7 @@ def _make_unless_whole(make: Make[Args], args: Args, path: Path) -> Path:
     """Make a file, unless it is there as it was made: bits that have changed make it absent."""
     digest_path = _digest_path(path)
     try:
-        if path.is_file() and digest_path.read_text(encoding="utf-8") == sha256(path):
+        if path.is_file() and digest_of_shard(path) == sha256(path):
             return path
     except (OSError, UnicodeError):
         pass
