@@ -215,7 +215,7 @@ def test_the_command_line_is_judged_before_updates_are_timed(
 
 def test_somebody_who_waits_sees_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[str] = []
-    monkeypatch.setattr(timed_start, "in_new_processes", lambda *_: 1_500.0)
+    monkeypatch.setattr(timed_start, "in_new_processes", lambda *_: [0.2, 0.4])
     monkeypatch.setattr(ShownStages, "begin", lambda _, name, *__: begun.append(name))
     own = read_own_text([write(tmp_path / "my.zh", 0), write(tmp_path / "my.en", 1)])
     make_start(own, minutes=3.0, processes=1)

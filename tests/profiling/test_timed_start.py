@@ -14,7 +14,7 @@ from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.profiling import timed_start
 from transformer_mt.profiling.timed_start import (
-    _tokens_per_s,
+    _update_seconds,
     configuration_for_minutes,
     measure_budget,
 )
@@ -150,9 +150,27 @@ def test_measured_updates_compute_with_no_subnormal_numbers(
         update={"tokenizer": named.tokenizer.model_copy(update={"vocab_size": 1000})}
     )
     cfg = apply_advice(small, advice, on_defaults=False)
-    train = cfg.train.model_copy(update={"precision": "fp32", "tokens_per_update": 200})
-    assert _tokens_per_s(cfg.model_copy(update={"train": train}), ALONE) > 0
+    train = cfg.train.model_copy(update={"precision": "fp32"})
+    (seconds,) = _update_seconds(cfg.model_copy(update={"train": train}), ALONE, [200])
+    assert seconds > 0
     assert len(n_subnormal) >= 9 and not any(n_subnormal)
+
+
+@pytest.mark.parametrize(("minutes", "per_update"), [(0.5, 500), (4.4, 1900), (9.4, 3000)])
+def test_the_expected_speed_is_that_of_the_updates_that_are_chosen(
+    monkeypatch: pytest.MonkeyPatch, minutes: float, per_update: int
+) -> None:
+    """An update takes 0.06 s, and 60 µs for each token."""
+    monkeypatch.setattr(timed_start, "in_new_processes", lambda *_: [0.12, 0.24])
+    cfg = load_config(Path("configs/multi30k-en-de.yaml"))
+    budget = measure_budget(cfg, minutes, processes=2)
+    advice = training_that_ends(
+        29_000, 460_000, languages=cfg.languages, device="cpu", budget=budget
+    )
+    chosen = {a.key: a.value for a in advice}["train.tokens_per_update"]
+    seconds = 0.06 + 60e-6 * max(1000, chosen)
+    assert chosen == per_update
+    assert budget.tokens == pytest.approx(60 * minutes * 0.8 * chosen / seconds, rel=0.02)
 
 
 def test_the_speed_of_this_machine() -> None:

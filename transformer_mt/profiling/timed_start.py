@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from transformer_mt.config.experiment import Config, load_experiment
@@ -42,6 +43,9 @@ from transformer_mt.training.micro_batch import Learner
 from transformer_mt.training.padding import Batch
 
 _WARM_UP, _MEASURED = 2, 7  # updates
+_SIZES = (1_000, 3_000)  # target tokens of a small and of a large update
+_A_SHORT_TRAINING = 2.5e6  # target tokens
+_ROUNDS = 8  # by when time, tokens and tokens of an update agree to a hundredth
 _LENGTH = 20  # tokens of a sentence, in the updates that are measured
 # As in training: matrices that begin at 0 and hardly move give gradients of subnormal numbers,
 # which a processor computes with many times as slowly.
@@ -137,32 +141,43 @@ def measure_budget(
     """What Transformer-tiny reads in so many minutes, with the vocabularies of `cfg`."""
     stages = stages or Stages()
     stages.begin(tr("measuring updates"), _START_S)
-    some = Budget(minutes, 2.5e6)  # settings of a short training: all of them take the same time
-    advice = training_that_ends(
-        10_000, 150_000, languages=cfg.languages, device=kind_of_device(), budget=some
+    advice = _advice_for(cfg, Budget(minutes, _A_SHORT_TRAINING))  # all of them take the same time
+    work = partial(_update_seconds, apply_advice(cfg, advice, on_defaults=False))
+    seconds = in_new_processes(work, processes, stages.advance)
+    tokens = _A_SHORT_TRAINING
+    for _ in range(_ROUNDS):  # the more tokens, the larger the updates, and the faster
+        settings = {a.key: a.value for a in _advice_for(cfg, Budget(minutes, tokens))}
+        size = settings["train.tokens_per_update"]
+        tokens = 60 * minutes * _TRAINED * size / float(np.interp(size, _SIZES, seconds))
+    return Budget(minutes, tokens)
+
+
+def _advice_for(cfg: Config, budget: Budget) -> list[Advice]:
+    """The settings for a corpus that limits none of them."""
+    return training_that_ends(
+        50_000, 1_000_000, languages=cfg.languages, device=kind_of_device(), budget=budget
     )
-    work = partial(_tokens_per_s, apply_advice(cfg, advice, on_defaults=False))
-    speed = in_new_processes(work, processes, stages.advance)
-    return Budget(minutes, 60 * minutes * _TRAINED * speed)
 
 
-def _tokens_per_s(cfg: Config, ranks: Ranks) -> float:
-    """Target tokens that all processes train on in a second: random ones, with random weights."""
-    sizes = cfg.tokenizer.vocab_sizes
+def _update_seconds(cfg: Config, ranks: Ranks, sizes: Sequence[int] = _SIZES) -> list[float]:
+    """Of updates of so many target tokens, of all processes, random ones, with random weights."""
+    vocab_sizes = cfg.tokenizer.vocab_sizes
     model_cfg = resolve_tying(cfg.model, joint=cfg.tokenizer.joint)
-    model = new_model(model_cfg, *sizes, pad_id=PAD_ID).to(choose_device()).train()
+    model = new_model(model_cfg, *vocab_sizes, pad_id=PAD_ID).to(choose_device()).train()
     learner = Learner(model, cfg.train, ranks)
-    rows = max(1, cfg.train.tokens_per_update // ranks.size // _LENGTH)
-    n_tokens = ranks.size * rows * _LENGTH
-    src = torch.randint(4, min(sizes), (rows, _LENGTH), device=learner.device)
-    times = []
-    for _ in range(_WARM_UP + _MEASURED):
-        started = time.perf_counter()
-        learner.send_with_next()
-        learner.add_gradients(Batch(src, src, src))
-        learner.optimizer.step(_LR, n_tokens)
-        times.append(time.perf_counter() - started)
-    return n_tokens / statistics.median(times[_WARM_UP:])
+    medians = []
+    for size in sizes:
+        rows = max(1, size // ranks.size // _LENGTH)
+        src = torch.randint(4, min(vocab_sizes), (rows, _LENGTH), device=learner.device)
+        times = []
+        for _ in range(_WARM_UP + _MEASURED):
+            started = time.perf_counter()
+            learner.send_with_next()
+            learner.add_gradients(Batch(src, src, src))
+            learner.optimizer.step(_LR, ranks.size * rows * _LENGTH)
+            times.append(time.perf_counter() - started)
+        medians.append(statistics.median(times[_WARM_UP:]))
+    return medians
 
 
 def _size_of(cfg: Config, stages: Stages) -> tuple[int, int]:
