@@ -15,8 +15,11 @@ from transformer_mt.model.int8 import Int8Linear
 from transformer_mt.model.transformer import NORM_EPS
 
 # On a CPU, a product of few rows with a matrix takes about as long as reading the matrix, which is
-# faster in another layout (docs/lab/decoding-changes.md): transposed, or in oneDNN's own.
-ONEDNN_MIN_ELEMENTS = 1 << 19  # in fp32; in bf16 and fp16, any matrix
+# faster transposed, by MKL, or, on AMD's processors sooner, in oneDNN's layout
+# (docs/lab/decoding-changes.md). In bf16 and fp16, any matrix is in the latter.
+_capabilities: Callable[[], dict[str, object]] = getattr(torch.cpu, "get_capabilities", dict)
+_IS_AMD = "AMD" in str(_capabilities().get("cpu_name"))
+ONEDNN_MIN_ELEMENTS = 1 << (18 if _IS_AMD else 19)
 FEW_ROWS = 512
 ONEDNN_FOR_ROWS = 8  # in the layout for one row, each further row costs more
 
@@ -48,12 +51,8 @@ class Linear:
 def is_plain(module: nn.Linear) -> bool:
     """Whether it computes in fp32 on a CPU, so that its matrix may be multiplied ahead: in bf16 the
     product would lose digits."""
-    weight = module.weight
-    return (
-        weight.device.type == "cpu"
-        and weight.dtype == torch.float32
-        and not isinstance(module, Int8Linear)
-    )
+    in_fp32 = module.weight.dtype == torch.float32 and not isinstance(module, Int8Linear)
+    return in_fp32 and module.weight.device.type == "cpu"
 
 
 def linear(module: nn.Linear) -> Function:
