@@ -256,7 +256,8 @@ def _of_the_next_run(
     """The same command without faults: it succeeds, or there is nothing left to do."""
     found = []
     done = not _differing(whole.case, between, whole.after)
-    refused = done and again.status == FAILED and "exists" in again.said
+    why = any(words in again.said for words in ("exists", "is a model already"))
+    refused = done and again.status == FAILED and why
     if again.status != 0 and not refused:
         said = _last_line(again.said)
         found.append(Wrong(f"the next run fails, exit status {again.status}", said))

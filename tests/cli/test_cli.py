@@ -230,11 +230,14 @@ def test_info_average_and_tokenizer(trained: Path, tmp_path: Path) -> None:
     assert "after updates 50, 75" in result.stderr
     words = ["translate", "-m", tmp_path / "mean", "这只狗很大。"]
     assert tmt_here(*words, cwd=trained).stdout.strip()
+    left_by_a_killed_one = tmp_path / ".tmt-0123456789abcdef.tmp"
+    (left_by_a_killed_one / "new").mkdir(parents=True)
     for run, told in (
         ("runs/smoke", f"{tmp_path / 'mean'}: is a model already; name a folder that is new"),
         ("smoke", "smoke: not a run: config.yaml is missing; tmt runs lists the runs"),
     ):
         assert told in tmt_here("average", run, tmp_path / "mean", cwd=trained, code=2).stderr
+    assert not left_by_a_killed_one.exists()
     model = trained / "runs/smoke/model/tokenizer.tgt.model"
     ids = tmt_here("tokenizer", "encode", "--ids", model, "The dog is big.").stdout
     assert tmt_here("tokenizer", "decode", model, stdin=ids).stdout == "The dog is big.\n"
