@@ -156,16 +156,28 @@ def test_measured_updates_compute_with_no_subnormal_numbers(
     assert len(n_subnormal) >= 9 and not any(n_subnormal)
 
 
-@pytest.mark.parametrize(("minutes", "per_update"), [(0.5, 500), (4.4, 1900), (9.4, 3000)])
+@pytest.mark.parametrize(
+    ("n_pairs", "tgt_tokens", "minutes", "per_update"),
+    [
+        (29_000, 460_000, 0.5, 500),
+        (29_000, 460_000, 4.4, 1900),
+        (29_000, 460_000, 9.4, 3000),
+        (5_000, 45_000, 9.4, 1500),
+    ],
+)
 def test_the_expected_speed_is_that_of_the_updates_that_are_chosen(
-    monkeypatch: pytest.MonkeyPatch, minutes: float, per_update: int
+    monkeypatch: pytest.MonkeyPatch,
+    n_pairs: int,
+    tgt_tokens: int,
+    minutes: float,
+    per_update: int,
 ) -> None:
     """An update takes 0.06 s, and 60 µs for each token."""
     monkeypatch.setattr(timed_start, "in_new_processes", lambda *_: [0.12, 0.24])
     cfg = load_config(Path("configs/multi30k-en-de.yaml"))
-    budget = measure_budget(cfg, minutes, processes=2)
+    budget = measure_budget(cfg, minutes, 2, n_pairs, tgt_tokens)
     advice = training_that_ends(
-        29_000, 460_000, languages=cfg.languages, device="cpu", budget=budget
+        n_pairs, tgt_tokens, languages=cfg.languages, device="cpu", budget=budget
     )
     chosen = {a.key: a.value for a in advice}["train.tokens_per_update"]
     seconds = 0.06 + 60e-6 * max(1000, chosen)
@@ -175,5 +187,5 @@ def test_the_expected_speed_is_that_of_the_updates_that_are_chosen(
 
 def test_the_speed_of_this_machine() -> None:
     cfg = load_config(Path("configs/tiny.yaml"))
-    budget = measure_budget(cfg, 2, processes=1)
+    budget = measure_budget(cfg, 2, 1, 29_000, 460_000)
     assert budget.minutes == 2 and 120 * 50 < budget.tokens < 120 * 10**6

@@ -158,10 +158,10 @@ def make_start(own: OwnText, *, minutes: float | None, processes: int) -> str:
     Args:
         minutes: of training, for which some updates are timed; None: it ends by their number.
     """
+    size = own.counts.pairs, own.counts.tgt_tokens
     advise = partial(
         starting_point,
-        own.counts.pairs,
-        own.counts.tgt_tokens,
+        *size,
         characters=own.counts.characters,
         words=own.counts.words,
         languages=own.languages,
@@ -173,7 +173,7 @@ def make_start(own: OwnText, *, minutes: float | None, processes: int) -> str:
     tree = {"name": own.name, "languages": own.languages, "data": data}
     cfg = apply_advice(Config.model_validate(tree), advise())
     with ShownStages() as stages:
-        budget = measure_budget(cfg, minutes, processes, stages)
+        budget = measure_budget(cfg, minutes, processes, *size, stages)
     return "\n".join(_lines(own, advise(budget=budget))) + "\n"
 
 

@@ -90,7 +90,7 @@ def configuration_for_minutes(
     obtain_sources(cfg, say)  # downloads, which count for no speed
     with ShownStages() as stages:
         pairs, tokens = _size_of(cfg, stages)
-        budget = measure_budget(cfg, minutes, processes, stages)
+        budget = measure_budget(cfg, minutes, processes, pairs, tokens, stages)
     device = kind_of_device()
     kept = {override.partition("=")[0].strip() for override in overrides}
     advice = training_that_ends(
@@ -136,27 +136,31 @@ def _refuse_other_architectures(named: Config, minutes: float) -> None:
 
 
 def measure_budget(
-    cfg: Config, minutes: float, processes: int, stages: Stages | None = None
+    cfg: Config,
+    minutes: float,
+    processes: int,
+    n_pairs: int,
+    tgt_tokens: int,
+    stages: Stages | None = None,
 ) -> Budget:
-    """What Transformer-tiny reads in so many minutes, with the vocabularies of `cfg`."""
+    """What Transformer-tiny reads in so many minutes, with the vocabularies of `cfg`.
+
+    Args:
+        n_pairs, tgt_tokens: of an epoch, on which the size of an update depends.
+    """
     stages = stages or Stages()
     stages.begin(tr("measuring updates"), _START_S)
-    advice = _advice_for(cfg, Budget(minutes, _A_SHORT_TRAINING))  # all of them take the same time
-    work = partial(_update_seconds, apply_advice(cfg, advice, on_defaults=False))
+    advise = partial(training_that_ends, languages=cfg.languages, device=kind_of_device())
+    budget = Budget(minutes, _A_SHORT_TRAINING)
+    tiny = advise(10_000, 150_000, budget=budget)  # in short trainings always of the same size
+    work = partial(_update_seconds, apply_advice(cfg, tiny, on_defaults=False))
     seconds = in_new_processes(work, processes, stages.advance)
-    tokens = _A_SHORT_TRAINING
     for _ in range(_ROUNDS):  # the more tokens, the larger the updates, and the faster
-        settings = {a.key: a.value for a in _advice_for(cfg, Budget(minutes, tokens))}
+        settings = {a.key: a.value for a in advise(n_pairs, tgt_tokens, budget=budget)}
         size = settings["train.tokens_per_update"]
-        tokens = 60 * minutes * _TRAINED * size / float(np.interp(size, _SIZES, seconds))
-    return Budget(minutes, tokens)
-
-
-def _advice_for(cfg: Config, budget: Budget) -> list[Advice]:
-    """The settings for a corpus that limits none of them."""
-    return training_that_ends(
-        50_000, 1_000_000, languages=cfg.languages, device=kind_of_device(), budget=budget
-    )
+        speed = size / float(np.interp(size, _SIZES, seconds))
+        budget = Budget(minutes, 60 * minutes * _TRAINED * speed)
+    return budget
 
 
 def _update_seconds(cfg: Config, ranks: Ranks, sizes: Sequence[int] = _SIZES) -> list[float]:
