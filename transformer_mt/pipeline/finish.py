@@ -23,7 +23,6 @@ from transformer_mt.pipeline.validate import confidence_curve, score_test
 from transformer_mt.pipeline.verdict import judge_training
 from transformer_mt.system.device import peak_memory_on
 from transformer_mt.system.output import refuse_foreign
-from transformer_mt.system.staging import remove_left_over
 from transformer_mt.system.state import fingerprint
 from transformer_mt.system.terminal import Always, Say
 from transformer_mt.text.known_units import KnownUnits
@@ -192,10 +191,9 @@ def average_run(run: Run, out_dir: Path, n_last: int, say: Say) -> list[int]:
         TmtError: no run, nothing to average, or `out_dir` holds something, were it a model.
     """
     run.insist()
-    remove_left_over(out_dir.absolute().parent)
+    refuse_foreign(out_dir, METADATA)
     if (out_dir / METADATA).is_file():
         raise TmtError(tr("{}: is a model already; name a folder that is new or empty", out_dir))
-    refuse_foreign(out_dir, None)
     cfg = load_config(run.config_path)
     store = CheckpointStore(run.checkpoints_dir, {})
     if not store.validated_updates():
