@@ -43,7 +43,7 @@ class TrainConfig(Section):
     tokens_per_update: Positive = 25000  # real target tokens of one update
     max_updates: Positive = 100000
     max_minutes: Annotated[float, Field(gt=0, le=10**8)] | None = None
-    # The peak; see optim.learning_rate.
+    # The peak; see optimizer.learning_rate.
     lr: Annotated[float, Field(gt=0, le=1000)] | Literal["paper"] = "paper"
     warmup_updates: NonNegative = 4000
     # muon: for the matrices of the layers, see training/muon.py; Adam for the rest.

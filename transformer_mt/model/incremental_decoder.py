@@ -165,8 +165,7 @@ class Decoding:
     def _grow_cache(self, beam: int, n_used: int) -> None:
         """Grow the cache, at least by half; most translations need this once."""
         layers, batch, heads, _, head_width = self._cache.shape
-        usual = beam * (FIRST_POSITIONS + self._memory[0].size(2))
-        size = max(usual, 3 * n_used // 2 + beam)
+        size = max(beam * (FIRST_POSITIONS + self._memory[0].size(2)), 3 * n_used // 2 + beam)
         grown = self._cache.new_empty(layers, batch, heads, size, head_width)
         grown[:, :, :, :n_used] = self._cache[:, :, :, :n_used]
         self._cache = grown
@@ -268,9 +267,7 @@ def _attend(q: Tensor, seen: _Seen) -> Tensor:
 
 def _added(may_attend: Tensor, dtype: torch.dtype) -> Tensor:
     """A mask, True = may attend, as a term to add to the scores: 0 or −∞."""
-    return torch.zeros(may_attend.shape, dtype=dtype, device=may_attend.device).masked_fill_(
-        ~may_attend, -math.inf
-    )
+    return torch.zeros_like(may_attend, dtype=dtype).masked_fill_(~may_attend, -math.inf)
 
 
 def _feed_forward(module: nn.Module) -> Function:

@@ -26,9 +26,6 @@ def halves(rows: Indices, corpus: EncodedCorpus) -> list[Indices]:
     text = tr(
         "pair {} of the encoded corpus does not fit into memory, even alone: {} source and {} "
         "target tokens. Set data.max_length below {}, make the model smaller, or end other "
-        "programs that use memory",
-        rows[0],
-        *sides,
-        max(sides),
-    )
+        "programs that use memory", rows[0], *sides, max(sides),
+    )  # fmt: skip
     raise TrainingError(text)

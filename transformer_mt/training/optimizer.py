@@ -87,7 +87,6 @@ class MasterOptimizer:
         n_others = len(self._flat.exact) - sum(self.weights()[name].numel() for name in n_stacked)
         self._matrices = self._flat.exact[n_others:]
         self._muon = None
-        n_adam = len(self._flat.exact)
         if cfg.optimizer == "muon":
             views = self._flat.views
             self._muon = Muon(
@@ -98,7 +97,7 @@ class MasterOptimizer:
                 torch.bfloat16 if dtype == torch.bfloat16 else torch.float32,
                 ranks,
             )
-            n_adam = n_others
+        n_adam = n_others if self._muon else len(self._flat.exact)
         self._adam_weights = self._flat.exact[:n_adam]
         self._adam_moments = [self._moments[name][:n_adam] for name in _MOMENTS]
         self._betas, self._eps = cfg.adam_betas, cfg.adam_eps
