@@ -383,3 +383,9 @@ def test_a_schedule_that_does_not_fit_by_itself_is_still_a_mistake(tmp_path: Pat
     text = f"{_LEAST}train: {{max_updates: 5, cooldown_updates: 9}}"
     for overrides in ([], ["train.max_updates=4"], ["train.max_updates=-4"]):
         assert _problems(tmp_path, text, overrides)
+
+
+def test_a_folder_of_a_dataset_has_no_configuration_in_its_name(tmp_path: Path) -> None:
+    for name in ("/data/set", "./my/set", "~/my/set"):
+        cfg = _load(tmp_path, f"{_HEAD}data: {{train: ['hf:{name}']}}")
+        assert (cfg.data.train[0].hf, cfg.data.train[0].config) == (name, None)

@@ -135,6 +135,9 @@ def test_swapped_sides_come_first_with_samples_and_the_remedy(tmp_path: Path) ->
         (("a.txt", "b.txt"), None, None, "zh-en", "text"),
         (("a.txt", "b.txt"), "Chinese", None, "zh-en", "one is given"),
         (("a.txt", "b.txt"), None, "英文", "zh-en", "one is given"),
+        (("a.txt", "b.txt"), "yue", None, "yue-en", "the text looks like a near language"),
+        (("a.txt", "b.txt"), None, "sco", "zh-sco", "the text looks like a near language"),
+        (("1.txt", "b.txt"), "de", None, "de-en", "the text of one side tells nothing"),
         (("c.zh", "c.en"), "de", "fr", "de-fr", "both are given"),
         (("named.csv",), None, None, "en-zh", "names of columns"),
         (("plain.csv",), None, None, "zh-en", "text of columns"),
@@ -151,6 +154,7 @@ def test_languages_are_told(
     zh, en = write(tmp_path, "c", ZH, EN)
     (tmp_path / "a.txt").write_bytes(zh.read_bytes())
     (tmp_path / "b.txt").write_bytes(en.read_bytes())
+    (tmp_path / "1.txt").write_text("1\n" * len(EN))
     rows = "".join(f"{a},{b}\n" for a, b in zip(ZH, EN, strict=True))
     (tmp_path / "plain.csv").write_text(rows, encoding="utf-8")
     (tmp_path / "named.csv").write_text(f"English,中文\n{rows}", encoding="utf-8")

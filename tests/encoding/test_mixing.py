@@ -22,6 +22,7 @@ from transformer_mt.encoding.mixing import (
     Place,
     blocks_of_epoch,
     describe_epoch,
+    epoch_block,
     sample_epoch,
     source_weights,
 )
@@ -135,6 +136,14 @@ def test_epochs_go_through_all_rows_in_turn(weight: float) -> None:
         seen = counts[SOURCES == 0]
         assert seen.max() - seen.min() <= 1
     assert seen.sum() == int(40 * Fraction(str(weight)) * len(seen))
+
+
+def test_a_block_that_a_lower_weight_leaves_out_is_empty() -> None:
+    """A training that was stopped in it goes on with the next epoch."""
+    corpus, place = corpus_of(SOURCES, len(SOURCES)), Place(0, 2, 300)
+    assert len(epoch_block(corpus, [1.0] * 3, seed=1, place=place).rows)
+    block = epoch_block(corpus, [0.5] * 3, seed=1, place=place)
+    assert len(block.rows) == 0 and block.following == Place.start_of(1)
 
 
 def test_rows_are_a_function_of_seed_and_epoch() -> None:

@@ -107,6 +107,10 @@ def test_given_tokenizers_are_taken_wherever_they_lie(folder: Path, tokenizer_di
             r"tgt\.model: has 320 pieces, but .*vocab_size is 300",
         ),
         ({}, r"tokenizer\.src\.model: lacks <bt>, which"),
+        (
+            {"type": "unigram", "sampling": 0.2},
+            r"src\.model: is bpe, but tokenizer\.type, by which sub-words are drawn, is unigram",
+        ),
     ],
 )
 def test_given_tokenizers_that_do_not_fit_are_refused(

@@ -184,7 +184,8 @@ def source_of_text(text: str) -> dict[str, Any]:
     if colon and scheme in ("http", "https", "url"):
         return {"url": text.removeprefix("url:")}
     if colon and scheme in _SCHEMES:
-        if scheme == "hf" and name.count("/") == 2:  # OWNER/NAME/CONFIG
+        # OWNER/NAME/CONFIG, or a folder.
+        if scheme == "hf" and name.count("/") == 2 and name[0] not in "/.~":
             name, _, config = name.rpartition("/")
             return {"hf": name, "config": config}
         return {scheme: name}

@@ -56,8 +56,12 @@ def tell_languages(
     codes = [canonical_code(code) if code else None for code in (src, tgt)]
     if None in codes:
         given = [code for code in codes if code]
-        found = [code for code in _languages_of(paths) if given.count(code or "") == 0]
-        codes = [code or (found.pop(0) if found else None) for code in codes]
+        others = [code for code in _languages_of(paths) if code not in given]
+        if len(others) == 2 and None not in others:  # each side by itself
+            codes = [code or other for code, other in zip(codes, others, strict=True)]
+        else:
+            known = [code for code in others if code or not given]
+            codes = [code or (known.pop(0) if known else None) for code in codes]
     if None in codes or codes[0] == codes[1]:
         names = tr(" and ").join(map(str, paths))
         if len(paths) == 1 and not tells_languages(paths[0]):
@@ -133,11 +137,13 @@ def check_source(
             n_returns = [n + text.count("\r") for n, text in zip(n_returns, pair, strict=True)]
     except DataError as error:
         problems += str(error).split("\n")
+    unread = bool(problems)
     problems += _carriage_returns(n_returns, n_pairs)
     if not n_pairs:
         problems = problems or [tr("nothing is kept: there is no pair")]
         return CorpusReport({"pairs": PartReport(0, 0)}, problems=problems, languages=languages)
-    train = source.model_copy(update={"limit": n_pairs})  # up to where they can be read
+    # Where a text cannot be read to its end, as far as it can.
+    train = source.model_copy(update={"limit": n_pairs}) if unread else source
     cfg = Config(name="check", languages=languages, data=DataConfig(root=".", train=[train]))
     with TemporaryDirectory(prefix="tmt-check-") as folder:
         local = obtain_sources(cfg, say)

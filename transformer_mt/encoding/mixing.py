@@ -93,7 +93,9 @@ def epoch_block(
     if is_small:
         return EpochBlock(place, 1, _rows_of(chunks), corpus)
     order = np.random.default_rng([seed, epoch, n_blocks]).permutation(len(chunks))
-    rows = _rows_of(chunks[np.array_split(order, n_blocks)[block]])
+    # None are left for a block that there was when weights were larger.
+    own = np.array_split(order, n_blocks)[block] if block < n_blocks else order[:0]
+    rows = _rows_of(chunks[own])
     return EpochBlock(place, n_blocks, np.sort(rows), corpus)
 
 

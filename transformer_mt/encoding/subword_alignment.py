@@ -103,12 +103,13 @@ class _Cells:
 
 def _chosen_rows(corpus: EncodedCorpus) -> Indices:
     """Pairs with neither side too long, at even distances, of at most `_MOST_CELLS` cells."""
-    every = max(1, len(corpus) * 16 * 16 // (4 * _MOST_CELLS))  # bounds what is looked at
+    # Odd distances: where both directions are trained, every other row is the other way round.
+    every = len(corpus) * 16 * 16 // (4 * _MOST_CELLS) | 1  # bounds what is looked at
     rows = np.arange(0, len(corpus), every)
     src, tgt = (side.lengths_of(rows).astype(np.int64) for side in (corpus.src, corpus.tgt))
     fits = np.maximum(src, tgt) <= _MOST_SIDE
     n_cells = int((src * tgt)[fits].sum())
-    return rows[fits][:: max(1, -(-n_cells // _MOST_CELLS))]
+    return rows[fits][:: -(-n_cells // _MOST_CELLS) | 1]
 
 
 def _cells_of(corpus: EncodedCorpus, rows: Indices) -> _Cells:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import sentencepiece
 
@@ -100,6 +100,12 @@ class Tokenizer:
     @property
     def vocab_size(self) -> int:
         return self._model.get_piece_size()
+
+    @property
+    def kind(self) -> Literal["bpe", "unigram"]:
+        """By its scores: BPE numbers its merges, a unigram model has log-probabilities."""
+        scores = (score for _, score in self.text_pieces().values())
+        return "bpe" if all(map(float.is_integer, scores)) else "unigram"
 
     @property
     def serialised(self) -> bytes:

@@ -190,6 +190,11 @@ def _given_tokenizers(cfg: Config) -> list[Path]:
                     size,
                 )
             )
+        if cfg.tokenizer.sampling and tokenizer.kind != cfg.tokenizer.type:
+            raise TokenizerError(
+                tr("{}: is {}, but tokenizer.type, by which sub-words are drawn, is {}",
+                   path, tokenizer.kind, cfg.tokenizer.type)
+            )  # fmt: skip
     if missing := sorted({*tag_pieces(cfg)} - tokenizers[0].tags.keys()):
         raise TokenizerError(
             tr(

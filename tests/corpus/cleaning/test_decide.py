@@ -91,6 +91,11 @@ def test_duplicates_in_one_range_or_many(
         decision = Decisions(corpus, thresholds)
         decision.drop_duplicates(work_dir, workers=1)
         assert names(decision) == ["train"] * 30 + expected
+    off = DEFAULT.model_copy(update={"duplicate": False})
+    decision = Decisions(corpus, [off, DEFAULT])
+    decision.drop_duplicates(work_dir, workers=1)
+    expected = ["duplicate", "duplicate", "train", "duplicate"]
+    assert names(decision) == ["train"] * 30 + expected, "pairs of another rule are repeated, too"
     decision = Decisions(corpus, [DEFAULT] * 2)
     decision.fate[[3, 30]] = 1
     monkeypatch.setattr(duplicates, "KEYS_AT_ONCE", 12)

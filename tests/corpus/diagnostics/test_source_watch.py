@@ -18,7 +18,7 @@ ENGLISH = ["We learn Chinese", "This question is hard", "They have driven back",
 
 
 def watched(pairs: list[Pair], languages: Languages = ZH_EN) -> list[str]:
-    watch = SourceWatch("corpus", languages, "{files: [b, a]}")
+    watch = SourceWatch("corpus", languages, lambda: "{files: [b, a]}")
     assert list(watch.observe(iter(pairs))) == pairs
     return [*watch.findings, *watch.problems()]
 

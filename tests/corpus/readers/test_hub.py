@@ -18,9 +18,12 @@ from loopback import Reply, Server, running
 from reading import ZH_EN, read, refusal
 
 from transformer_mt.config.data import Source
+from transformer_mt.config.experiment import build_config
+from transformer_mt.corpus.cleaning.score import score_sources
 from transformer_mt.corpus.readers import columns
 from transformer_mt.corpus.readers.pairs import read_pairs, source_files
 from transformer_mt.corpus.readers.tables import Pair
+from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.errors import DataError
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
@@ -42,6 +45,18 @@ def parquet(path: Path, *numbers: int) -> bytes:
     path.parent.mkdir(parents=True, exist_ok=True)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=1000)
     return path.read_bytes()
+
+
+def test_two_splits_of_a_folder_are_two_texts(tmp_path: Path) -> None:
+    """Cleaning keeps what it has scored by the files alone, and both are in the same ones."""
+    parquet(tmp_path / "set" / "train.parquet", *range(40))
+    parquet(tmp_path / "set" / "validation.parquet", *range(40, 60))
+    train = [{"hf": "set", "split": split} for split in ("train", "validation")]
+    data = {"root": str(tmp_path), "train": train, "workers": 1}
+    languages = {"src": "zh", "tgt": "en"}
+    cfg = build_config({"name": "t", "languages": languages, "data": data}, "t")
+    scored = score_sources(obtain_sources(cfg, print), tmp_path / "work", print)
+    assert [source.sizes for source in scored.sources] == [[40], [20]]
 
 
 def test_a_local_folder(tmp_path: Path) -> None:

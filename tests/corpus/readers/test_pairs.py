@@ -171,7 +171,14 @@ def test_a_pipe_that_is_read_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "keys", [{"path": "d/t"}, {"files": ["d/t.zh", "d/t.en"]}, {"tsv": "d/t.tsv", "limit": 3}]
+    "keys",
+    [
+        {"path": "d/t"},
+        {"path": "d/t", "tag": "bt", "limit": 2},
+        {"files": ["d/t.zh", "d/t.en"], "weight": 2, "clean": {"duplicate": False}},
+        {"files": ["d/t.en", "d/t.zh"], "direction": "en-zh"},
+        {"tsv": "d/t.tsv", "limit": 3},
+    ],
 )
 def test_what_is_written_for_a_source_the_other_way_round(
     tmp_path: Path, keys: dict[str, Any]
@@ -183,6 +190,20 @@ def test_what_is_written_for_a_source_the_other_way_round(
     text = turned_source(Source(**keys), ZH_EN, tmp_path)
     tree = parse_yaml(text, "x")
     assert read(tmp_path, **tree) == turned(read(tmp_path, **keys)), text
+    unchanged = keys.keys() - {"path", "files", "direction"}
+    assert {key: tree[key] for key in unchanged} == {key: keys[key] for key in unchanged}
+
+
+def test_where_names_in_a_source_decide_there_is_no_other_way_to_write_it(tmp_path: Path) -> None:
+    rows = "".join(f"{zh}\t{en}\n" for zh, en in PAIRS)
+    (tmp_path / "named.tsv").write_text(f"English\tChinese\n{rows}", encoding="utf-8")
+    (tmp_path / "keys.jsonl").write_text('{"en": "你好", "zh": "Hello."}\n', encoding="utf-8")
+    (tmp_path / "plain.jsonl").write_text('{"src": "Hi.", "tgt": "你好"}\n', encoding="utf-8")
+    found = [
+        turned_source(Source(path=name), ZH_EN, tmp_path)
+        for name in ("named.tsv", "keys.jsonl", "plain.jsonl")
+    ]
+    assert found == ["", "", "{path: plain.jsonl, direction: en-zh}"]
 
 
 def test_a_source_of_the_hub_keeps_its_keys_the_other_way_round(tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ def described(root: Path, name: str, languages: Languages = ZH_EN) -> str:
         (written([("Source (Chinese)", "Translation (EN)"), *ROWS]), "utf-8", "(English)", "both"),
         (written([("中文原文", "英文译文"), *ROWS]), "utf-8", "(Chinese) and B (English)", "both"),
         (written([("Traditional Chinese", "English"), *ROWS]), "utf-8", "is a header", "script"),
+        (written([("zh-TW", "en", "zh-CN"), *(("繁", en, zh) for zh, en in ROWS)]), "utf-8",
+         "columns C (Chinese) and B (English)", "both scripts"),
         ("Our texts,\r\n\r\n" + written([HEADER, *ROWS]), "utf-8", "(Chinese) and B (English); the "
          "first row with several texts is a header", "a title"),
         ("Our texts\r\n" + written([HEADER, *ROWS], "|"), "utf-8", "is a header", "a title alone"),

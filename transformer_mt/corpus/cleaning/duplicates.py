@@ -84,11 +84,13 @@ def sort_hashes(task: tuple[list[Shard], list[Rule], NDArray[np.uint8]], path: P
     start = group[0].start
     alive = np.unpackbits(bits).astype(bool)
     hashes, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
+    kinds = sorted({str(rule) for rule in rules if rule})  # a pair may repeat one of another rule
     for shard in group:
-        rule = rules[shard.source]
         chosen = np.flatnonzero(alive[shard.start - start :][: shard.size])
-        hashes.append(_hashes(shard, rule)[chosen])
-        rows.append((chosen + shard.start).astype(np.uint64) * np.uint64(2) + np.uint64(bool(rule)))
+        twice = (chosen + shard.start).astype(np.uint64) * np.uint64(2)
+        for kind in kinds:
+            hashes.append(_hashes(shard, kind)[chosen])
+            rows.append(twice + np.uint64(kind == rules[shard.source]))
     found = np.stack([np.concatenate(hashes), np.concatenate(rows)])
     save_array(path, found[:, np.argsort(found[0], kind="stable")])
 

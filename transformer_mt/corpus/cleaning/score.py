@@ -74,7 +74,8 @@ def _made_from(local: LocalData, source: LocalSource) -> str:
     use = {"weight", "tag", "clean"}  # settings of how the scored pairs are used
     how = {key: value for key, value in source.source.model_dump().items() if key not in use}
     if source.digests:  # the text decides, wherever it lies
-        how = {key: how[key] for key in how.keys() & {"limit", "direction", "tsv", "jsonl"}}
+        reading = {"limit", "direction", "tsv", "jsonl", "config", "split"}
+        how = {key: how[key] for key in how.keys() & reading}
     scores = [_FORM, SHARD_PAIRS, list(SCORED_RULES), data.clean.chinese_script]
     wants_language = data.clean_of(source.source).language is not False
     languages = source.languages.model_dump()
@@ -147,7 +148,7 @@ def _score_or_watch(task: _Scoring | _Watching, path: Path) -> None:
 def _watch(task: _Watching, path: Path) -> None:
     """Look through a whole source, in its order, and write its faults."""
     source, stored = task
-    watch = SourceWatch(source.name, source.languages, source.turned())
+    watch = SourceWatch(source.name, source.languages, source.turned)
     pairs = source.read() if stored is None else read_stored(stored)
     for _ in watch.observe(pairs):
         pass

@@ -5,7 +5,7 @@ are mended.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -42,7 +42,7 @@ class SourceWatch:
         turned: how the configuration names the source with its sides exchanged.
     """
 
-    def __init__(self, name: str, languages: Languages, turned: str = "") -> None:
+    def __init__(self, name: str, languages: Languages, turned: Callable[[], str] = str) -> None:
         self.name, self.languages, self.turned = name, languages, turned
         self.n_lines = self._n_searched = 0
         self.swapped = FaultyLines()

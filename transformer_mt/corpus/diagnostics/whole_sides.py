@@ -4,7 +4,7 @@ Comes in: pairs from anywhere in the source. Goes out: sentences for people, wit
 stand. This file does not know single lines that are wrong: see `source_watch.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from transformer_mt.config.data import Languages
 from transformer_mt.corpus.readers.pairs import Pair
@@ -20,11 +20,14 @@ _FEW = 0.2  # of the letters of a side: less than quotations and names
 _WIDTH = 40  # columns of a text in a message
 
 
-def whole_side_faults(sample: Sequence[Pair], languages: Languages, turned: str) -> list[str]:
+def whole_side_faults(
+    sample: Sequence[Pair], languages: Languages, turned: Callable[[], str]
+) -> list[str]:
     """At most one sentence: the sides look swapped, or in other languages.
 
     Args:
-        turned: how the configuration names the source with its sides exchanged.
+        turned: tells how the configuration names the source with its sides exchanged; nothing
+            where names in the source would have to change.
     """
     pairs = [pair for pair in sample if all(pair)]
     if not pairs:
@@ -35,20 +38,14 @@ def whole_side_faults(sample: Sequence[Pair], languages: Languages, turned: str)
     examples = "; ".join(f"{clip(src, _WIDTH)} | {clip(tgt, _WIDTH)}" for src, tgt in pairs[:2])
     if _same(found, codes[::-1]):
         src, tgt = map(language_name, codes)
+        swapped = tr("looks swapped: the {} side is {} and the {} side is {}, e.g. {}",
+                   codes[0], tgt, codes[1], src, examples)  # fmt: skip
+        if not (other := turned()):
+            return [tr("{}; change the names of its sides", swapped)]
         return [
-            tr(
-                "looks swapped: the {} side is {} and the {} side is {}, e.g. {}; "
-                "write {} under data.train, or give tmt data check --src {} --tgt {}",
-                codes[0],
-                tgt,
-                codes[1],
-                src,
-                examples,
-                turned,
-                codes[1],
-                codes[0],
-            )
-        ]
+            tr("{}; write {} under data.train, or give tmt data check --src {} --tgt {}",
+               swapped, other, codes[1], codes[0])
+        ]  # fmt: skip
     faults = [
         fault for code, side in zip(codes, texts, strict=True) if (fault := _fault(code, side))
     ]

@@ -166,18 +166,32 @@ def describe_tables(source: Source, languages: Languages, root: Path) -> list[st
 
 
 def turned_source(source: Source, languages: Languages, root: Path) -> str:
-    """How a configuration names a source that is read the other way round."""
+    """How a configuration names a source that is read the other way round.
+
+    Empty where languages that stand in the source decide: its files, columns or keys have wrong
+    names.
+    """
+    keys = source.model_dump()
     if source.files:
-        return flow_yaml({"files": source.files[::-1]})
+        return flow_yaml({**keys, "files": source.files[::-1]})
     parts = _parts(source, languages, root) if source.path else []
     if len(parts) == 1 and len(parts[0]) == 2:
         files = [
             str(path.relative_to(root) if path.is_relative_to(root) else path)
             for path in reversed(parts[0])
         ]
-        return flow_yaml({"files": files})
-    first, second = reversed(source_order(source, languages))
-    return flow_yaml({**source.model_dump(), "direction": f"{first}-{second}"})
+        others = {key: value for key, value in keys.items() if key not in ("path", "direction")}
+        return flow_yaml({"files": files, **others})
+    keys["direction"] = "-".join(reversed(source_order(source, languages)))
+    if source.hf is None:
+        first, turned = (
+            next((pair for pair in read_pairs(one, languages, root=root, role="train")
+                  if pair[0] != pair[1]), None)
+            for one in (source, Source.model_validate(keys))
+        )  # fmt: skip
+        if first == turned:
+            return ""
+    return flow_yaml(keys)
 
 
 def _read_aligned(*paths: Path) -> Iterator[Pair]:

@@ -182,6 +182,10 @@ def _named_columns(
     for i, cell in enumerate(first if len(first) > 1 else []):
         if code := _language_in(cell, wanted, len(first)):
             named.setdefault(code, i)
+    for code in filter(is_chinese, wanted):  # the other script stands in where there is none
+        others = [other for other in named if is_chinese(other) and other not in wanted]
+        if code not in named and others:
+            named[code] = named.pop(others[0])
     if languages and named.keys() >= {*wanted}:
         return (named[languages.src], named[languages.tgt]), (languages.src, languages.tgt)
     if languages is None and len(named) == 2:
@@ -227,8 +231,6 @@ def _language_in(cell: str, wanted: Sequence[str], width: int) -> str | None:
         found = {language_of(part) if part.isupper() else code_of_name(part) for part in parts}
         codes = found - {None}
         code = codes.pop() if len(codes) == 1 else None
-    if code and is_chinese(code) and code not in wanted:
-        return next(filter(is_chinese, wanted), code)
     return code
 
 
