@@ -49,12 +49,16 @@ def test_a_lower_loss_is_a_gain() -> None:
 def test_a_resumed_training_is_timed_anew() -> None:
     """By the updates of this machine alone; the minutes of the first start count."""
     train = TrainConfig.model_validate({"max_updates": 200, "max_minutes": 80})
-    clock = TrainingClock(train, 100, [{"event": "train", "update": 100, "minutes": 60.0}])
+    clock = TrainingClock(train, 100, 60.0)
     assert clock.left(100, []) is None, "nothing is timed yet"
     clock.set(61.0)
     left = clock.left(110, [])
     assert left is not None
     assert (left.minutes, left.limit) == (pytest.approx(9.0, abs=0.01), "max_updates")
+    later = TrainingClock(train, 149, 64.9)  # where no record was written for long
+    later.set(65.0)
+    left = later.left(150, [])
+    assert left is not None and left.minutes == pytest.approx(5.0, abs=0.01)
     clock.set(65.0)
     left = clock.left(150, [])
     assert left is not None and left.minutes == pytest.approx(5.0, abs=0.01)

@@ -1,6 +1,9 @@
 """An experiment with all that the mixing of corpora offers: it resumes exactly, and is scored."""
 
 import json
+import os
+import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +11,12 @@ import pytest
 from prepared_text import copy_prepared
 from safetensors.torch import load_file
 
+from transformer_mt.config.data import Source
 from transformer_mt.config.experiment import Config, build_config, load_config
+from transformer_mt.errors import DataError, TrainingStopped
 from transformer_mt.pipeline import train
 from transformer_mt.pipeline.run_dir import Run
+from transformer_mt.pipeline.run_list import compare_runs
 from transformer_mt.pipeline.train import train_experiment
 
 
@@ -130,6 +136,61 @@ def test_weights_of_a_learning_rate_that_fell_to_0_are_taken_as_they_are(
     kept = load_file(run.checkpoints_dir / f"{int(update):08}" / "weights.safetensors")
     chosen = load_file(run.model_dir / "model.safetensors")
     assert all(chosen[name].equal(weight) for name, weight in kept.items())
+
+
+def test_a_training_that_was_ended_early_is_not_called_annealed(
+    whole: Run, corpus_dir: Path, tmp_path: Path
+) -> None:
+    run = copy_prepared(whole, tmp_path / "run")
+    said: list[str] = []
+
+    def stop(update: int) -> None:
+        if update == 30:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(TrainingStopped):
+        cfg = configured(corpus_dir, cooldown_updates="auto")
+        train_experiment(cfg, run, fresh=False, say=print, watch=stop)
+    cfg = configured(corpus_dir, cooldown_updates="auto", max_updates=30)
+    train_experiment(cfg, run, fresh=False, say=said.append)
+    metadata = json.loads((run.model_dir / "metadata.json").read_text(encoding="utf-8"))
+    assert metadata["trained"]["weights"].startswith("best on dev")
+    assert not any("fallen to 0" in line or "fell to 0" in line for line in said)
+
+
+def test_changed_settings_of_a_finished_training_are_said_to_have_no_effect(
+    whole: Run, corpus_dir: Path, tmp_path: Path
+) -> None:
+    run = Run(shutil.copytree(whole.directory, tmp_path / "run"))
+    said: list[str] = []
+    train_experiment(configured(corpus_dir), run, fresh=False, say=said.append)
+    assert not any("without effect" in line for line in said)
+    train_experiment(configured(corpus_dir, lr=5e-3), run, fresh=False, say=said.append)
+    assert any("without effect now: train.lr (train anew" in line for line in said)
+    assert compare_runs([whole.directory, run.directory], n_samples=2).settings == {}
+
+
+def test_a_fresh_start_that_cannot_be_leaves_the_old_training(
+    whole: Run, corpus_dir: Path, tmp_path: Path
+) -> None:
+    run = Run(shutil.copytree(whole.directory, tmp_path / "run"))
+    cfg = configured(corpus_dir)
+    data = cfg.data.model_copy(update={"dev": [Source(path="mistyped")]})
+    cfg = cfg.model_copy(update={"data": data})
+    with pytest.raises(DataError, match="mistyped"):
+        train_experiment(cfg, run, fresh=True, say=print)
+    assert (run.model_dir / "metadata.json").is_file() and run.metrics_path.is_file()
+    assert [path.name for path in run.checkpoints_dir.iterdir()]
+
+
+def test_what_torchrun_starts_again_is_not_fresh(
+    whole: Run, corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(shutil.copytree(whole.directory, tmp_path / "run"))
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    before = run.metrics_path.read_bytes()
+    train_experiment(configured(corpus_dir), run, fresh=True, say=print)
+    assert run.metrics_path.read_bytes() == before
 
 
 def test_auto_is_a_number_that_the_run_keeps(whole: Run, corpus_dir: Path, tmp_path: Path) -> None:

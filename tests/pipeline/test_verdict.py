@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.pipeline.verdict import judge_training
+
+judge = partial(judge_training, annealed=False)
 
 
 def config(**train: Any) -> Config:
@@ -54,7 +57,7 @@ def noise(x: float) -> float:
 def test_the_kinds_of_curves(
     loss: Callable[[float], float], bleu: Callable[[float], float], kind: str, words: str
 ) -> None:
-    found = judge_training(config(), curve(loss, bleu), "max_updates")
+    found = judge(config(), curve(loss, bleu), "max_updates")
     assert found.kind == kind
     assert words in str(found)
 
@@ -71,7 +74,7 @@ def test_the_setting_that_ended_training_is_the_one_to_change(
     stopped_by: str, setting: str
 ) -> None:
     cfg = config(max_minutes=2.5, patience=7)
-    found = judge_training(cfg, curve(lambda x: 4 - 2 * x, lambda x: 30 * x), stopped_by)
+    found = judge(cfg, curve(lambda x: 4 - 2 * x, lambda x: 30 * x), stopped_by)
     assert found.kind == "still improving" and setting in found.advice
 
 
@@ -80,46 +83,45 @@ def test_the_gain_of_a_short_cooldown_is_not_taken_for_progress() -> None:
         return 2.5 if x <= 0.7 else 2.5 - (x - 0.7)
 
     records = curve(loss, lambda x: 30.0)
-    assert judge_training(config(cooldown_updates=300), records, "max_updates").kind == "settled"
+    assert judge(config(cooldown_updates=300), records, "max_updates").kind == "settled"
     for stopped_by in ("max_updates", "max_minutes", "patience"):  # without any
-        assert judge_training(config(), records, stopped_by).kind == "still improving"
+        assert judge(config(), records, stopped_by).kind == "still improving"
 
 
 @pytest.mark.parametrize(
-    ("cooldown", "stopped_by", "kind"),
+    ("cooldown", "annealed", "kind"),
     [
-        (600, "max_updates", "complete"),
-        (600, "max_minutes", "still improving"),  # lr had not fallen to 0
-        ("auto", "max_updates", "complete"),
-        ("auto", "max_minutes", "complete"),
-        ("auto", "patience", "still improving"),
+        (600, True, "complete"),
+        (600, False, "still improving"),
+        (300, True, "still improving"),
+        ("auto", True, "complete"),
+        ("auto", False, "still improving"),
     ],
 )
 def test_a_gain_of_a_long_cooldown_does_not_promise_another(
-    cooldown: int | str, stopped_by: str, kind: str
+    cooldown: int | str, annealed: bool, kind: str
 ) -> None:
     cfg = config(cooldown_updates=cooldown, max_minutes=5, patience=7)
-    found = judge_training(cfg, curve(lambda x: 3 - x, lambda x: 30 * x), stopped_by)
+    judged = partial(judge_training, cfg, stopped_by="max_minutes", annealed=annealed)
+    found = judged(curve(lambda x: 3 - x, lambda x: 30 * x))
     assert found.kind == kind
     assert ("--run-dir OTHER" in found.advice) == (kind == "complete")
-    risen = judge_training(cfg, curve(lambda x: 2 + (x - 0.4) ** 2, lambda x: 9.0), stopped_by)
-    assert risen.kind == "overfitting"
-    level = judge_training(cfg, curve(lambda x: 2.0, lambda x: 9.0), stopped_by)
-    assert level.kind == "settled"
+    assert judged(curve(lambda x: 2 + (x - 0.4) ** 2, lambda x: 9.0)).kind == "overfitting"
+    assert judged(curve(lambda x: 2.0, lambda x: 9.0)).kind == "settled"
 
 
 def test_a_warm_up_that_did_not_end_is_named() -> None:
     cfg = config(warmup_updates=4000)
     for n in (1, 10):
         records = curve(lambda x: 7 - x, lambda x: 9.0, n)
-        found = judge_training(cfg, records, "max_minutes")
+        found = judge(cfg, records, "max_minutes")
         assert found.kind == "barely learned" and "fewer than the 4000" in found.reason
         assert "train.warmup_updates" in found.advice
 
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_one_point_is_no_curve(n: int) -> None:
-    found = judge_training(config(), curve(lambda x: 4.0, lambda x: 9.0)[:n], "max_minutes")
+    found = judge(config(), curve(lambda x: 4.0, lambda x: 9.0)[:n], "max_minutes")
     assert found.kind == "unknown" and "train.validate_every" in found.advice
 
 
@@ -127,8 +129,8 @@ def test_one_point_is_no_curve(n: int) -> None:
 def test_values_that_are_not_numbers_are_left_out(missing: str) -> None:
     records = curve(lambda x: 4 - 2 * x, lambda x: 30 * x)
     records[3][missing] = None
-    assert judge_training(config(), records, "max_updates").kind == "still improving"
+    assert judge(config(), records, "max_updates").kind == "still improving"
     for record in records:
         record[missing] = None
-    kind = judge_training(config(), records, "max_updates").kind
+    kind = judge(config(), records, "max_updates").kind
     assert kind == ("unknown" if missing == "loss" else "still improving")

@@ -194,6 +194,20 @@ def test_values_of_two_metrics_are_not_compared(tmp_path: Path) -> None:
     assert (outcome.stopped_by, outcome.progress.best_update) == ("max_updates", 30)
 
 
+def test_a_training_that_is_over_is_judged_by_another_metric(tmp_path: Path) -> None:
+    first = make_config(metric="bleu", patience=1, max_updates=30)
+    bad = Session(tmp_path, first, scores=lambda update: {"bleu": -update, "loss": 3.0})
+    assert bad.run().progress.update == 10, "no patience left"
+    second = make_config(metric="loss", patience=1, max_updates=30)
+    again = Session(tmp_path, second, scores=lambda update: {"bleu": 1.0, "loss": 3 - update / 20})
+    assert (again.run().progress.update, again.validated_at[0]) == (30, 15)
+    third = Session(
+        tmp_path, make_config(metric="bleu", max_updates=30), scores=lambda _: {"bleu": 1.0}
+    )
+    outcome = third.run()
+    assert third.validated_at == [30] and outcome.progress.best_update == 30
+
+
 def test_a_crash_and_a_damaged_checkpoint_cost_the_updates_since_the_one_before(
     tmp_path: Path, whole: Session
 ) -> None:

@@ -18,7 +18,7 @@ from transformer_mt.cli.options import (
     say,
     show,
 )
-from transformer_mt.cli.train import free_memory_soon
+from transformer_mt.cli.train import free_memory_soon, goes_on
 from transformer_mt.errors import STOPPED, TrainingStopped
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.processes.launch import count_processes
@@ -44,6 +44,7 @@ def distill(
     as_json: AsJson = False,
 ) -> None:
     """Make a smaller, faster model from a run's own translations; run it again to resume."""
+    from transformer_mt.config.yaml_text import parse_setting
     from transformer_mt.pipeline.distill import Teacher, begin_student, compare_with_teacher
     from transformer_mt.pipeline.run_dir import Run
     from transformer_mt.pipeline.start import start_training
@@ -54,15 +55,16 @@ def distill(
     run = Run(run_dir or Path("runs") / f"{teacher.cfg.name}-student")
     config = begin_student(teacher, mono or (), run, overrides or (), beam=beam, say=say)
     n_processes = processes or count_processes()
+    settings = dict(map(parse_setting, overrides or ()))
     if minutes is not None:
         config = for_minutes(
             config, overrides or (), minutes, n_processes, run.directory, fresh=fresh
         )
-    ends = {} if minutes is None else {"train.max_minutes": minutes}
+        settings = {"train.max_minutes": minutes, **settings}
     try:
-        start_training(config, ends, run_dir=run.directory, fresh=fresh, processes=n_processes)
+        start_training(config, settings, run_dir=run.directory, fresh=fresh, processes=n_processes)
     except TrainingStopped as stopped:
-        say(Always(tr("{}; the same command goes on", stopped)))
+        say(Always(goes_on(stopped, fresh=fresh)))
         raise typer.Exit(STOPPED) from stopped
     with ShownStages() as stages:
         found = compare_with_teacher(teacher, run, mono or (), stages)
@@ -81,7 +83,7 @@ def for_minutes(
 
     sizes = load_config(config).model.model_dump(exclude={"dropout"})
     kept = [f"model.{key}={value}" for key, value in sizes.items()]
-    kept += [*overrides, f"train.max_minutes={minutes}"]
+    kept += [f"train.max_minutes={minutes}", *overrides]  # these may give it more time later
     made = configuration_for_minutes(
         str(config), kept, minutes, processes=processes, say=say, run_dir=run_dir, fresh=fresh
     )

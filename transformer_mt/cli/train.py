@@ -82,10 +82,9 @@ def train(
     from transformer_mt.config.yaml_text import apply_setting
     from transformer_mt.corpus.readers.paths import tells_languages
 
-    settings = [
-        *with_executor(overrides, executor),
-        *([] if minutes is None else [f"train.max_minutes={minutes}"]),
-    ]
+    settings = with_executor(overrides, executor)
+    if minutes is not None:  # --set may give it more time later
+        settings.insert(0, f"train.max_minutes={minutes}")
     for setting in settings:  # a value after a space would be taken for a second file
         apply_setting({}, setting)
     n_processes = 1 if is_rank() else processes or count_processes()
@@ -127,7 +126,7 @@ def _train_here(
     except TrainingStopped as stopped:
         if not is_first_rank():
             return
-        say(Always(tr("{}; the same command goes on", stopped)))
+        say(Always(goes_on(stopped, fresh=fresh)))
         raise typer.Exit(STOPPED) from stopped
     if not is_first_rank():
         return
@@ -135,6 +134,13 @@ def _train_here(
         say(Always(line))
     if as_json:
         show(json.dumps(trained.to_json(), indent=2))
+
+
+def goes_on(stopped: TrainingStopped, *, fresh: bool) -> str:
+    """What to type to go on with a training that was stopped."""
+    if fresh:
+        return tr("{}; the same command without --fresh goes on", stopped)
+    return tr("{}; the same command goes on", stopped)
 
 
 def _options(

@@ -201,18 +201,33 @@ _KEY = re.compile(r"[\w-]{1,100}(\.[\w-]{1,100}){0,9}")  # of --set
 
 def apply_setting(tree: dict[str, Any], override: str) -> str:
     """Change a tree as `--set` says; the key."""
-    key, equals, value = override.partition("=")
-    shown = override if len(override) <= 200 else f"{override[:200]}…"
-    if not equals or not _KEY.fullmatch(key):
-        raise ConfigError(
-            tr("--set {}: expected section.key=value, e.g. train.max_updates=500", shown)
-        )
+    key, value = parse_setting(override)
     *parents, leaf = key.split(".")
     for parent in parents:
         if tree.get(parent) is None:
             tree[parent] = {}
         tree = tree[parent]
         if not isinstance(tree, dict):
-            raise ConfigError(tr("--set {}: {} is {}, not a section", shown, parent, kind_of(tree)))
-    tree[leaf] = parse_yaml(value, f"--set {shown}")
+            kind = kind_of(tree)
+            raise ConfigError(
+                tr("--set {}: {} is {}, not a section", _shown(override), parent, kind)
+            )
+    tree[leaf] = value
     return key
+
+
+def parse_setting(override: str) -> tuple[str, Any]:
+    """`section.key=value` as the key and the value that YAML reads."""
+    key, equals, value = override.partition("=")
+    if not equals or not _KEY.fullmatch(key):
+        raise ConfigError(
+            tr(
+                "--set {}: expected section.key=value, e.g. train.max_updates=500",
+                _shown(override),
+            )
+        )
+    return key, parse_yaml(value, f"--set {_shown(override)}")
+
+
+def _shown(override: str) -> str:
+    return override if len(override) <= 200 else f"{override[:200]}…"

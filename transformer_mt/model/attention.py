@@ -59,10 +59,12 @@ def attend(
     scores = (q * q.size(-1) ** -0.5) @ k.contiguous().transpose(-2, -1)  # (B, H, T, S)
     if attn_mask is not None:
         scores.masked_fill_(~attn_mask, -math.inf)
+    if weights is not None and scores.dtype == torch.float16:
+        scores = scores.float()  # a gradient of small shares overflows before it is multiplied
     shares = softmax(scores)  # (B, H, T, S)
     if weights is not None:
         weights.append(shares)
-    return shares @ v.contiguous()  # (B, H, T, Dh)
+    return shares.to(v.dtype) @ v.contiguous()  # (B, H, T, Dh)
 
 
 def softmax(scores: Tensor) -> Tensor:

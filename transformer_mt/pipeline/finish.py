@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from transformer_mt.config.experiment import Config, TrainConfig, load_config
+from transformer_mt.config.experiment import Config, load_config
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import CheckpointError, ModelDirError, TmtError
 from transformer_mt.evaluation.test_sets import read_dev_sets, read_test_sets
@@ -32,6 +32,7 @@ from transformer_mt.translation.direction import both_directions
 from transformer_mt.translation.translator import Translator
 
 T = TypeVar("T")
+_ANNEALED = 0.1  # of the cool-down is left at most, where the learning rate has fallen to 0
 MOST_LINES = 2_000_000  # of the training text, that are looked at for its words
 Weights = dict[str, torch.Tensor]  # fp32, by parameter name
 
@@ -46,10 +47,15 @@ def finish(
     )
     metadata = ranks.told_by_main(_read_metadata(run) if ranks.is_main else {})
     if metadata.get("finished") == finished:
+        if changed := _changed_since(cfg, run):
+            text = tr("[done] trained before; without effect now: {}", ", ".join(changed))
+            say(tr("{} (train anew: --fresh, or another --run-dir)", text))
         return metadata
-    verdict = judge_training(cfg, read_metrics(run.metrics_path), outcome.stopped_by)
-    annealed = _ends_at_zero(cfg.train, outcome.stopped_by) and verdict.kind != "overfitting"
-    annealed = ranks.told_by_main(annealed)
+    left = progress.cooldown_left
+    at_zero = left is not None and left <= _ANNEALED
+    records = read_metrics(run.metrics_path)
+    verdict = judge_training(cfg, records, outcome.stopped_by, annealed=at_zero)
+    annealed = ranks.told_by_main(at_zero and verdict.kind != "overfitting")
     weights, chosen = _choose_weights(cfg, trainer, say, annealed=annealed)
     load_weights(trainer.model, weights)
     translator = Translator(trainer.model.eval(), prepared.tokenizers, cfg)
@@ -105,18 +111,18 @@ def known_units(cfg: Config, run: Run) -> KnownUnits | None:
     return KnownUnits.of(batches, list(dev))
 
 
+def _changed_since(cfg: Config, run: Run) -> list[str]:
+    """Settings of training that the model of a run was not trained with."""
+    trained = load_config(run.model_dir / "config.yaml").train.model_dump()
+    own = cfg.train.model_dump(exclude={"precision", "track"})  # those of the machine, and the user
+    return [f"train.{key}" for key, value in own.items() if trained[key] != value]
+
+
 def _read_metadata(run: Run) -> dict[str, Any]:
     try:
         return read_metadata(run.model_dir)
     except ModelDirError:  # absent, or damaged and made anew
         return {}
-
-
-def _ends_at_zero(train: TrainConfig, stopped_by: str) -> bool:
-    """Whether the learning rate has fallen to 0."""
-    if train.cooldown_updates == "auto":
-        return stopped_by != "patience"
-    return train.cooldown_updates > 0 and stopped_by == "max_updates"
 
 
 def _choose_weights(

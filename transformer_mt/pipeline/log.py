@@ -49,6 +49,7 @@ class TrainingLog(SilentLog):
         metrics_path: Path,
         *,
         resume_update: int,
+        resume_minutes: float = 0.0,
         train: TrainConfig,
         trackers: Sequence[Tracker] = (),
         watch: Watch = ignore_update,
@@ -65,7 +66,7 @@ class TrainingLog(SilentLog):
         self._watch = watch
         self._tell_trackers(self.records)
         self._max_updates = train.max_updates
-        self._clock = TrainingClock(train, resume_update, self.records)
+        self._clock = TrainingClock(train, resume_update, resume_minutes)
         # Without a thread: a process with threads cannot be copied, and the search of a validation
         # works with copies.
         self._live = Live(console=self._console, auto_refresh=False, transient=True)

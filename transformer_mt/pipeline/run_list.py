@@ -243,7 +243,7 @@ def compare_runs(
     for run in runs:
         run.insist()
     names = [system.name for system in name_systems([(run.directory, True) for run in runs])]
-    configs = [load_config(run.config_path) for run in runs]
+    configs = [_trained_config(run) for run in runs]
     scores: dict[str, SystemScores] = {}
     notes: list[str] = []
     tests = [_finished_tests(run, cfg) for run, cfg in zip(runs, configs, strict=True)]
@@ -261,6 +261,15 @@ def compare_runs(
         name: _best(read_metrics(run.metrics_path)) for name, run in zip(names, runs, strict=True)
     }
     return RunComparison(names, _differences(configs), dev, scores, notes)
+
+
+def _trained_config(run: Run) -> Config:
+    """That of the model, where there is one of the last update: the run may have been started again
+    with others, which had nothing to change any more."""
+    updates = max((record["update"] for record in read_metrics(run.metrics_path)), default=0)
+    of_model = run.model_dir / "config.yaml"
+    finished = of_model.is_file() and updates <= _trained_updates(_metadata(run))
+    return load_config(of_model if finished else run.config_path)
 
 
 _Finished = tuple[EvaluationSet, list[str]]  # a test set with the translations of a run

@@ -20,14 +20,13 @@ class TrainingClock:
     """Minutes so far and minutes left, from the records of the log.
 
     Args:
-        records: of the training before this start of it.
+        update, minutes: of the training before this start of it.
     """
 
-    def __init__(self, train: TrainConfig, update: int, records: Sequence[_Record]) -> None:
+    def __init__(self, train: TrainConfig, update: int, minutes: float) -> None:
         self._train = train
         self._first_update = update
-        known = [record["minutes"] for record in records if record.get("minutes") is not None]
-        self._first_minutes = self._minutes = max(known, default=0.0)
+        self._first_minutes = self._minutes = minutes
         self._since = time.monotonic()
 
     def set(self, minutes: float) -> None:

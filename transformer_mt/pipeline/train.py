@@ -41,6 +41,7 @@ from transformer_mt.system.device import (
 )
 from transformer_mt.system.output import write_json, write_text
 from transformer_mt.system.processes.distributed import ALONE, Ranks
+from transformer_mt.system.processes.environment import is_restart
 from transformer_mt.system.processes.executors import count_workers
 from transformer_mt.system.state import Damaged, fingerprint, read_json
 from transformer_mt.system.terminal import Say
@@ -67,20 +68,18 @@ def train_experiment(
 ) -> dict[str, Any]:
     """Do everything that is missing, in order; the metadata of the model.
 
-    Each of the processes must call it. `fresh` forgets checkpoints, metrics and model first;
-    `watch` is called by the first process.
+    Each of the processes must call it. `fresh` forgets checkpoints, metrics and model first, but
+    not where torchrun starts the processes again; `watch` is called by the first process.
     """
     keep_memory()
+    fresh = fresh and ranks.is_main and not is_restart()
     if ranks.is_main:
         for name in cfg.train.track:
             import_service(name)
     else:
         say = _say_nothing
     with run.held() if ranks.is_main else nullcontext():
-        if fresh and ranks.is_main:
-            CheckpointStore(run.checkpoints_dir, {}).clear()
-            run.forget_training()
-        prepared, store = ranks.in_turn(lambda: _prepare(cfg, run, ranks, say))
+        prepared, store = ranks.in_turn(lambda: _prepare(cfg, run, ranks, say, fresh=fresh))
         if len({*ranks.gather(store.identity["corpus"])}) > 1:
             raise TrainingError(
                 tr(
@@ -98,7 +97,7 @@ def train_experiment(
         trainer, outcome = _train(cfg, run, prepared, model, store, ranks, say, watch)
         if outcome.stopped_by == "signal":
             update = outcome.progress.update
-            if update and ranks.is_main and not store.holds(update):
+            if update and ranks.is_main and not store.has_any():
                 raise TrainingError(
                     tr("{}: the run directory is gone; nothing is saved", run.directory)
                 )
@@ -106,7 +105,9 @@ def train_experiment(
         return finish(cfg, run, prepared, trainer, outcome, say)
 
 
-def _prepare(cfg: Config, run: Run, ranks: Ranks, say: Say) -> tuple[Prepared, CheckpointStore]:
+def _prepare(
+    cfg: Config, run: Run, ranks: Ranks, say: Say, *, fresh: bool
+) -> tuple[Prepared, CheckpointStore]:
     local = obtain_sources(cfg, say)
     prints = fingerprints(local)
     identity = {  # of the checkpoints: one model, one corpus and one seed
@@ -116,6 +117,9 @@ def _prepare(cfg: Config, run: Run, ranks: Ranks, say: Say) -> tuple[Prepared, C
         "seed": cfg.seed,
     }
     store = CheckpointStore(run.checkpoints_dir, identity)
+    if fresh:
+        store.clear()
+        run.forget_training()
     store.check_identity()  # before any stage replaces the data of the old run
     # Of the processes of a machine the first looks through what is there, for all of them.
     prepared = prepare(local, prints, run, say, check=ranks.local_rank == 0)
@@ -205,6 +209,7 @@ def _train(
             log = TrainingLog(
                 run.metrics_path,
                 resume_update=trainer.progress.update,
+                resume_minutes=trainer.progress.seconds / 60,
                 train=cfg.train,
                 trackers=[Tracker(name, cfg, run, say) for name in cfg.train.track],
                 watch=watch,

@@ -46,7 +46,9 @@ class _Trend(NamedTuple):
     last: float
 
 
-def judge_training(cfg: Config, records: Sequence[_Record], stopped_by: str) -> Verdict:
+def judge_training(
+    cfg: Config, records: Sequence[_Record], stopped_by: str, *, annealed: bool
+) -> Verdict:
     """Judge a training by its validations.
 
     A gain in a short cool-down of the learning rate does not count: there is one at the end of
@@ -56,6 +58,7 @@ def judge_training(cfg: Config, records: Sequence[_Record], stopped_by: str) -> 
     Args:
         records: of `metrics.jsonl`.
         stopped_by: max_updates, max_minutes or patience.
+        annealed: the learning rate has fallen to 0.
     """
     train = cfg.train
     loss = _trend(records, "loss", sign=-1)
@@ -95,7 +98,7 @@ def judge_training(cfg: Config, records: Sequence[_Record], stopped_by: str) -> 
     better += [tr("{} rose by {:.1f}", _LABELS[name], gains[name]) for name in rising[:1]]
     if better:
         reason = tr("in the last quarter {}", tr(" and ").join(better))
-        if _is_whole_cooldown(train, stopped_by):
+        if annealed and _is_mostly_cooldown(train):
             return _complete(reason, train, stopped_by)
         return Verdict("still improving", reason, _train_longer(train, stopped_by))
     reason = tr("in the last quarter the loss on dev moved by {:.2f} only", abs(fall))
@@ -128,7 +131,7 @@ def _complete(gain: str, train: TrainConfig, stopped_by: str) -> Verdict:
 
 def _train_longer(train: TrainConfig, stopped_by: str) -> str:
     setting = _longer(train, stopped_by)
-    return tr("Train longer, --set {}: the same command then goes on", setting)
+    return tr("Train longer, --set {}: the same command, without --fresh, then goes on", setting)
 
 
 def _longer(train: TrainConfig, stopped_by: str) -> str:
@@ -139,17 +142,15 @@ def _longer(train: TrainConfig, stopped_by: str) -> str:
     return tr("train.max_updates={} (now {})", 2 * train.max_updates, train.max_updates)
 
 
-def _is_whole_cooldown(train: TrainConfig, stopped_by: str) -> bool:
-    """Whether lr has fallen to 0 over most of the training."""
-    if train.cooldown_updates == "auto":
-        return stopped_by != "patience"
-    return stopped_by == "max_updates" and train.cooldown_updates > train.max_updates / 2
+def _is_mostly_cooldown(train: TrainConfig) -> bool:
+    return train.cooldown_updates == "auto" or train.cooldown_updates > train.max_updates / 2
 
 
 def _start_of_cooldown(train: TrainConfig, n_done: int) -> int:
     """The update after which gains do not count."""
-    if train.cooldown_updates == "auto" or train.cooldown_updates > train.max_updates / 2:
+    if _is_mostly_cooldown(train):
         return n_done
+    assert train.cooldown_updates != "auto"
     return train.max_updates - train.cooldown_updates
 
 

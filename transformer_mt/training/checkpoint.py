@@ -41,6 +41,7 @@ class Progress:
     block_entries: int = WHOLE_EPOCH  # entries per block, about; absent in older files
     next_in_block: _Next = 0  # index of the next update in the plan of the block
     seconds: float = 0.0  # of training, all starts together
+    cooldown_left: float | None = None  # as in `learning_rate`; absent in older files
     skipped: int = 0  # updates left out because their gradient was not finite
     split: int = 0  # micro-batches that did not fit into memory and were split
     best_update: int = 0  # update of the validation with the best metric; 0: none yet
@@ -83,10 +84,8 @@ class CheckpointStore:
             keep_last: how many validated checkpoints keep their weights, beside the best one.
         """
         if not self.directory.parent.is_dir():
-            text = tr(
-                "{}: the run directory is gone; nothing of this training is on the disk any more",
-                self.directory.parent,
-            )
+            text = tr("{}: the run directory is gone; nothing of this training is on the disk any "
+                      "more", self.directory.parent)  # fmt: skip
             raise CheckpointError(text)
         with writing_folder(self._path(progress.update), _PROGRESS, ours=True) as directory:
             for name, tensors in ((_WEIGHTS, weights), (_OPTIMIZER, optimizer)):
@@ -176,9 +175,6 @@ class CheckpointStore:
         """Updates whose checkpoints were validated, ascending."""
         return [progress.update for progress, _ in self._readable() if progress.validated]
 
-    def holds(self, update: int) -> bool:
-        return update in (progress.update for progress, _ in self._readable())
-
     def has_any(self) -> bool:
         return bool(self._updates())
 
@@ -233,10 +229,8 @@ class CheckpointStore:
         if changed:
             text = tr(
                 "{}: cannot resume, what was trained is not what is configured:\n{}\nchange it "
-                "back, start over with --fresh, or use another --run-dir",
-                self.directory,
-                changed,
-            )
+                "back, start over with --fresh, or use another --run-dir", self.directory, changed,
+            )  # fmt: skip
             raise CheckpointError(text)
 
     def _prune(self, keep_last: int) -> None:

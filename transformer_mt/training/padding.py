@@ -47,8 +47,7 @@ def collate(corpus: EncodedCorpus, rows: Indices, *, multiple: int = 1) -> Batch
         multiple: padded lengths are multiples of it. Above 1, for a GPU: fewer shapes, and no
             `Batch.real`.
     """
-    src = _pad(corpus.src, rows, multiple)
-    tgt_out = _pad(corpus.tgt, rows, multiple)
+    src, tgt_out = (_pad(side, rows, multiple) for side in (corpus.src, corpus.tgt))
     tgt_in = np.roll(tgt_out, 1, axis=1)
     tgt_in[:, 0] = BOS_ID
     # EOS is the last real token of `tgt_out`; one step later it must not be read as input.

@@ -121,6 +121,10 @@ class Trainer:
             weights, state = (found.weights, found.optimizer) if found else ({}, {})
             self.learner.optimizer.load(weights, state)
             self.progress = Progress(**progress)
+            if self.progress.metric not in (None, self.cfg.train.metric):  # not comparable
+                self.progress = replace(
+                    self.progress, best_update=0, validations_without_gain=0, validated=False
+                )
 
     def run(self, log: SilentLog, stop: StopRequest) -> Outcome:
         """Train until a limit of the configuration is reached, or a signal comes."""
@@ -150,6 +154,7 @@ class Trainer:
                 **planned.block.place._asdict(),
                 next_in_block=planned.index + 1,
                 seconds=time.monotonic() - started,
+                cooldown_left=left,
                 skipped=self.progress.skipped + (not finite),
                 validated=False,
             )
@@ -159,7 +164,8 @@ class Trainer:
                 meter.add(nll, planned.n_tokens)
             log.advance(update)
             if update % train.log_every == 0:
-                status = self._status(lr, norm, planned.epochs)
+                status = {"lr": lr, "grad_norm": norm, "epoch": planned.epochs}
+                status["minutes"] = self.progress.seconds / 60
                 log.record("train", update, {**meter.take(), **status})
             if update % train.validate_every == 0 or update == train.max_updates:
                 self._validate(log)
@@ -250,10 +256,8 @@ class Trainer:
             self.progress = replace(self.progress, split=self.progress.split + int(n_split))
             text = tr(
                 "update {}: {:.0f} micro-batches did not fit into memory; done in halves. A "
-                "smaller train.max_tokens is faster than that",
-                self.progress.update,
-                n_split,
-            )
+                "smaller train.max_tokens is faster than that", self.progress.update, n_split,
+            )  # fmt: skip
             log.say(text)
         return stopping > 0, seconds
 
@@ -265,9 +269,8 @@ class Trainer:
         with record_function("validation"):
             scores = self.validate()
         value = -scores["loss"] if train.metric == "loss" else scores[train.metric]
-        is_other = self.progress.metric not in (None, train.metric)  # not comparable
         so_far = replace(self.progress, validated=True, metric=train.metric)
-        if not so_far.best_update or is_other or value > so_far.best_metric:
+        if not so_far.best_update or value > so_far.best_metric:
             best = replace(so_far, best_update=so_far.update, best_metric=value)
             self.progress = replace(best, validations_without_gain=0)
         else:
@@ -302,27 +305,19 @@ class Trainer:
             return "patience"
         return None
 
-    def _status(self, lr: float, norm: float, epochs: float) -> dict[str, float]:
-        return {"lr": lr, "grad_norm": norm, "epoch": epochs, "minutes": self.progress.seconds / 60}
-
     def _report_skipped(self, log: SilentLog, planned: PlannedUpdate, in_a_row: int) -> None:
         rows = planned.block.in_encoded_corpus(np.concatenate(planned.batches))
         update = self.progress.update
         if self.learner.optimizer.loss_scale.factor == 1.0 or in_a_row >= MAX_SKIPPED_IN_A_ROW:
             text = tr(
                 "update {}: the gradient is not finite; left out ({} pairs of the encoded corpus: "
-                "{}, …)",
-                update,
-                len(rows),
-                ", ".join(map(str, rows[:5])),
-            )
+                "{}, …)", update, len(rows), ", ".join(map(str, rows[:5])),
+            )  # fmt: skip
             log.say(text)
         if in_a_row >= MAX_SKIPPED_IN_A_ROW:
             text = tr(
                 "update {}: no finite gradient in {} updates in a row. The weights are those "
                 "before them; the last checkpoint is kept. Lower train.lr, or set "
-                "train.precision: fp32",
-                update,
-                in_a_row,
-            )
+                "train.precision: fp32", update, in_a_row,
+            )  # fmt: skip
             raise TrainingError(text)

@@ -77,6 +77,8 @@ def test_only_a_private_folder_of_ours_is_a_meeting_place(
     assert own_meeting_dir() is None
     folder.chmod(0o700)
     assert own_meeting_dir() == folder
+    folder.chmod(0o2700)  # as in a folder of a group, which folders in it inherit
+    assert own_meeting_dir() == folder
     given(monkeypatch, **place_variables(1, 3, folder))
     assert own_place() == Place(1, 3, 1, 3, attempt="0", meeting_dir=folder)
     for other in ("1", "", str(tmp_path)):

@@ -70,8 +70,16 @@ def own_place() -> Place | None:
                 tr("MASTER_ADDR is not set, but WORLD_SIZE is {}: {}", size, _ADVICE)
             )
         _number("MASTER_PORT", "", below=2**16)
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return Place(rank, size, local_rank, local_size, attempt, own_dir)
+    return Place(rank, size, local_rank, local_size, _attempt(), own_dir)
+
+
+def is_restart() -> bool:
+    """Has torchrun started these processes again, after one of them had died?"""
+    return _attempt() != "0"
+
+
+def _attempt() -> str:
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
 
 
 def place_variables(rank: int, size: int, meeting: Path) -> dict[str, str]:
@@ -105,7 +113,8 @@ def own_meeting_dir() -> Path | None:
         return None
     with suppress(OSError):
         found = path.lstat()
-        if found.st_mode == stat.S_IFDIR | 0o700 and found.st_uid == os.getuid():
+        mode = found.st_mode & ~stat.S_ISGID  # which folders inherit
+        if mode == stat.S_IFDIR | 0o700 and found.st_uid == os.getuid():
             return path
     return None
 
