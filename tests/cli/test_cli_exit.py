@@ -12,7 +12,8 @@ import pytest
 from command import tmt_here
 
 from transformer_mt.cli import main as cli
-from transformer_mt.cli import translate as cli_translate
+from transformer_mt.cli import translation_files
+from transformer_mt.cli.translation_files import TranslationFiles
 from transformer_mt.errors import OUTSIDE, DataError, TmtError, describe
 
 
@@ -151,9 +152,9 @@ def test_names_of_any_kind(words: list[bytes]) -> None:
 
 
 def test_a_document_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_translate, "MOST_BYTES", 1000)
+    monkeypatch.setattr(translation_files, "MOST_BYTES", 1000)
     with pytest.raises(TmtError, match=r"/dev/zero: more than .* MiB; divide the document"):
-        cli_translate._Files(Path("/dev/zero"), None, "markdown", "text")._content()
+        _ = TranslationFiles(Path("/dev/zero"), None, "markdown", "text")._content
 
 
 def test_a_threshold_that_is_no_number_is_refused() -> None:

@@ -183,6 +183,10 @@ def test_options_reach_the_search(run: Run, tmp_path: Path) -> None:
     assert "big cat" in run("--glossary", glossary, "狗看见猫。").stdout
     drawn = run("--sample", "--temperature", "3", "--n-best", "4", "--json", "狗看见猫。")
     assert len(json.loads(drawn.stdout)["alternatives"]) == 4
+    mbr = "--mbr", "4", "--temperature"
+    varied = {run(*mbr, "3", "--seed", seed, "狗看见猫。").stdout for seed in "12345"}
+    assert len(varied) > 1, "what --mbr chooses from depends on the seed"
+    assert len({run(*mbr, "0.01", "--seed", seed, "狗看见猫。").stdout for seed in "12345"}) == 1
     short = json.loads(run("--max-length", "2", "--json", "狗看见猫。").stdout)
     assert short["complete"] is False and "cut" in short["faults"]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from transformer_mt.cli.translation_files import TranslationFiles
 from transformer_mt.config.experiment import Config
 from transformer_mt.config.model import TokenizerConfig
 from transformer_mt.encoding.tags import tag_pieces
@@ -170,3 +171,11 @@ def test_a_model_says_that_it_goes_both_ways(run_dir: Path) -> None:
     found = describe_model(run_dir / "model")
     assert found["languages"] == "Chinese ↔ English"
     assert found["tags"] == {"<2en>": 4, "<2zh>": 5}
+
+
+def test_a_document_is_translated_in_one_direction(cfg: Config, tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("# Installation\n\n猫看见狗。\n\n狗看见猫，也看见孩子。\n", encoding="utf-8")
+    assert TranslationFiles(path, None, "markdown", "text").target(cfg.languages) == "en"
+    path.write_text("# 安装\n\nThe cat sees the dog.\n\nThe dog sees.\n", encoding="utf-8")
+    assert TranslationFiles(path, None, "markdown", "text").target(cfg.languages) == "zh"

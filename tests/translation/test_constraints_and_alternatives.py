@@ -14,6 +14,9 @@ from transformer_mt.encoding.tokenizer import EOS_ID, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.model.incremental_decoder import IncrementalDecoder
 from transformer_mt.model_dir import save_model_dir, weights_of
+from transformer_mt.search import engine
+from transformer_mt.search.beam_search import Hypothesis, SearchTask
+from transformer_mt.search.constrained_search import constrained_beam_search
 from transformer_mt.search.engine import Request
 from transformer_mt.search.ensemble import Stepper
 from transformer_mt.search.options import SearchOptions
@@ -70,6 +73,24 @@ def test_a_glossary_puts_its_words_in(translator: Translator, texts: list[str]) 
         assert "term" not in found.faults
     others = [text for text in texts if not glossary.required(text)]
     assert constrained(translator, others, glossary=glossary) == translator.translate(others)
+
+
+def test_a_text_of_many_terms_widens_the_beam_of_no_other(
+    translator: Translator, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = []
+
+    def remember(task: SearchTask, *, beam: int, **options: Any) -> list[list[Hypothesis]]:
+        searched.append((beam, len(task.max_lengths)))
+        return constrained_beam_search(task, beam=beam, **options)
+
+    monkeypatch.setattr(engine, "constrained_beam_search", remember)
+    ids = translator.src_tokenizer.encode(texts[:12])
+    requests = [Request(own, required=[[9]]) for own in ids[:-1]]
+    requests.append(Request(ids[-1], required=[list(range(9, 39))]))
+    found = translator.engine.search_batch(requests, SearchOptions(beam=4))
+    assert [own[0].ids.count(9) > 0 for own in found] == [True] * 12
+    assert sorted(searched) == [(4, 11), (31, 1)]
 
 
 def test_diverse_alternatives_begin_differently(translator: Translator, texts: list[str]) -> None:

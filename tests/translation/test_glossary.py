@@ -19,6 +19,17 @@ def glossary(tmp_path: Path, *lines: str) -> Glossary:
     return Glossary.read(path)
 
 
+def test_terms_in_the_other_script_are_found_too(tmp_path: Path) -> None:
+    simplified = Normaliser("zh", "simplified")
+    terms = glossary(tmp_path, "軟體\tsoftware", "软体\tmollusc", "電腦\tcomputer", "网\tnet")
+    found = terms.respelled(simplified)
+    assert found.required("软体、电脑、網") == ["mollusc", "computer"], (
+        "what is written counts first"
+    )
+    assert found.required("軟體、電腦、网") == ["software", "computer", "net"]
+    assert terms.required("电脑") == []
+
+
 EN_ZH = (
     "# term\ttranslation",
     "node\t节点",

@@ -5,11 +5,10 @@ Translations go to standard output or a file, everything else to standard error.
 
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -24,6 +23,7 @@ from transformer_mt.cli.options import (
     say,
     write_lines,
 )
+from transformer_mt.cli.translation_files import TranslationFiles
 from transformer_mt.cli.translation_job import (
     TEXTS_AT_ONCE,
     TranslationJob,
@@ -31,20 +31,15 @@ from transformer_mt.cli.translation_job import (
     as_json,
     best,
 )
-from transformer_mt.errors import DataError, TmtError
+from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.system.terminal import show_document
 
 if TYPE_CHECKING:
     from transformer_mt.search.options import Penalty
     from transformer_mt.search.sampling import SamplingOptions
     from transformer_mt.translation.documents.forms import Form, PackageForm
-    from transformer_mt.translation.documents.marks import Align
     from transformer_mt.translation.lexical_constraints import LexicalConstraints
-    from transformer_mt.translation.partial_output import PartialOutput
     from transformer_mt.translation.translator import Translator
-
-MOST_BYTES = 256 << 20  # of a document, which is held in memory as a whole
 
 # The options, in the groups of `--help`.
 _option: Any = typer.Option
@@ -59,6 +54,8 @@ _MODELS = "model or run directory, or hf:OWNER/NAME; several vote; default: the 
 _FORMAT = "text, markdown, html, srt, vtt, jsonl, docx, pptx, odt or odp; default: by file name"
 _FORCE = "replace the input by its translation, or begin a stopped translation anew"
 _ENGINE = "native; ctranslate2, with an export of it; auto: the latter where it finds the same"
+_DRAW = "of --sample and --mbr"
+_DRAWING = "--temperature, --top-k, --top-p, --seed"
 _RETRY = "search again where a translation has faults, such as loops"
 
 
@@ -87,10 +84,10 @@ def translate(
     n_best: Annotated[int, _choice(min=1, help="alternatives per text, a line for each")] = 1,
     diverse: Annotated[bool, _choice("--diverse", help="alternatives begin differently")] = False,
     sample: Annotated[bool, _choice("--sample", help="draw tokens at random")] = False,
-    temperature: Annotated[float, _choice(min=0.01, help="of --sample")] = 1.0,
-    top_k: Annotated[int, _choice(min=0, help="of --sample")] = 0,
-    top_p: Annotated[float, _choice(min=0.001, max=1, help="of --sample")] = 1.0,
-    seed: Annotated[int, _choice(help="of --sample")] = 1,
+    temperature: Annotated[float, _choice(min=0.01, help=_DRAW)] = 1.0,
+    top_k: Annotated[int, _choice(min=0, help=_DRAW)] = 0,
+    top_p: Annotated[float, _choice(min=0.001, max=1, help=_DRAW)] = 1.0,
+    seed: Annotated[int, _choice(help=_DRAW)] = 1,
     mbr: Annotated[int, _choice(min=0, help="draw so many, take the one most like the others")] = 0,
     prefix: Annotated[str, _words(help="how translations begin")] = "",
     ban: Annotated[list[str] | None, _words(help="a word not to use; repeatable")] = None,
@@ -108,9 +105,13 @@ def translate(
         max_length=max_length, no_repeat_ngram=no_repeat_ngram,
         repetition_penalty=repetition_penalty, n_best=n_best, diverse=diverse, mbr=mbr,
     )  # fmt: skip
-    drawing = SamplingOptions(temperature, top_k, top_p, seed) if sample else None
+    drawing: SamplingOptions | None = SamplingOptions(temperature, top_k, top_p, seed)
+    if not (sample or mbr):
+        if drawing != SamplingOptions():
+            raise TmtError(tr("{} go with --sample or --mbr", _DRAWING))
+        drawing = None
     name = _form(form, input_path, text, "--json" if json else "--n-best" if n_best > 1 else "")
-    files = _Files(input_path, output_path, name, field)
+    files = TranslationFiles(input_path, output_path, name, field)
     words = (prefix, ban, glossary)
     call = _Call(text, files, models, search, drawing, words, json, force, precision)
     call.run(engine, is_form_given=form is not None)
@@ -121,7 +122,7 @@ class _Call:
     """What a command line asks for, apart from the engine."""
 
     texts: list[str] | None
-    files: "_Files"
+    files: TranslationFiles
     models: list[Path] | None
     search: dict[str, Any]
     drawing: "SamplingOptions | None"
@@ -143,6 +144,8 @@ class _Call:
         languages = (translator.cfg.languages.src, translator.cfg.languages.tgt)
         if input_path is not None and not is_form_given and not is_known(input_path, languages):
             say(unknown_form(input_path))
+        if lines is None and translator.cfg.languages.bidirectional and not self.search["to"]:
+            self.search["to"] = files.target(translator.cfg.languages)
         is_typed = not self.texts and not input_path and sys.stdin.isatty()
         options = [*self._kept_options(), type(translator.engine).__name__]
         found = partial(
@@ -228,121 +231,3 @@ def _form(
     if form != "text" and for_lines:
         raise TmtError(tr("{} goes with lines of text, not with {}", for_lines, form))
     return form
-
-
-@dataclass(frozen=True)
-class _Files:
-    """Where the text comes from, and where its translation goes."""
-
-    input_path: Path | None
-    output_path: Path | None
-    form: "Form | PackageForm"
-    field: str  # with jsonl
-
-    def check(self, force: bool) -> None:
-        """Raises: TmtError: files that cannot be read or written, before the work is done."""
-        from transformer_mt.corpus.readers.lines import missing
-        from transformer_mt.system.output import check_file_target
-        from transformer_mt.translation.documents.forms import PACKAGE_FORMS, refuse_binary
-
-        if self.output_path is not None:
-            check_file_target(self.output_path)
-        if self.form in PACKAGE_FORMS and not (self.input_path and self.output_path):
-            raise TmtError(
-                tr(
-                    "a {} is not text to type or to print: give its files, -i IN.{} -o OUT.{}",
-                    self.form,
-                    self.form,
-                    self.form,
-                )
-            )
-        if self.input_path is None:
-            return
-        if not self.input_path.exists():
-            raise DataError(missing(self.input_path))
-        if self.form not in PACKAGE_FORMS and self.input_path.is_file():
-            refuse_binary(self.input_path)
-        with suppress(OSError):  # the output is not there
-            same = self.output_path is not None and self.input_path.samefile(self.output_path)
-            if same and self.input_path.is_file() and not force:
-                raise TmtError(
-                    tr(
-                        "{}: is the input itself, and its text would be lost; name "
-                        "another output, or add --force to replace it",
-                        self.output_path,
-                    )
-                )
-
-    def can_keep(self) -> bool:
-        """Whether a stopped translation can go on: the input can be read again."""
-        if self.input_path is None or self.output_path is None or not self.input_path.is_file():
-            return False
-        return self.output_path.is_file() or not self.output_path.exists()
-
-    def keep(
-        self, models: Sequence[Path], options: Any, fresh: bool, at_once: int
-    ) -> "PartialOutput":
-        """Args: options: all else that the translations are made from."""
-        from transformer_mt import __version__
-        from transformer_mt.system.state import fingerprint, sha256
-        from transformer_mt.translation.partial_output import PartialOutput
-
-        assert self.input_path is not None and self.output_path is not None
-        made_from = {
-            "input": sha256(self.input_path),
-            "model": fingerprint([sha256(path / "metadata.json") for path in models]),
-            "options": fingerprint(__version__, [*options, at_once]),
-        }
-        return PartialOutput(self.output_path, made_from, at_once=at_once, fresh=fresh)
-
-    def n_lines(self) -> int | None:
-        """None: not known before they are read."""
-        from transformer_mt.corpus.readers.lines import split_lines
-
-        if self.input_path is None or not self.input_path.is_file():
-            return None
-        return sum(1 for _ in split_lines(self.input_path))
-
-    def write_document(self, job: TranslationJob, align: "Align") -> None:
-        """Translate a file, or standard input, as a whole."""
-        from transformer_mt.system.output import writing
-        from transformer_mt.translation.documents.forms import PACKAGE_FORMS
-        from transformer_mt.translation.documents.translate import (
-            translate_document,
-            translate_package,
-        )
-
-        def translated(texts: list[str]) -> list[str]:
-            return list(job.outputs(texts, len(texts), best))
-
-        where = self.input_path or tr("standard input")
-        content = self._content()
-        try:
-            if self.form in PACKAGE_FORMS:
-                result = translate_package(content, self.form, translated, align=align)
-            else:
-                form, text = cast("Form", self.form), content.decode()
-                result = translate_document(
-                    text, form, translated, field=self.field, align=align
-                ).encode()
-        except DataError as error:
-            raise DataError(f"{where}: {error}") from error
-        except UnicodeDecodeError as error:
-            raise TmtError(tr("{}: not UTF-8 text (byte {})", where, error.start + 1)) from error
-        if self.output_path is None:
-            show_document(result.decode())
-        else:
-            with writing(self.output_path) as temporary:
-                temporary.write_bytes(result)
-
-    def _content(self) -> bytes:
-        """The whole input, line ends as they are."""
-        from transformer_mt.corpus.readers.lines import open_bytes
-
-        path = self.input_path
-        with nullcontext(sys.stdin.buffer) if path is None else open_bytes(path) as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            where = path or tr("standard input")
-            raise TmtError(tr("{}: more than {} MiB; divide the document", where, MOST_BYTES >> 20))
-        return content

@@ -4,6 +4,7 @@ Comes in: source ids in any order. Goes out: hypotheses in the same order. This 
 and search, but no text.
 """
 
+import hashlib
 import math
 import weakref
 from collections.abc import Iterator, Sequence
@@ -138,9 +139,7 @@ class Engine:
     def _search(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """Search a batch in which some sentences may have required words."""
         found: dict[int, list[Hypothesis]] = {}
-        plain = [i for i, request in enumerate(batch) if not request.required]
-        constrained = [i for i, request in enumerate(batch) if request.required]
-        for part in filter(None, (plain, constrained)):
+        for part in filter(None, _alike(batch, options)):
             hypotheses = self._search_alike([batch[i] for i in part], options)
             found.update(zip(part, hypotheses, strict=True))
         return [found[i] for i in range(len(batch))]
@@ -150,8 +149,7 @@ class Engine:
         task, n_best = self._task(batch, options), options.n_best
         required = [request.required for request in batch]
         if all(required):
-            # There must be room in the beam for every required token.
-            beam = max(options.beam, 1 + max(sum(map(len, phrases)) for phrases in required))
+            beam = max(_beam_of(request, options) for request in batch)
             return constrained_beam_search(task, required=required, beam=beam, n_best=n_best)
         if options.beam == 1:
             return [[found] for found in step_by_step_search(task)]
@@ -160,7 +158,10 @@ class Engine:
     def _sample(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """`n_best` samples for each request, the best score first."""
         assert options.sampling is not None
-        sampler = Sampler(options.sampling, self.device)
+        # Otherwise the n-th texts of all batches would be drawn for with the same numbers.
+        own = repr((options.sampling.seed, [list(request.src) for request in batch])).encode()
+        seed = int.from_bytes(hashlib.sha256(own).digest()[:7], "big")
+        sampler = Sampler(replace(options.sampling, seed=seed), self.device)
         draws = [request for request in batch for _ in range(options.n_best)]
         drawn = step_by_step_search(self._task(draws, options), sampler)
         starts = range(0, len(drawn), options.n_best)
@@ -195,7 +196,7 @@ class Engine:
             log_probs = stepper.step(tokens)
         not_yet = replace(self._rules(batch, options), min_length=longest + 1)
         not_yet.apply(log_probs, written[:, None, 1:], range(len(batch)))
-        best = log_probs[:, 0].topk(options.n_best, dim=1)
+        best = log_probs[:, 0].topk(min(options.n_best, log_probs.size(2)), dim=1)
         allowed = best.values > -torch.inf
         return [row[may].tolist() for row, may in zip(best.indices, allowed, strict=True)]
 
@@ -252,6 +253,25 @@ def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[
         size = max(1, max_tokens // lengths[order[start]])
         yield order[start : start + size]
         start += size
+
+
+def _beam_of(request: Request, options: SearchOptions) -> int:
+    """With room for every required token."""
+    return max(options.beam, 1 + sum(map(len, request.required)))
+
+
+def _alike(batch: list[Request], options: SearchOptions) -> Iterator[list[int]]:
+    """Rows without required words; then those with, in parts of no more hypotheses altogether than
+    the batch is meant to have."""
+    yield [row for row, request in enumerate(batch) if not request.required]
+    part: list[int] = []
+    constrained = [row for row, request in enumerate(batch) if request.required]
+    for row in sorted(constrained, key=lambda row: _beam_of(batch[row], options)):
+        if part and (len(part) + 1) * _beam_of(batch[row], options) > len(batch) * options.beam:
+            yield part
+            part = []
+        part.append(row)
+    yield part
 
 
 def deal_sorted(indices: list[int], n_parts: int) -> list[list[int]]:

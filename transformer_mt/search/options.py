@@ -113,10 +113,8 @@ class SearchOptions:
         if self.rows > MOST_ROWS:
             yield tr(
                 "beam {} for each of {} diverse alternatives: their product may be {} at most",
-                beam,
-                n_best,
-                MOST_ROWS,
-            )
+                beam, n_best, MOST_ROWS,
+            )  # fmt: skip
 
     @property
     def rows(self) -> int:

@@ -37,6 +37,7 @@ _OPENER_OF = {
 }  # fmt: skip
 _OPENING = frozenset(_OPENER_OF.values())
 _PAIRED = re.compile(r"[“”„「」『』《》（）()«»\"\n]")
+_MEET = frozenset("zh zh-Hant yue wuu lzh ja".split())  # their sentences have no space between
 HOPELESS = 16  # tokens of a character differ by less than this between scripts
 LONGEST_ASIDE = 200  # characters of a quotation or bracket within which no sentence ends
 
@@ -266,4 +267,4 @@ class _Splitter:
 
 def join_translations(pieces: list[str], language: str) -> str:
     """Put translated pieces back together as the target language writes sentences."""
-    return ("" if is_unspaced(language) else " ").join(piece for piece in pieces if piece)
+    return ("" if language in _MEET else " ").join(piece for piece in pieces if piece)

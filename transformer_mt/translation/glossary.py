@@ -6,7 +6,7 @@ Nothing is inflected: a target term is required as it is written in the file.
 import csv
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,14 +46,23 @@ class Term(NamedTuple):
 class Glossary:
     """Terms, found in texts: longest first, from left to right, never overlapping."""
 
-    def __init__(self, terms: Iterable[Term], *, name: str = "glossary") -> None:
-        """Raises: DataError: a term has two targets, or is too long; begins with `name`."""
+    def __init__(
+        self, terms: Iterable[Term], *, name: str = "glossary", others: Iterable[Term] = ()
+    ) -> None:
+        """
+        Args:
+            others: terms that count where `terms` has none in their spelling.
+        Raises:
+            DataError: a term has two targets, or is too long; begins with `name`.
+        """
         self.targets: dict[str, None] = {}  # what terms are to become, each once
         # Folded characters → the terms that they are, by the exact term; "": in any case.
         self._terms: dict[str, dict[str, Term]] = {}
         problems = [problem for term in terms if (problem := self._add(term))]
         if problems:
             raise DataError(_all_of(problems, name))
+        for term in others:
+            self._add(term)  # where there is one it stays
         lengths: dict[str, set[int]] = {}  # of the terms that begin with a character
         for folded in self._terms:
             lengths.setdefault(folded[0], set()).add(len(folded))
@@ -87,6 +96,12 @@ class Glossary:
         if problems:
             raise DataError(_all_of(problems, str(path)))
         return cls(terms, name=str(path))
+
+    def respelled(self, spell: Callable[[str], str]) -> "Glossary":
+        """With every source term in another spelling as well, such as Simplified Chinese."""
+        terms = [term for forms in self._terms.values() for term in forms.values()]
+        others = (term._replace(source=spell(term.source)) for term in terms)
+        return Glossary(terms, others=[term for term in others if term.source])
 
     def _add(self, term: Term) -> str | None:
         """Enter a term; what is wrong with it, if anything is."""

@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.tags import language_tag
 from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.text.known_units import KnownUnits
+from transformer_mt.text.languages import is_chinese
 from transformer_mt.text.normalise import Normaliser
 from transformer_mt.text.sentences import split_sentences, split_text
+from transformer_mt.translation.glossary import Glossary
 from transformer_mt.translation.input_checks import InputCheck, check_inputs
 from transformer_mt.translation.lexical_constraints import LexicalConstraints
 
@@ -34,6 +36,7 @@ class Segmenter:
         """Args: tokenizer: of the source side. known: words that training has seen on it."""
         self._tokenizer, self._known = tokenizer, known
         self._limit = cfg.data.max_length
+        self._respelled: dict[Glossary, Glossary] = {}  # the one that was used last
         codes, script = (cfg.languages.src, cfg.languages.tgt), cfg.data.clean.chinese_script
         self._normalisers = {code: Normaliser(code, script) for code in codes}
 
@@ -72,7 +75,7 @@ class Segmenter:
         self, text: str, direction: Languages, constraints: LexicalConstraints
     ) -> list[SourceSegment]:
         """As many as the model's length limit asks for; none of an empty text."""
-        text = self.read(text, direction.src)
+        text, constraints = self.read(text, direction.src), self._as_read(constraints, direction)
         whole = self._encoded([text], direction, constraints)
         if all(len(segment.src) <= self._limit for segment in whole):
             return whole
@@ -81,6 +84,15 @@ class Segmenter:
             return len(self._tokenizer.encode([part])[0]) <= self._limit
 
         return self._encoded(split_text(text, fits, direction.src), direction, constraints)
+
+    def _as_read(self, constraints: LexicalConstraints, direction: Languages) -> LexicalConstraints:
+        """With terms in the Chinese script in which texts are read, too."""
+        terms, language = constraints.glossary, direction.src
+        if terms is None or not is_chinese(language):
+            return constraints
+        if terms not in self._respelled:
+            self._respelled = {terms: terms.respelled(partial(self.read, language=language))}
+        return replace(constraints, glossary=self._respelled[terms])
 
     def sentences(self, segment: SourceSegment) -> list[SourceSegment]:
         """The sentences of a segment as segments; none if it is a single sentence."""

@@ -180,6 +180,8 @@ def test_what_stands_before_the_first_time_of_subtitles_stays() -> None:
         ("srt", "a\nb", ["一二三四"], "一二\n三四"),
         ("srt", "a\nb", ["one"], "one\n"),
         ("srt", "- a ", ["one"], "- one "),
+        ("srt", "- a\nb\n- c\nd", ["one", "two"], "- one\n\xa0\n- two\n"),
+        ("vtt", "<v A>a\nb</v>\n<v B>c", ["one", "two"], "<v A>one</v>\n&nbsp;\n<v B>two"),
         ("srt", "a", ["0 --> 1"], "0 -> 1"),
         ("srt", "a", ["b --> c"], "b --> c"),
         ("srt", "a <i>b</i>\n{\\i1}c", ["c b a"], "{\\i1}c\n<i>b</i> a"),

@@ -405,4 +405,16 @@ def test_a_small_file_of_many_elements() -> None:
 def test_spaces_that_are_counted(count: str, n: int) -> None:
     page = one(f'a<text:s text:c="{count}"/>b', "odf")
     (segment,) = read_office_xml(page.encode(), OPEN_DOCUMENT).segments
-    assert segment.text == "a" + " " * n + "b"
+    assert segment.text == "a b"
+    written = read_office_xml(page.encode(), OPEN_DOCUMENT).write(iter(["c d"]), None)
+    assert "c d" in written.replace('<text:s text:c="2"/>', "")
+    assert ('<text:s text:c="2"/>' in written) is (n == 3), "with the space before it"
+
+
+def test_indents_and_columns_of_open_documents_stay() -> None:
+    indent, gap = '<text:s text:c="4"/>', '<text:s text:c="8"/>'
+    page = one(f"{indent}a<text:tab/>1{gap}2", "odf")
+    written = read_office_xml(page.encode(), OPEN_DOCUMENT).write(iter(["b"]), None)
+    assert written == one(f"{indent}b<text:tab/>1 {gap.replace('8', '7')}2", "odf")
+    page = one("a\u00a0b", "odf")
+    assert read_office_xml(page.encode(), OPEN_DOCUMENT).segments[0].text == "a\u00a0b"

@@ -23,6 +23,9 @@ from transformer_mt.translation.documents.spans import has_words, protected_span
         ("{{ x.y }}, ${HOME}", ["{{ x.y }}", "${HOME}"], "as templates have them"),
         ("%s %5.2f %(name)s %1$s.", ["%s", "%5.2f", "%(name)s", "%1$s"], "as printf has them"),
         ("$HOME $a_b", ["$HOME", "$a_b"], "variables"),
+        ("设置$HOME变量后", ["$HOME"], "which end where Chinese begins"),
+        ("概述 {#over-view}", ["{#over-view}"], "a name of a heading"),
+        ("{: .note a=b} {% include a.html %}", ["{: .note a=b}", "{% include a.html %}"], "Jekyll"),
         ('a<x id="1"/>b </g><br>', ['<x id="1"/>', "</g>", "<br>"], "tags"),
         ("100% sure, 5%, 50%discount, %of, costs $5, 3 < 4 > 2, {a b}", [], "common text"),
     ],
@@ -49,7 +52,9 @@ def test_words(texts: str, expected: bool) -> None:
     assert {has_words(text) for text in texts.split(";")} == {expected}
 
 
-UNITS = "a;a.;a@;a@b.;@;%;%0;%(;$;{;{{;{a;<;<a;http://;www.;http://(;);(;.;字; ;+".split(";")
+UNITS = "{%;{:;{#;a;a.;a@;a@b.;@;%;%0;%(;$;{;{{;{a;<;<a;http://;www.;http://(;);(;.;字; ;+".split(
+    ";"
+)
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -118,10 +118,14 @@ class _Reader:
     def paragraph(self, element: Element) -> Block:
         outer, self._inner = self._inner, []
         names = self._names
-        pieces = [piece for child in element.children for piece in self._pieces(child)]
+        children, head = element.children, self.raw(element.start, element.inner)
+        if children and children[0].name in names.spelled:  # an indent
+            head += self.raw(children[0].start, children[0].end)
+            children = children[1:]
+        pieces = [piece for child in children for piece in self._pieces(child)]
         pieces = with_ranges(with_fields(pieces))
         properties = {c.name: self.raw(c.start, c.end) for c in element.children if c.name}
-        head = self.raw(element.start, element.inner) + properties.get(names.first, "")
+        head += properties.get(names.first, "")
         tail = properties.get(names.last, "") + self.raw(element.inner_end, element.end)
         parts = [head, *_parts_of(pieces), tail]
         inner, self._inner = self._inner, outer
@@ -132,15 +136,17 @@ class _Reader:
         names = self._names
         if element.name == "":
             if not names.run:
-                yield Piece(Token("text", re.sub(r"\s+", " ", element.text)))
+                yield Piece(Token("text", re.sub("[ \t\r\n]+", " ", element.text)))
         elif element.name in (names.first, names.last, *names.dropped):
             return
         elif element.name == names.run:
             yield from self._run(element)
         elif element.name in names.spelled and not names.run:
             count = element.attributes.get("c", "")
-            n = min(int(count), 100) if re.fullmatch("[0-9]{1,9}", count) else 1
-            yield Piece(Token("text", names.spelled[element.name] * n))
+            yield Piece(Token("text", names.spelled[element.name]))
+            if re.fullmatch("[0-9]{1,9}", count) and int(count) > 1:  # more would be one again
+                raw = self.raw(element.start, element.end).replace(count, str(int(count) - 1))
+                yield Piece(Token("kept", raw))
         elif element.name == "text:span" and element.attributes.get("style-name") in self._unseen:
             for child in element.children:
                 yield from self._pieces(child)

@@ -13,14 +13,16 @@ _EMAIL = (
     r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}"
     r"(?![A-Za-z0-9-])"
 )
+# Templates, and names of headings and paragraphs: {% include a %}, {: .note}, {#overview}.
+_COMMANDS = r"\{%[^{}\n]{0,200}%\}|\{:[^{}\n]{0,200}\}|\{#[\w.:-]{1,100}\}"
 _BRACES = r"\{\{[^{}\n]{0,200}\}\}|[$%#]?\{[\w.-]{0,60}(?:[:!,][^{}\s]{0,60})?\}"
 _PERCENT = (
     r"(?<![\d%])%(?:\(\w{1,60}\))?(?:\d{1,2}\$)?[-+#0]{0,3}(?:\d{1,4}|\*)?(?:\.\d{1,4})?"
     r"(?:hh?|ll?|z)?[diouxXeEfFgGcsr@](?![A-Za-z])"
 )
-_VARIABLE = r"\$[A-Za-z_]\w{0,60}"
+_VARIABLE = r"\$[A-Za-z_][A-Za-z0-9_]{0,60}"
 _TAG = r"</?[A-Za-z][^<>\n]{0,200}>"
-_PROTECTED = re.compile("|".join((_URL, _EMAIL, _BRACES, _PERCENT, _VARIABLE, _TAG)))
+_PROTECTED = re.compile("|".join((_URL, _EMAIL, _COMMANDS, _BRACES, _PERCENT, _VARIABLE, _TAG)))
 
 _PARTNER = {")": "(", "]": "[", "}": "{"}
 _AFTER_URL = ".,;:!?'*_~)]}"

@@ -5,6 +5,7 @@ All other lines stay byte for byte, and so does the number of lines.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from html import unescape
 
@@ -63,8 +64,13 @@ def _srt_tokens(raw: str) -> Iterator[Token]:
             yield Token("kept", piece)
 
 
+@dataclass(frozen=True)
 class _SrtSyntax(Syntax):
+    inside: bool = False  # of a cue, in which others speak after this one
+
     def encode_line(self, line: str) -> str:
+        if self.inside and not line:
+            return "\xa0"  # an empty line would end the cue
         return line.replace("-->", "->") if _SRT_TIMES.match(line) else line
 
 
@@ -98,7 +104,13 @@ def _vtt_tokens(raw: str) -> Iterator[Token]:
             yield Token("close" if piece[1] == "/" else "open", piece, name[0])
 
 
+@dataclass(frozen=True)
 class _VttSyntax(Syntax):
+    inside: bool = False
+
+    def encode_line(self, line: str) -> str:
+        return "&nbsp;" if self.inside and not line else line
+
     def decode(self, raw: str) -> str:
         return unescape(raw)
 
@@ -123,7 +135,7 @@ def _read_cues(
     lines: Iterable[tuple[str, bool]],
     speaker: re.Pattern[str],
     tokens: Callable[[str], Iterator[Token]],
-    syntax: Syntax,
+    syntax: "_SrtSyntax | _VttSyntax",
 ) -> Document:
     """The text of a cue is translated as one, and laid out on as many lines.
 
@@ -134,19 +146,19 @@ def _read_cues(
     parts: list[str | Segment] = []
     group: list[str] = []
 
-    def flush() -> None:
+    def flush(*, inside: bool = False) -> None:
         if group:
             raw = "\n".join(group)
             match = speaker.match(raw)
             tags, dash = (match[1], match[2] or "") if match else ("", "")
             rest = tokens(raw[len(tags) + len(dash) :])
             spoken = [*tokens(tags), *([Token("break", dash)] if dash else []), *rest]
-            parts.extend([*run_parts(spoken, syntax), "\n"])
+            parts.extend([*run_parts(spoken, replace(syntax, inside=inside)), "\n"])
             group.clear()
 
     for line, is_text in lines:
         if not is_text or speaker.match(line):
-            flush()
+            flush(inside=is_text)
         if is_text:
             group.append(line)
         else:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from itertools import chain
+from typing import cast
 
-from transformer_mt.translation.documents.forms import Form, PackageForm
+from transformer_mt.translation.documents.forms import PACKAGE_FORMS, Form, PackageForm
 from transformer_mt.translation.documents.html import read_html
 from transformer_mt.translation.documents.inline import Document, Syntax, text_parts
 from transformer_mt.translation.documents.jsonl import read_json_lines
@@ -36,6 +37,14 @@ def _read_lines(text: str) -> Document:
     """Plain text: every line with words in it is a segment."""
     parts = ([*text_parts(line, Syntax()), "\n"] for line in text.split("\n"))
     return Document(list(chain.from_iterable(parts))[:-1])
+
+
+def texts_of(content: bytes, form: Form | PackageForm, *, field: str = "text") -> list[str]:
+    """The texts of a document, in order. Raises: DataError, UnicodeDecodeError: it is none."""
+    for package in PACKAGE_FORMS:
+        if form == package:
+            return read_package(content, package).segments
+    return read_document(content.decode(), cast("Form", form), field=field).segments
 
 
 def translate_document(
