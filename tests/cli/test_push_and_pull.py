@@ -57,7 +57,7 @@ def export_of(model_dir: Path, path: Path, kind: str = "int8") -> Path:
     (path / "deep").mkdir(parents=True)
     (path / "deep" / "model.bin").write_bytes(b"weights")
     proof = {"texts": 9, "identical": 1.0, "worst_log_prob": 1e-6}
-    ExportOrigin(weights_digest(model_dir), kind, proof).write(path)
+    ExportOrigin(weights_digest(model_dir), kind, proof=proof).write(path)
     return path
 
 
@@ -222,6 +222,7 @@ def test_names_that_lead_elsewhere_are_refused(hub: Hub, model_dir: Path, tmp_pa
         ("push ann/toy -m MODEL --license nope", "the Hub refuses: ValueError: Invalid metadata"),
         ("push ann/toy -m MODEL --license a:b", "expected an identifier such as apache-2.0"),
         ("push toy -m MODEL", "toy: expected OWNER/NAME of a model on the Hub"),
+        ("push ann/toy@v2 -m MODEL", "hf:ann/toy@v2: a push goes to main; leave out @v2"),
         ("push ann/toy -m MODEL --export MODEL", "not an export of tmt: made_from.json is missing"),
         ("push ann/toy -m MODEL --export OTHER", "made from other weights than"),
         ("push ann/toy -m MODEL --export CUT", "cut/deep/model.bin: truncated or altered"),
@@ -251,7 +252,7 @@ def test_without_the_right_to_write(
     hub.put("ann/hidden", content(model_dir), private=True)
     words = "push", "ann/toy", "-m", model_dir
     monkeypatch.setenv("HF_TOKEN", "another")
-    assert "your token may not do this; make one that may write" in refusal(*words)
+    assert "your token may not do this; hf auth login with one that may" in refusal(*words)
     assert "no such model on the Hub" in refusal("pull", "ann/hidden")
     monkeypatch.delenv("HF_TOKEN")
     told = refusal(*words)

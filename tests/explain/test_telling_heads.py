@@ -155,6 +155,14 @@ def test_words_that_cannot_be_found(first: str, second: str, message: str) -> No
         find(even(), first, second)
 
 
+def test_a_recurrent_model_has_no_self_attention_to_ask_about() -> None:
+    none = np.zeros(0, np.float32)
+    maps = replace(even(), encoder=none, decoder=none)
+    with pytest.raises(TmtError, match="no attention of the kind encoder"):
+        find(maps, "它", "动物")
+    assert find(maps, "it", "动物")[0].kind == "cross"
+
+
 def test_weights_of_a_head_between_two_words() -> None:
     maps = even(1, 1)
     maps.encoder[0, 0, IT] = one_row(N_SRC, c2=0.2, c3=0.4)

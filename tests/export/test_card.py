@@ -22,7 +22,7 @@ from transformer_mt.system.state import damages, read_manifest
 from transformer_mt.translation.translator import Translator
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
-ORIGIN = ExportOrigin("ab", "int8", vars(Proof(500, 0.991, 1e-5, 30.1, 30.2)))
+ORIGIN = ExportOrigin("ab", "int8", proof=vars(Proof(500, 0.991, 1e-5, 30.1, 30.2)))
 
 
 def split(card: str) -> tuple[dict[str, Any], str]:

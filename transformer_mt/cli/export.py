@@ -1,16 +1,17 @@
 """`tmt export`: a model in the format of another program, and the proof that it is the same."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transformer_mt.cli.options import Device, ModelPath, find_model_path, one_of, say
+from transformer_mt.cli.options import Always, Device, ModelPath, find_model_path, one_of, say
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 
 if TYPE_CHECKING:
-    from transformer_mt.export.proof import ExportTask
+    from transformer_mt.export.proof import ExportOrigin, ExportTask
 
 _TO = "ctranslate2, marian, onnx, argos, bergamot or html"
 _SRC = "texts for the proof; default: dev of the model's run, with its references"
@@ -44,7 +45,6 @@ def export(
     from transformer_mt.export.proof import MANIFEST, ExportOrigin, prove
     from transformer_mt.model_dir import CARD, weights_digest
     from transformer_mt.system.output import refuse_foreign, writing_folder
-    from transformer_mt.system.state import Damaged
 
     name = one_of("--to", to, FORMATS)
     format_ = load_format(name)
@@ -54,14 +54,11 @@ def export(
     if reasons := refusals_of(format_, task):
         raise TmtError(tr("{} cannot carry this model: {}", name, "; ".join(reasons)))
     path = out_dir or exported_path(model_dir, name)
-    origin = ExportOrigin(weights_digest(model_dir), kind)
+    origin = ExportOrigin(weights_digest(model_dir), kind, name)
     refuse_foreign(path, MANIFEST)
-    try:
-        if ExportOrigin.read(path) == origin:
-            say(tr("{} is up to date; next: {}", path, format_.next_step(path, model_dir)))
-            return
-    except Damaged as error:
-        say(tr("{}; making it anew", error))
+    if _is_up_to_date(path, origin):
+        say(tr("{} is up to date; next: {}", path, format_.next_step(path, model_dir)))
+        return
     with writing_folder(path, MANIFEST) as unproven:
         format_.write(task, unproven)
         proof = prove(task, format_.load(task, unproven))
@@ -70,11 +67,28 @@ def export(
         if problems := proof.problems(exact=exact, most_bleu_lost=max_bleu_loss):
             text = tr("the exported model does not translate as it should, nothing was kept: {}",
                       "; ".join(problems))  # fmt: skip
-            raise TmtError(text)
-        made = ExportOrigin(origin.weights, kind, vars(proof), name)
+            say(Always(f"tmt: {text}"))
+            raise typer.Exit(1)
+        made = replace(origin, proof=vars(proof))
         (unproven / CARD).write_text(export_card(model_dir, path, made), encoding="utf-8")
         made.write(unproven)
     say(tr("{}; next: {}", path, format_.next_step(path, model_dir)))
+
+
+def _is_up_to_date(path: Path, origin: "ExportOrigin") -> bool:
+    """Whether a folder holds this export whole; says what is damaged."""
+    from transformer_mt.export.proof import MANIFEST, ExportOrigin
+    from transformer_mt.system.state import Damaged, damages, read_manifest
+
+    try:
+        if ExportOrigin.read(path) != origin:
+            return False
+        problems = damages(path, read_manifest(path, MANIFEST) or {})
+    except Damaged as error:
+        problems = [str(error)]
+    for problem in problems:
+        say(tr("{}; making it anew", problem))
+    return not problems
 
 
 def _task(

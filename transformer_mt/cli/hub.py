@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from transformer_mt.cli.options import ModelPath, Quiet, find_model_path, say, show
+from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.terminal import show_document
 
@@ -35,10 +36,12 @@ def push(
     is the card, as it stands.
     """
     from transformer_mt.export import hub_push
-    from transformer_mt.export.hub import HubName
+    from transformer_mt.export.hub import MAIN, HubName
     from transformer_mt.model_dir import CARD
 
     name = HubName.parse(repository)
+    if name.revision != MAIN:
+        raise TmtError(tr("{}: a push goes to {}; leave out @{}", name, MAIN, name.revision))
     model_dir = find_model_path(model)
     licence = hub_push.checked_licence(license_)
     files = hub_push.files_to_push(model_dir, name, exports or [], licence)

@@ -45,7 +45,7 @@ EXAMPLES = {
     "distill": "-m runs/big --mono news.zh --run-dir runs/student",
     "translate": "-m runs/tiny -i input.zh -o output.en",
     "explain": '-m runs/tiny "这只动物没有穿过街道，因为它太累了。" -o tired',
-    "export": "-m runs/tiny --quantization int8 -o tiny.ct2",
+    "export": "-m runs/tiny --quantization int8",
     "serve": "-m runs/tiny --port 5000",
     "mcp": "-m runs/tiny",
     "push": "alice/zh-en -m runs/tiny --license apache-2.0",

@@ -128,6 +128,8 @@ def explain(
                 "--numbers"
             )
         )
+    if numbers and out_dir is not None:
+        raise TmtError(tr("--numbers makes no pictures: leave out -o"))
     if example is not None:
         show(example_text(example))
     elif contrast is not None:

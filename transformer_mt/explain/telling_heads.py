@@ -191,9 +191,11 @@ def word_findings(
     """The heads in which one word looks most at another, or the nearest one if none does.
 
     Raises:
-        TmtError: a word is not there, or the first cannot see the second.
+        TmtError: a word is not there, or the first cannot see the second in this model.
     """
     kind, askers, columns = _places(maps, languages, first, second)
+    if kind not in maps.kinds:
+        raise TmtError(tr("this model has no attention of the kind {}", kind))
     found = [
         (own, asker) for asker in askers for own in head_weights(maps, kind, asker.pieces, columns)
     ]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.encoding.tokenizer import BOS, EOS, UNK
-from transformer_mt.export.formats import require
+from transformer_mt.export.formats import exported_path, require
 from transformer_mt.export.proof import ExportTask
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.encoder_decoder import Embedding, sinusoidal_positions
@@ -86,6 +86,8 @@ def load(task: ExportTask, folder: Path) -> "CTranslate2Model":
 
 
 def next_step(path: Path, model_dir: Path) -> str:
+    if path != exported_path(model_dir):
+        return tr('in Python, ctranslate2.Translator("{}")', path)
     return tr("tmt translate -m {} --engine ctranslate2 TEXT", model_dir)
 
 

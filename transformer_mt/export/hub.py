@@ -27,6 +27,7 @@ from transformer_mt.system.terminal import Say, is_quiet
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
+MAIN = "main"  # the branch that a model without a revision is
 PREFIX = "hf:"  # of a model on the Hub, where a path of a model is taken
 _PART = r"[A-Za-z0-9](?:[\w.-]*\w)?"
 _NAME = re.compile(rf"(?:{PREFIX})?({_PART}/{_PART})(?:@([\w./-]+))?", re.ASCII)
@@ -38,7 +39,7 @@ class HubName:
     """A model on the Hub. The revision is a branch, a tag or a commit."""
 
     repository: str  # OWNER/NAME
-    revision: str = "main"
+    revision: str = MAIN
 
     @classmethod
     def parse(cls, text: str, revision: str | None = None) -> "HubName":
@@ -48,10 +49,10 @@ class HubName:
             raise TmtError(
                 tr("{}: expected OWNER/NAME of a model on the Hub, or OWNER/NAME@REVISION", text)
             )
-        return cls(found[1], revision or found[2] or "main")
+        return cls(found[1], revision or found[2] or MAIN)
 
     def __str__(self) -> str:
-        end = "" if self.revision == "main" else f"@{self.revision}"
+        end = "" if self.revision == MAIN else f"@{self.revision}"
         return f"{PREFIX}{self.repository}{end}"
 
 
@@ -187,7 +188,7 @@ def explained(name: HubName) -> Iterator[None]:
             case errors.LocalEntryNotFoundError() | errors.OfflineModeIsEnabled():
                 text = _unreachable(error)
             case errors.HfHubHTTPError() if _status(error) in (401, 403):
-                text = tr("your token may not do this; make one that may write: hf auth login")
+                text = tr("your token may not do this; hf auth login with one that may")
             case errors.HfHubHTTPError() | ValueError():
                 text = tr("the Hub refuses: {}", _one_line(error))
             case OSError() if isinstance(error.errno, int):

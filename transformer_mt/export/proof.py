@@ -151,8 +151,8 @@ class ExportOrigin:
 
     weights: str  # SHA-256 of the file with the weights
     quantization: str
+    format: str = "ctranslate2"
     proof: dict[str, Any] = field(default_factory=dict, compare=False)
-    format: str = field(default="ctranslate2", compare=False)
 
     def write(self, path: Path) -> None:
         """Args: path: the folder of the export."""

@@ -447,12 +447,13 @@ class Translator {
     const parts = [], limit = this.model.maxLength;
     const units = [this.read(text)];
     while (units.length) {
-      const unit = units.shift(), ids = this.src.encode(unit.trim());
-      const joined = parts.length ? parts.at(-1)[0] + unit : null;
+      const unit = units.shift(), isLong = Array.from(unit).length > limit * this.src.longest; // its sub-words would take long
+      const ids = isLong ? null : this.src.encode(unit.trim());
+      const joined = parts.length && !isLong ? parts.at(-1)[0] + unit : null;
       const joinedIds = joined && this.src.encode(joined.trim());
-      if (!ids.length) continue;
+      if (ids && !ids.length) continue;
       if (joinedIds && joinedIds.length <= limit) parts[parts.length - 1] = [joined, joinedIds];
-      else if (ids.length <= limit || Array.from(unit).length < 2) parts.push([unit, ids]);
+      else if (ids && (ids.length <= limit || Array.from(unit).length < 2)) parts.push([unit, ids]);
       else {
         const sentences = unit.match(/[^。！？!?；;.…，,]*[。！？!?；;.…，,]+[”’」』）)"']*\s*|[^。！？!?；;.…，,]+$/gu) ?? [unit];
         const characters = Array.from(unit), half = Math.ceil(characters.length / 2);

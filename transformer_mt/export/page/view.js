@@ -53,9 +53,11 @@ function translatePart(text, ids, prefix = []) {
     srcWords: words(translator.src, ids, src.unspaced), tgtWords: words(translator.tgt, best.ids, tgt.unspaced) };
 }
 
-let waiting, took; // took: milliseconds; null: it goes on
+let waiting, asking, took; // asking: of the word that was chosen last; took: milliseconds; null: it goes on
 function translate() {
   clearTimeout(waiting);
+  clearTimeout(asking);
+  $("inside").inert = true; // until its buttons belong to this text
   const started = performance.now(), segments = translator.segments($("input").value);
   [parts, took] = [[], null];
   Object.assign(chosen, { part: 0, word: 0, row: 0 });
@@ -88,6 +90,7 @@ function show() {
   $("status").textContent = parts.length && took !== null ? say("took", took, n) + (cut ? ` · ${say("cut")}` : "") : "";
   $("inside").hidden = !parts.length;
   if (!parts.length) return;
+  $("inside").inert = took === null;
   const part = parts[chosen.part], { encoder_layers, decoder_layers, heads } = translator.model.config;
   $("parts").replaceChildren(...(parts.length < 2 ? [] : parts.map((one, i) =>
     press(`${say("part", i + 1)}: ${one.text.slice(0, 12)}`, i === chosen.part, () => Object.assign(chosen, { part: i, word: 0, row: 0 })))));
@@ -103,32 +106,32 @@ function showTranslation() {
     press(text, p === chosen.part && w === chosen.word, () => Object.assign(chosen, { part: p, word: w, row: places[0] })))));
 }
 
-let asking; // of the word that was chosen last
-
 function showWhy(part) {
   const [, [first]] = part.tgtWords[chosen.word] ?? ["", [0]], written = [...part.best.ids, EOS];
   const { cross, logProbs } = part.forced[first];
   const groups = [...part.srcWords, ["⏎", [part.src.length]]];
   const attention = mean(cross.flatMap((layer) => layer.shares)), moved = part.moved[first] ?? [];
   const raw = groups.map(([, of]) => of.reduce((sum, s) => sum + attention[s], 0));
-  const total = moved.reduce((a, b) => a + b, 0) || 1;
-  const zeroing = moved.length === groups.length ? moved.map((far) => far / total) : null;
+  const bars = () => {
+    const total = moved.reduce((a, b) => a + b, 0) || 1;
+    return decidingBars(groups.map(([name]) => name), moved.length === groups.length ? moved.map((far) => far / total) : null, raw);
+  };
   const others = translator.allowed(logProbs, 8).map((id) => make("button",
     { click: () => force(chosen.part, [...part.best.ids.slice(0, first), id]), ...(id === EOS && { disabled: "" }) },
     `${id === EOS ? say("end") : spelled(translator.tgt, id)} ${percent(Math.exp(logProbs[id]))}`));
   $("why").replaceChildren(
-    decidingBars(groups.map(([name]) => name), zeroing, raw),
-    make("h3", {}, say("instead")), make("div", { class: "row" }, ...others));
+    bars(), make("h3", {}, say("instead")), make("div", { class: "row" }, ...others));
   clearTimeout(asking);
-  if (moved.length === groups.length) return;
-  asking = setTimeout(() => { // as many source words as a frame has time for, then the page may answer
+  const goOn = () => { // as many source words as a frame has time for, then the page may answer
     const until = performance.now() + 30;
     part.moved[first] = moved;
     while (moved.length < groups.length && performance.now() < until) {
       moved.push(translator.moved(part.source, part.best.ids.slice(0, first), written[first], groups[moved.length][1]));
     }
-    showWhy(part);
-  }, 0);
+    if (moved.length < groups.length) asking = setTimeout(goOn, 0);
+    else $("why").firstElementChild.replaceWith(bars()); // what has the focus stays
+  };
+  if (moved.length < groups.length) asking = setTimeout(goOn, 0);
 }
 
 /** Names of rows and columns, and the attention of each row, of a layer of one kind. */
