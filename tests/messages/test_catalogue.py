@@ -66,14 +66,29 @@ def test_translations_are_complete_and_compiled() -> None:
 
 @pytest.mark.parametrize(
     "variables",
-    [{"TMT_LANG": "zh"}, {"LANG": "zh_CN.UTF-8"}, {"LC_ALL": "zh_CN.UTF-8", "LANG": "de_DE"}],
+    [
+        {"TMT_LANG": "zh", "LC_ALL": "C"},
+        {"LANG": "zh_CN.UTF-8"},
+        {"LC_ALL": "zh_CN.UTF-8", "LANG": "de_DE"},
+        {"LANGUAGE": "de:zh_CN:en", "LANG": "de_DE.UTF-8"},
+    ],
     ids=str,
 )
 def test_the_environment_chooses_the_language(variables: dict[str, str]) -> None:
     assert "没有这个文件" in output_of("train", "none.yaml", **variables)
 
 
-@pytest.mark.parametrize("variables", [{}, {"LANG": "xx"}, {"TMT_LANG": "en", "LANG": "zh_CN"}])
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"LANG": "xx"},
+        {"TMT_LANG": "en", "LANG": "zh_CN"},
+        {"LANGUAGE": "en_US:en:zh_CN", "LANG": "zh_CN.UTF-8"},
+        {"LC_ALL": "C", "LANGUAGE": "zh_CN:zh", "LANG": "zh_CN.UTF-8"},
+    ],
+    ids=str,
+)
 def test_without_a_translation_messages_are_english(variables: dict[str, str]) -> None:
     assert "no such" in output_of("train", "none.yaml", **variables)
 

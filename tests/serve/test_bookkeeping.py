@@ -123,6 +123,15 @@ def test_a_language_is_detected_while_documents_are_translated() -> None:
     assert asyncio.run(clients()).src == "zh"
 
 
+def test_what_is_translated_for_want_of_another_language_is_not_called_detected() -> None:
+    served, _ = service()
+    french = "Bonjour tout le monde, comment allez-vous aujourd'hui ?"
+    found = asyncio.run(served.direction([french], "auto", "en"))
+    assert (found.src, found.certainty) == ("zh", 0.0)
+    certainty = asyncio.run(served.direction(["这是什么语言？"], "auto", "en")).certainty
+    assert certainty is not None and certainty > 50
+
+
 def test_more_requests_than_may_wait() -> None:
     """Who comes too late is told so in the form of its interface, and health is still answered."""
     sent: list[tuple[str, Any]] = []

@@ -206,6 +206,20 @@ def test_languages_swap_and_are_detected(opened: Callable[..., Any]) -> None:
     expect(page.locator("#swap")).to_be_disabled()  # no model does that
 
 
+def test_what_is_typed_while_a_swap_waits_stays(opened: Callable[..., Any]) -> None:
+    page = opened()
+    page.select_option("#target", "zh")
+    translated(page)
+    page.fill("#input", "slow one")
+    page.click("#swap")
+    page.wait_for_timeout(450)  # the translation to be swapped is not there yet
+    page.type("#input", " and two", delay=20)
+    expect(page.locator("#translation")).to_have_text("two and one slow")
+    page.wait_for_timeout(900)
+    expect(page.locator("#input")).to_have_value("slow one and two")
+    expect(page.locator("#target")).to_have_value("zh")
+
+
 @pytest.mark.parametrize(("text", "said"), [("busy now", "busy"), ("loading now", "being loaded")])
 def test_what_passes_is_said_and_asked_again(
     opened: Callable[..., Any], server: StubServer, text: str, said: str

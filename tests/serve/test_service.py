@@ -44,6 +44,12 @@ def test_lines_and_markup_stay(server: Server) -> None:
     assert html.startswith("<p>") and html.endswith("</p><hr/>") and "猫" not in html
 
 
+def test_a_term_typed_with_spaces_is_the_same_term(server: Server) -> None:
+    """Keyboards of telephones add one after a word."""
+    fields = {"text": "猫看见狗。", "source": "zh", "target": "en", "glossary": [["狗 ", " zebra"]]}
+    assert "zebra" in server.client.post("/api/translate", json=fields).json()["translation"]
+
+
 def test_killed_workers_lose_nothing(toy_model: Path, toy_pairs: list[tuple[str, str]]) -> None:
     """Workers and the process that has loaded the models die while 12 clients ask.
 

@@ -145,19 +145,24 @@ def test_a_signal_only_sets_a_flag(number: signal.Signals) -> None:
     assert signal.getsignal(number) is before, "after an error too"
 
 
-def test_a_second_signal_ends_the_process() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_the_process(number: signal.Signals) -> None:
+    """SIGTERM of a service manager and of the launcher come at once, and are one request."""
     code = (
-        "import os, signal\n"
+        "import os, signal, time\n"
         "from transformer_mt.system.device import stop_on_signals\n"
         "with stop_on_signals() as stop:\n"
-        "    os.kill(os.getpid(), signal.SIGTERM)\n"
-        "    print(bool(stop), flush=True)\n"
-        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    for _ in range(2):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        print(bool(stop), flush=True)\n"
+        "    past = time.monotonic() + 11\n"
+        "    time.monotonic = lambda: past\n"
+        f"    os.kill(os.getpid(), {number.value})\n"
         "    print('still here')\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert found.stdout == "True\n"
-    assert found.returncode == -signal.SIGTERM
+    assert found.stdout == "True\n" * 2
+    assert found.returncode == -number
 
 
 def test_memory_functions_work_here() -> None:

@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from transformer_mt.system import machine
-from transformer_mt.system.machine import available_memory_bytes, cpu_flags, total_memory_bytes
+from transformer_mt.system.machine import (
+    available_memory_bytes,
+    cpu_flags,
+    total_memory_bytes,
+    usable_cores,
+)
 
 MIB = 1 << 20
 
@@ -18,7 +23,7 @@ def write_tree(root: Path, files: dict[str, str]) -> None:
         path.write_text(text + "\n", encoding="utf-8")
 
 
-V2, V1 = "sys/fs/cgroup", "sys/fs/cgroup/memory"
+V2, V1, V1_CPU = "sys/fs/cgroup", "sys/fs/cgroup/memory", "sys/fs/cgroup/cpu"
 
 
 def group(directory: str, limit: str, usage: int, cache: int = 0) -> dict[str, str]:
@@ -77,6 +82,33 @@ def test_available_memory(
     if not membership:
         (tmp_path / "proc/self/cgroup").unlink()
     assert available_memory_bytes(tmp_path) == expected_mib * MIB, why
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "expected"),
+    [
+        ("0::/", {}, None),
+        ("0::/a", {f"{V2}/a/cpu.max": "max 100000"}, None),
+        ("0::/a/b", {f"{V2}/a/cpu.max": "100000 100000", f"{V2}/a/b/cpu.max": "max 100000"}, 1),
+        ("0::/", {f"{V2}/cpu.max": "10000 100000"}, 1),
+        ("0::/", {f"{V2}/cpu.max": "9900000 100000"}, None),
+        ("4:cpu,cpuacct:/a", {f"{V1_CPU}/a/cpu.cfs_quota_us": "50000",
+                              f"{V1_CPU}/a/cpu.cfs_period_us": "100000"}, 1),
+        ("4:cpu:/a", {f"{V1_CPU}/a/cpu.cfs_quota_us": "-1",
+                      f"{V1_CPU}/a/cpu.cfs_period_us": "100000"}, None),
+    ],
+)  # fmt: skip
+def test_cores_of_a_container(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    membership: str,
+    files: dict[str, str],
+    expected: int | None,
+) -> None:
+    everything = usable_cores()
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    write_tree(tmp_path, {"proc/self/cgroup": membership, **files})
+    assert usable_cores() == (expected or everything)
 
 
 def test_flags_of_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 import errno
 import os
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -16,6 +18,7 @@ from safetensors.torch import save_file
 
 from transformer_mt.errors import TmtError
 from transformer_mt.system.output import (
+    refuse_foreign,
     remove,
     remove_made,
     write_json,
@@ -265,6 +268,24 @@ def test_pipes_and_devices_are_written_to_and_stay(tmp_path: Path) -> None:
     (tmp_path / "null").symlink_to("/dev/null")
     write_text(tmp_path / "null", "x")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_a_file_that_the_shell_has_opened_is_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "all.txt"
+    path.write_text("before\n")
+    code = (
+        "from pathlib import Path; from transformer_mt.system.output import write_text; "
+        "[write_text(Path(name), 'one\\n') for name in ('/dev/stdout', '/dev/fd/1')]"
+    )
+    with path.open("a") as stream:
+        subprocess.run([sys.executable, "-c", code], stdout=stream, check=True)
+        stream.write("after\n")
+    assert path.read_text() == "before\none\none\nafter\n" and os.listdir(tmp_path) == ["all.txt"]
+
+
+def test_a_mount_point_is_refused_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(TmtError, match="is a mount point"):
+        refuse_foreign(Path("/proc"), "m.json")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Staging folders and locks: those of living processes hold, those of dead ones go."""
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -128,6 +130,20 @@ def test_a_lock_is_held_by_one_and_the_other_is_told(tmp_path: Path) -> None:
     path.write_text("kept")
     with locked(path, nobody):
         assert path.read_text() == "kept"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
+def test_where_there_are_no_locks_nobody_waits_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As on Lustre without `flock`, or NFS without its service."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with locked(tmp_path / "x.lock", nobody):
+        pass
 
 
 def test_a_place_that_cannot_be_locked_says_what_to_do(tmp_path: Path) -> None:

@@ -70,7 +70,9 @@ Into = Annotated[
 ]
 Processes = Annotated[
     int | None,
-    _machine(min=1, help="that share the work; default: one per GPU, or per core of a CPU"),
+    _machine(
+        min=1, help="that share the work; default: one per GPU, or per core of a CPU, up to 8"
+    ),
 ]
 ExecutorAddress = Annotated[
     str | None,

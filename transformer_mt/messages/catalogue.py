@@ -10,15 +10,27 @@ $LC_ALL, $LC_MESSAGES, $LANG.
 
 import gettext
 import os
+from itertools import takewhile
 from pathlib import Path
 
 DOMAIN = "tmt"
 CATALOGUES = Path(__file__).parent
 
-_chosen = os.environ.get("TMT_LANG")
-_catalogue = gettext.translation(
-    DOMAIN, CATALOGUES, languages=[_chosen] if _chosen else None, fallback=True
-)
+
+def _languages() -> list[str]:
+    """Those that the user reads, the best first. English ends them: it needs no catalogue."""
+    if chosen := os.environ.get("TMT_LANG"):
+        return [chosen]
+    variables = map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))
+    locale = next(filter(None, variables), "")
+    if locale in ("C", "POSIX"):  # what programs read
+        return ["en"]
+    wanted = filter(None, (os.environ.get("LANGUAGE") or locale).split(":"))
+    return [*takewhile(lambda language: language[:2] != "en", wanted), "en"]
+
+
+_chosen = _languages()
+_catalogue = gettext.translation(DOMAIN, CATALOGUES, languages=_chosen, fallback=True)
 LANGUAGE: str = _catalogue.info().get("language", "en")
 
 
@@ -43,7 +55,6 @@ def translate_libraries() -> None:
 
     To be called before they are imported.
     """
-    if _chosen:
-        os.environ["LANGUAGE"] = _chosen
+    os.environ["LANGUAGE"] = ":".join(_chosen)
     gettext.bindtextdomain(DOMAIN, str(CATALOGUES))
     gettext.textdomain(DOMAIN)

@@ -13,7 +13,7 @@ from transformer_mt.rendering.pages import SHARED_PAGE
 from transformer_mt.serve.access import Access
 from transformer_mt.serve.fields import described, read_fields
 from transformer_mt.serve.glossaries import check_terms
-from transformer_mt.serve.jobs import Call
+from transformer_mt.serve.jobs import Call, Terms
 from transformer_mt.serve.service import AUTO, Service
 from transformer_mt.text.languages import is_unspaced, language_name
 from transformer_mt.text.normalise import well_formed
@@ -30,6 +30,12 @@ class PageFields(BaseModel):
     alternatives: int = Field(0, ge=0)
     glossary: list[tuple[str, str]] = Field(default=[], max_length=MOST_TERMS)
     key: str | None = None
+
+
+def _plain_terms(glossary: list[tuple[str, str]]) -> Terms:
+    """Without the white space that a keyboard leaves at the end of a word."""
+    terms = ((" ".join(src.split()), " ".join(tgt.split())) for src, tgt in glossary)
+    return tuple(term for term in terms if term[0])
 
 
 class ExplainFields(BaseModel):
@@ -71,7 +77,7 @@ def page_router(service: Service, access: Access) -> APIRouter:
         fields = await read_fields(request, PageFields)
         access.admit(request, fields.key, [fields.text])
         service.limits.check([fields.text], fields.alternatives)
-        terms = tuple((src, " ".join(tgt.split())) for src, tgt in fields.glossary if src.strip())
+        terms = _plain_terms(fields.glossary)
         check_terms(terms)
         direction = await service.direction([fields.text], fields.source, fields.target)
         (found,) = await service.translate(

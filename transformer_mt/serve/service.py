@@ -23,9 +23,8 @@ from transformer_mt.serve.text_queue import QueueFull
 from transformer_mt.text.languages import canonical_code, is_chinese
 from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.documents.forms import PACKAGE_FORMS, Form, PackageForm
-from transformer_mt.translation.documents.package import read_package
 from transformer_mt.translation.documents.translate import (
-    read_document,
+    texts_of,
     translate_document,
     translate_package,
 )
@@ -95,8 +94,8 @@ class Service:
             return self._first(candidates, code_of(source), to)
         code, certainty = await asyncio.to_thread(detect, texts)
         codes = [one.src for one in candidates]
-        if code is None or not _near(code, codes):
-            code = codes[0] if len(codes) == 1 else code
+        if len(codes) == 1 and not _near(code, codes):
+            code, certainty = codes[0], 0.0  # nothing else can be translated, or was detected
         return replace(self._first(candidates, code, to), certainty=certainty)
 
     def _first(self, candidates: Sequence[Direction], src: str | None, tgt: str) -> Direction:
@@ -186,7 +185,8 @@ class Service:
     ) -> Direction:
         """`direction`, by the text of a document where that must tell."""
         is_named = source.lower() != AUTO
-        texts = () if is_named else await asyncio.to_thread(_texts_of, content, form)
+        read = _refusing()(texts_of)
+        texts = () if is_named else await asyncio.to_thread(read, content, form)
         return await self.direction(texts, source, target)
 
     async def document(
@@ -244,14 +244,6 @@ def _refusing() -> Iterator[None]:
         raise Refused(400, str(error)) from error
     except RecursionError as error:
         raise Refused(400, tr("has elements in elements, too deep to be read")) from error
-
-
-@_refusing()
-def _texts_of(content: bytes, form: Form | PackageForm) -> list[str]:
-    for package in PACKAGE_FORMS:
-        if form == package:
-            return read_package(content, package).segments
-    return read_document(content.decode(), cast("Form", form)).segments
 
 
 @_refusing()

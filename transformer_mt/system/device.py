@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -24,6 +25,7 @@ from transformer_mt.system.machine import (
 _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
+_ONE_REQUEST_S = 10.0  # in which SIGTERM counts once
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -149,19 +151,26 @@ def seed_all(*parts: object) -> None:
 
 
 class StopRequest:
-    """Remembers that SIGINT or SIGTERM came; a second one ends the process at once."""
+    """Remembers that SIGINT or SIGTERM came; a second one ends the process at once.
+
+    A service manager and the launcher may both send SIGTERM: within seconds that is one request.
+    """
 
     def __init__(self) -> None:
         self.signal_name: str | None = None
+        self._since = 0.0
 
     def __bool__(self) -> bool:
         return self.signal_name is not None
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self and number == signal.SIGTERM and now - self._since < _ONE_REQUEST_S:
+            return
         if self:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-        self.signal_name = signal.Signals(number).name
+        self.signal_name, self._since = signal.Signals(number).name, now
 
 
 @contextmanager

@@ -16,7 +16,8 @@ def locked(path: Path, busy: Callable[[], None], *, remedy: str = "") -> Iterato
     """Hold the lock file `path`. Its content is neither read nor written.
 
     `busy` is called when another process holds it; if it returns, this one waits. `remedy` ends the
-    message that the place cannot be written, or is a link.
+    message that the place cannot be written, or is a link. On a file system without locks nobody
+    holds one.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -27,12 +28,23 @@ def locked(path: Path, busy: Callable[[], None], *, remedy: str = "") -> Iterato
             tr("{}: cannot be written: {}{}", where, reason_of(error.errno), remedy)
         ) from error
     try:
-        if not try_lock(descriptor):
+        if _is_busy(descriptor):
             busy()
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
+
+
+def _is_busy(descriptor: int) -> bool:
+    """Take the lock, unless another process has it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # the file system has no locks
+        pass
+    return False
 
 
 def try_lock(descriptor: int) -> bool:

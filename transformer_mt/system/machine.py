@@ -1,6 +1,7 @@
 """Cores and memory of this machine, or of the container, as far as this process may use them."""
 
 import ctypes
+import math
 import multiprocessing
 import os
 import platform
@@ -11,13 +12,22 @@ from pathlib import Path
 
 ROOT = Path("/")  # where `proc` and `sys` are
 TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # names of mallopt(3)
+# Files of control groups, by version: limit, use, and the part of it that is file cache; quota and
+# period, in microseconds.
+_MEMORY = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
+}
+_CPU = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
 _LARGEST_MMAP_THRESHOLD = 32 << 20  # that glibc accepts
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
+    """Cores that this process may use; of a quota of processor time, such as that of a container,
+    as many as it keeps busy."""
     if hasattr(os, "sched_getaffinity"):  # Linux
-        return len(os.sched_getaffinity(0))
+        quotas = [math.ceil(quota) for quota in _core_quotas(ROOT)]
+        return max(1, min([len(os.sched_getaffinity(0)), *quotas]))
     return os.cpu_count() or 1
 
 
@@ -88,26 +98,38 @@ def _limits(root: Path) -> Iterator[tuple[int, int]]:
 
     File cache that is not in use does not count as used: the kernel gives it up first.
     """
+    for directory, version in _control_groups(root, "memory"):
+        limit, usage, cache = _MEMORY[version]
+        bounds = _lines(directory / limit)
+        if bounds and bounds[0] != "max":
+            stat = dict(entry.split() for entry in _lines(directory / "memory.stat"))
+            used = int(_lines(directory / usage)[0]) - int(stat.get(cache, 0))
+            yield int(bounds[0]), used
+
+
+def _core_quotas(root: Path) -> Iterator[float]:
+    """Processor time per time of each control group with a quota that the process is in."""
+    for directory, version in _control_groups(root, "cpu"):
+        lines = [line for name in _CPU[version] for line in _lines(directory / name)]
+        quota, _, period = " ".join(lines).partition(" ")
+        if period and quota not in ("max", "-1"):
+            yield int(quota) / int(period)
+
+
+def _control_groups(root: Path, controller: str) -> Iterator[tuple[Path, int]]:
+    """The folder of each control group that the process is in, innermost first; their version."""
     mounted = root / "sys/fs/cgroup"
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, group = line.split(":", 2)
-        if not controllers:  # version 2
-            top, limit, usage, cache = mounted, "memory.max", "memory.current", "inactive_file"
-        elif "memory" in controllers.split(","):
-            top, cache = mounted / "memory", "total_inactive_file"
-            limit, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
-        else:
+        if controllers and controller not in controllers.split(","):
             continue
+        version, top = (1, mounted / controller) if controllers else (2, mounted)
         innermost = top / group.lstrip("/")
         # In a container the path may be the host's, and the top be the container's own group.
         for directory in [innermost, *innermost.parents]:
             if not directory.is_relative_to(top):
                 break
-            bounds = _lines(directory / limit)
-            if bounds and bounds[0] != "max":
-                stat = dict(entry.split() for entry in _lines(directory / "memory.stat"))
-                used = int(_lines(directory / usage)[0]) - int(stat.get(cache, 0))
-                yield int(bounds[0]), used
+            yield directory, version
 
 
 def _lines(path: Path) -> list[str]:

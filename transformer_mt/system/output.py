@@ -48,10 +48,10 @@ def writing(path: Path) -> Iterator[Path]:
     with explained(path):
         status = check_file_target(path)
         target = Path(os.path.realpath(path))
-        if status is not None and not stat.S_ISREG(status.st_mode):
+        if status is not None and not (stat.S_ISREG(status.st_mode) and is_file_of_its_own(path)):
             with tempfile.TemporaryDirectory(prefix="tmt-") as private:
                 yield (content := Path(private) / "content")
-                with content.open("rb") as source, path.open("wb") as stream:
+                with content.open("rb") as source, path.open("ab") as stream:
                     shutil.copyfileobj(source, stream)
         elif is_staged(target):  # what it is a part of takes its name as a whole
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -126,6 +126,11 @@ def writing_files(directory: Path) -> Iterator[Path]:
                 _put_file(folder / name, place, _status(place))
 
 
+def is_file_of_its_own(path: Path) -> bool:
+    """Not `/dev/stdout` and the like: a file that the shell has opened, and goes on to write."""
+    return not re.fullmatch(r"/dev/(std(out|err)|fd/\d+)|/proc/\w+/fd/\d+", os.path.abspath(path))
+
+
 def check_file_target(path: Path) -> os.stat_result | None:
     """Status of the file at a path that is to be written, if any; better said before the work."""
     status = _status(path)
@@ -160,6 +165,9 @@ def refuse_foreign(path: Path, manifest: str | None, *, ours: bool = False) -> N
         raise TmtError(text) from error
     remove_left_over(Path(os.path.realpath(path)).parent)
     check_folder_target(path)
+    if not ours and os.path.ismount(os.path.realpath(path)):
+        text = tr("{}: is a mount point, which cannot be replaced; name a folder in it", path)
+        raise TmtError(text)
     known = manifest is not None and (path / manifest).is_file()
     if not ours and not known and path.is_dir() and any(path.iterdir()):
         raise TmtError(

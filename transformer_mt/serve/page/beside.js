@@ -55,7 +55,7 @@ async function askPatiently(path, body, tell, { signal } = new AbortController()
     } catch (problem) {
       if (signal.aborted) break;
       if (!(problem instanceof Problem)) throw problem;
-      const isLast = problem.wait !== null && problem.message !== "offline" && --tries === 0;
+      const mayPass = problem.message === "offline" && !(body instanceof FormData && navigator.onLine), isLast = problem.wait !== null && !mayPass && --tries === 0;
       tell(isLast ? new Problem("broken", problem.detail) : problem);
       if (isLast || problem.wait === null) return null;
       await new Promise((resolve) => { // until the network is back, at most

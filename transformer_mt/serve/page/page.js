@@ -43,8 +43,8 @@ function opposite() {
   return known.directions.find((one) => one.source === pair.target && one.target === source);
 }
 
-const settled = async () => { if (typing) translate(); await done; };
-const swap = async () => { await settled(); openText({ text: shownTranslation() || $("input").value, ...opposite() }); };
+const whenSettled = async (act) => { if (typing) translate(); const mine = asking; await done; if (mine === asking && !mine.signal.aborted) await act(); }; // not if another text is asked for meanwhile
+const swap = () => whenSettled(() => openText({ text: shownTranslation() || $("input").value, ...opposite() }));
 const keepInterface = (choice) => store("interface", { ...stored("interface"), ...choice, ...pair });
 
 /* ---- Translate ---- */
@@ -94,7 +94,7 @@ async function translateText(text) {
   if (answer) remembering = setTimeout(remember, STANDS_MS);
 }
 
-const copy = async () => { await settled(); if (answer) tellBriefly(await copied(shownTranslation()) ? "copied" : "notCopied"); };
+const copy = () => whenSettled(async () => { if (answer) tellBriefly(await copied(shownTranslation()) ? "copied" : "notCopied"); });
 
 /* ---- Show ---- */
 

@@ -31,6 +31,12 @@ from transformer_mt.system.processes.environment import (
 
 # More than a handful of processes share the small updates of a CPU badly.
 MAX_CPU_PROCESSES = 8
+# One of them is there where a GPU is, so that torch is not loaded in vain: NVIDIA's driver, that of
+# Windows below WSL, AMD's, Jetson's.
+_GPUS = [
+    Path("/proc/driver/nvidia"), Path("/dev/dxg"), Path("/dev/kfd"), Path("/dev/nvhost-gpu"),
+    Path("/dev/nvgpu"),
+]  # fmt: skip
 PATIENCE_S = 10.0  # between asking the others to stop and ending them
 # Between Ctrl-C, or SIGTERM, and ending processes that still run. Each finishes its update, which
 # may take minutes, and the first writes a checkpoint.
@@ -41,7 +47,7 @@ LOST = 75  # exit status of a process that lost contact with another one
 
 def count_processes() -> int:
     """How many processes train fastest here: one per GPU; without one, one per core."""
-    if Path("/proc/driver/nvidia").exists():
+    if any(path.exists() for path in _GPUS):
         import torch
 
         if torch.cuda.is_available():
