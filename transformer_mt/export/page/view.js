@@ -25,8 +25,8 @@ Object.assign(WORDS, { // English, Chinese
     "每一步概率最高的续写；灰色的已离开束。百分比是该子词在此处的概率。"],
   vectors: ["Sub-words and their vectors", "子词与向量"],
   vectorsText: ["How the model spells the sentence, each sub-word's embedding with its position, and the encoder's last state.",
-    "模型怎样切分句子；每个子词的词向量（加上位置），以及编码器最后一层的状态。"],
-  embedding: ["embedding", "词向量"],
+    "模型怎样切分句子；每个子词的词嵌入（加上位置），以及编码器最后一层的状态。"],
+  embedding: ["embedding", "词嵌入"],
   state: ["last state", "最后状态"],
 });
 
