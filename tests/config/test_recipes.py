@@ -5,17 +5,10 @@ from typing import Any
 
 import pytest
 
+from transformer_mt.config.advice import Advice, apply_advice, changes, compare
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config, build_config, load_experiment
-from transformer_mt.config.recipes import (
-    Advice,
-    Budget,
-    apply_advice,
-    changes,
-    compare,
-    recommend,
-    training_that_ends,
-)
+from transformer_mt.config.recipes import Budget, recommend, training_that_ends
 
 SIZES = [100, 5_000, 19_999, 20_000, 60_000, 99_999, 300_000, 999_999, 2_500_000, 50_000_000, 10**9]
 PAIRS = [("en", "de"), ("zh", "en"), ("en", "zh"), ("zh", "ja"), ("en", "ru"), ("ru", "uk")]

@@ -8,8 +8,9 @@ import torch
 from pairs_of_text import write_sides
 from torch import Tensor
 
+from transformer_mt.config.advice import apply_advice
 from transformer_mt.config.experiment import Config, load_config, load_experiment
-from transformer_mt.config.recipes import Budget, apply_advice, training_that_ends
+from transformer_mt.config.recipes import Budget, training_that_ends
 from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.profiling import timed_start

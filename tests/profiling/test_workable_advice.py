@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pairs_of_text import write_sides
 
+from transformer_mt.config.advice import Advice
 from transformer_mt.config.experiment import Config, build_config
-from transformer_mt.config.recipes import Advice, recommend
+from transformer_mt.config.recipes import recommend
 from transformer_mt.encoding.tokenizer import train_tokenizer
 from transformer_mt.errors import TokenizerError
 from transformer_mt.messages import catalogue

@@ -1,8 +1,8 @@
 """Settings that suit a corpus of a given size: where to start, and why.
 
-Comes in: counts of a corpus, its languages, the kind of device. Goes out: pieces of `Advice`, and
-which of them a configuration does not follow. A table of few rows; the score on dev has the last
-word. This file opens no corpus and measures nothing.
+Comes in: counts of a corpus, its languages, the kind of device. Goes out: pieces of `Advice`. A
+table of few rows; the score on dev has the last word. This file opens no corpus and measures
+nothing.
 
 Sources: Vaswani et al. 2017; Popel and Bojar 2018, "Training Tips for the Transformer Model";
 Sennrich and Zhang 2019, "Revisiting Low-Resource Neural Machine Translation"; Ding et al. 2019, "A
@@ -12,12 +12,11 @@ for Low-Resource Neural Machine Translation"; Provilkov et al. 2020, "BPE-Dropou
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from transformer_mt.config.advice import Advice
 from transformer_mt.config.data import Languages
-from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.languages import is_unspaced, script_of
@@ -25,12 +24,6 @@ from transformer_mt.text.languages import is_unspaced, script_of
 UPDATES_PER_EPOCH = 50  # at least, so that a small corpus is not a handful of updates
 MIN_TOKENS_PER_UPDATE = 500
 _SENNRICH = tr("Sennrich and Zhang 2019")
-
-
-class Advice(NamedTuple):
-    key: str  # of the configuration, e.g. "model.dropout"
-    value: Any
-    why: str  # one line, with the source
 
 
 class _Size(NamedTuple):
@@ -267,31 +260,6 @@ def _work(settings: Mapping[str, Any]) -> float:
     return ModelConfig.model_validate(sizes).matrix_parameters
 
 
-def compare(cfg: Config, advice: list[Advice]) -> list[Advice]:
-    """The advice that a configuration does not follow, small differences left out."""
-    advised = apply_advice(cfg, advice)
-    return [a for a in advice if _differs(a.key, _setting(cfg, a.key), _setting(advised, a.key))]
-
-
-def apply_advice(cfg: Config, advice: Iterable[Advice], *, on_defaults: bool = True) -> Config:
-    """A configuration with advised settings; the other ones of tokenizer, model and train are the
-    defaults or, without `on_defaults`, those of `cfg`."""
-    tree = cfg.model_dump()
-    if on_defaults:
-        tree |= {section: {} for section in ("tokenizer", "model", "train")}
-    for a in advice:
-        section, name = a.key.split(".")
-        tree[section][name] = a.value
-    if tree["model"].get("architecture") == "modern":
-        tree["model"]["norm"] = "pre"  # the only one that goes with it
-    return build_config(tree, "recipe")
-
-
-def changes(cfg: Config, advice: Iterable[Advice]) -> list[Advice]:
-    """The advice that says something else than the configuration."""
-    return [a for a in advice if attrgetter(a.key)(cfg) != a.value]
-
-
 def _joint(languages: Languages) -> tuple[bool, str]:
     if languages.bidirectional:
         return True, tr("each language is on both sides")
@@ -328,23 +296,3 @@ def _tokens_per_update(tokens: int, tgt_tokens: int) -> tuple[int, str]:
     if tokens > 3_000:
         return tokens, tr("larger updates end better: Vaswani et al. 2017, Popel and Bojar 2018")
     return tokens, tr("small updates for a small corpus: {}", _SENNRICH)
-
-
-def _setting(cfg: Config, key: str) -> object:
-    if key == "train.lr":
-        return cfg.train.peak_lr(cfg.model.d_model)
-    if key == "tokenizer.vocab_size":
-        return cfg.tokenizer.vocab_sizes
-    return attrgetter(key)(cfg)
-
-
-def _differs(key: str, found: object, advised: object) -> bool:
-    """Shares by 0.1, other numbers by a factor of 1.6, anything else at all."""
-    if isinstance(found, tuple) and isinstance(advised, tuple):
-        return any(_differs(key, a, b) for a, b in zip(found, advised, strict=True))
-    if isinstance(found, bool | str) or not isinstance(found, int | float):
-        return found != advised
-    assert isinstance(advised, int | float)
-    if key in ("model.dropout", "tokenizer.sampling"):
-        return abs(found - advised) > 0.099
-    return max(found, advised) > 1.6 * min(found, advised)

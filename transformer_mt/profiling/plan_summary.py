@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from transformer_mt.config.recipes import Advice
+from transformer_mt.config.advice import Advice
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.profiling.corpus_sample import (
     SourceSize,

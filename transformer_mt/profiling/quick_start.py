@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from transformer_mt.config.advice import Advice, apply_advice
 from transformer_mt.config.data import Languages, Source
 from transformer_mt.config.experiment import Config, load_config
-from transformer_mt.config.recipes import Advice, apply_advice, starting_point
+from transformer_mt.config.recipes import starting_point
 from transformer_mt.config.yaml_text import flow_yaml
 from transformer_mt.corpus.check import first_texts, tell_languages
 from transformer_mt.corpus.readers.pairs import read_pairs

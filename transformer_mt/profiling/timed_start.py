@@ -14,14 +14,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from transformer_mt.config.advice import Advice, apply_advice, changes
 from transformer_mt.config.experiment import Config, load_experiment
-from transformer_mt.config.recipes import (
-    Advice,
-    Budget,
-    apply_advice,
-    changes,
-    training_that_ends,
-)
+from transformer_mt.config.recipes import Budget, training_that_ends
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import ConfigError

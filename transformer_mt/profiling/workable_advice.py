@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
+from transformer_mt.config.advice import Advice, changes, compare
 from transformer_mt.config.experiment import Config, build_config
-from transformer_mt.config.recipes import Advice, changes, compare, recommend
+from transformer_mt.config.recipes import recommend
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.encoding.tags import tag_pieces
 from transformer_mt.encoding.tokenizer import train_tokenizer
