@@ -6,8 +6,8 @@
 #
 # Measured are: 50 updates against those of the CPU, kernels beside torch's, micro-batches as
 # recordings and operation by operation, training and translating for each size, a trace of updates
-# of the base model, one training to its end (multi30k-en-de needs the network; CONFIG=tiny does
-# without), its translations, and CTranslate2's with the same weights where that is installed.
+# of the base model, one training to its end (of multi30k-en-de, whose text lies in DATA_ROOT; CONFIG=tiny
+# needs none), its translations, and CTranslate2's with the same weights where that is installed.
 # TEXT=multi30k/train measures training on multi30k/train.en and .de, instead of the bundled corpus,
 # which is too small for updates of 25,000 tokens. With several GPUs training uses all of them:
 # CUDA_VISIBLE_DEVICES=0 measures one.
@@ -21,6 +21,9 @@ tmt=("$python" -m transformer_mt)
 mkdir -p "$out"
 
 sizes=${SIZES:-tiny base big} config=${CONFIG:-multi30k-en-de}
+root=()
+if [[ -n ${DATA_ROOT:-} ]]; then root=(--set "data.root=$DATA_ROOT"); fi
+"${tmt[@]}" plan "$config" "${root[@]}" > "$out/plan.txt"  # its text is there
 text=()
 if [[ -n ${TEXT:-} ]]; then text=(--src "$TEXT.en" --tgt "$TEXT.de"); fi
 updates=30 sentences=512 beside=4096 max_tokens=${MAX_TOKENS:-16384} profiled=10 most=0
@@ -74,7 +77,7 @@ if ((most)); then
     mapfile -t settings < <(set_all train.max_updates="$most" train.cooldown_updates=0 \
         train.warmup_updates=2 train.validate_every="$most" train.average=0)
 fi
-"${tmt[@]}" train "$config" --run-dir "$out/trained" --json "${settings[@]}" > "$out/trained.json"
+"${tmt[@]}" train "$config" "${root[@]}" --run-dir "$out/trained" --json "${settings[@]}" > "$out/trained.json"
 "${tmt[@]}" bench decode -m "$out/trained" --src "$out/trained/data/clean/dev.src" \
     --sentences "$sentences" --json > "$out/decode-trained.json"
 

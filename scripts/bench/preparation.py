@@ -73,7 +73,9 @@ def main() -> None:
     if args.by_turns and args.kill_every:
         parser.error("--by-turns needs processes that live to their end: leave out --kill-every")
     args.dir.mkdir(parents=True, exist_ok=True)
-    served = args.dir / "served"
+    if done := [path.parent.name for path in args.dir.glob("*/run")]:
+        parser.error(f"{args.dir} has results, which would be taken up: remove {', '.join(done)}")
+    served = args.dir / f"served-{args.pairs}"
     archive = served / "OPUS-Bench/v1/moses/en-zh.txt.zip"
     if not archive.exists():
         write_archive(archive, args.pairs)

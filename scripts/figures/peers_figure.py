@@ -17,6 +17,7 @@ from transformer_mt.rendering.figures import figure_style, new_figure, save_figu
 
 NAMES = {
     "tmt": "tmt", "joeynmt": "JoeyNMT", "hf": "Hugging Face", "naive": "nn.Transformer",
+    "tmt-1p": "tmt, one process,", "tmt-2p": "tmt, two processes,",
     "hf-malloc": "Hugging Face, tmt's allocator,", "tmt-short": "tmt, short updates,",
 }  # fmt: skip
 
@@ -24,11 +25,12 @@ NAMES = {
 def draw(axes: Any, content: dict[str, Any]) -> None:
     """Bars of one measurement."""
     speeds: dict[str, list[float]] = {}
-    for run in content["runs"]:
+    runs = [run for run in content["runs"] if "failed" not in run]
+    for run in runs:
         speeds.setdefault(run["label"], []).append(run["tgt_tokens_per_s"])
     medians = {label: median(values) for label, values in speeds.items()}
     order = sorted(medians, key=lambda label: medians[label])
-    ours = next(run for run in content["runs"] if run["tool"] == "tmt")
+    ours = next(run for run in runs if run["tool"] == "tmt")
     peak = median(peaks[ours["precision"]] for peaks in content["peaks_gflops"])
     limit = peak * 1e9 / content["corpus"]["flops_per_tgt_token"]
     names = [f"{NAMES[label.split()[0]]} {label.split()[1]}" for label in order]

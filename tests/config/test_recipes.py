@@ -155,6 +155,25 @@ def test_a_training_that_ends_suits_its_text_and_its_time(n_pairs: int) -> None:
     assert {row["model.d_model"] for row in rows} == {128}, "so little time is for a small model"
 
 
+@pytest.mark.parametrize("n_pairs", SIZES)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_schedule_is_as_long_as_its_training(n_pairs: int, device: str) -> None:
+    """Where a model grows with the budget, its updates become few: the rate still reaches its
+    peak, which is the paper's at most."""
+    languages = languages_of("en", "de")
+    for tokens in (1e8, 3e8, 1e9, 1e10, 1e12):
+        budget = Budget(minutes=60, tokens=tokens)
+        advice = training_that_ends(
+            n_pairs, 15 * n_pairs, languages=languages, device=device, budget=budget
+        )
+        found, cfg = values(advice), apply_advice(config_of(languages), advice)
+        n_updates = 8 * found["train.validate_every"]
+        assert found["train.warmup_updates"] <= max(1, n_updates / 5)
+        paper = (cfg.model.d_model * 4000) ** -0.5
+        assert cfg.train.peak_lr(cfg.model.d_model) <= max(1.001 * paper, 8e-3)
+        assert cfg.model.modern or found["train.warmup_updates"] == 4000
+
+
 def test_hours_on_a_gpu_are_for_the_model_that_suits_the_corpus() -> None:
     languages = languages_of("en", "de")
     for n_pairs, tokens, width in [(29_000, 1e10, 128), (10**6, 1e10, 512), (10**6, 5e7, 128)]:

@@ -142,10 +142,10 @@ def test_all_that_is_said_can_be_translated() -> None:
 
 MISTAKES = {
     "": "用法：tmt [选项] 命令 [参数]...",
-    "trian": "没有命令 'trian'。是不是想输入 'train'？",
-    "data cleam": "没有命令 'cleam'。是不是想输入 'clean'？",
+    "trian": "没有命令 'trian'。是否想写 'train'？",
+    "data cleam": "没有命令 'cleam'。是否想写 'clean'？",
     "train": "缺少参数 'CONFIG|FILES'。",
-    "train a --minute 5": "没有选项 --minute（是不是想输入 --minutes？）",
+    "train a --minute 5": "没有选项 --minute（是否想写 --minutes？）",
     "--foo": "没有选项 --foo",
     "train a --minutes": "选项 '--minutes' 需要一个值。",
     "runs --json=3": "选项 '--json' 不带值。",

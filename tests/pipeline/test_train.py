@@ -187,10 +187,17 @@ def test_what_torchrun_starts_again_is_not_fresh(
     whole: Run, corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run(shutil.copytree(whole.directory, tmp_path / "run"))
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    cfg = configured(corpus_dir, max_updates=4)
+    train_experiment(cfg, run, fresh=True, say=print)
+    metadata = json.loads((run.model_dir / "metadata.json").read_text(encoding="utf-8"))
+    assert metadata["trained"]["updates"] == 4, "what there was is gone"
     before = run.metrics_path.read_bytes()
-    train_experiment(configured(corpus_dir), run, fresh=True, say=print)
-    assert run.metrics_path.read_bytes() == before
+    train_experiment(cfg, run, fresh=True, say=print)
+    assert run.metrics_path.read_bytes() == before, "the same torchrun goes on"
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "another")
+    train_experiment(cfg, run, fresh=True, say=print)
+    assert run.metrics_path.read_bytes() != before
 
 
 def test_auto_is_a_number_that_the_run_keeps(whole: Run, corpus_dir: Path, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ class Reply:
     if_range: bool = True  # whether If-Range is honoured
     cut: int | None = None  # bytes of the answer's body after which the connection goes
     announce: int | None = None  # what Content-Length says instead of the truth
+    most: int | None = None  # bytes of an answer to a Range, which may be fewer than asked for
     chunked: bool = False
     slow_s: float = 0.0  # after each 16 KiB
     hang_s: float = 0.0  # before the answer's body ends
@@ -88,8 +89,9 @@ class _Handler(BaseHTTPRequestHandler):
                 status, body, extra = 416, b"", {"Content-Range": f"bytes */{len(body)}"}
             else:
                 total = reply.announce or len(body)
-                extra = {"Content-Range": f"bytes {start}-{total - 1}/{total}", **extra}
-                status, body = 206, body[start:]
+                end = total if reply.most is None else min(total, start + reply.most)
+                extra = {"Content-Range": f"bytes {start}-{end - 1}/{total}", **extra}
+                status, body = 206, body[start:end]
         self.send_response(status)
         if reply.etag:
             extra["ETag"] = reply.etag

@@ -272,12 +272,13 @@ def test_pipes_and_devices_are_written_to_and_stay(tmp_path: Path) -> None:
 
 def test_a_file_that_the_shell_has_opened_is_gone_on_with(tmp_path: Path) -> None:
     path = tmp_path / "all.txt"
-    path.write_text("before\n")
     code = (
         "from pathlib import Path; from transformer_mt.system.output import write_text; "
         "[write_text(Path(name), 'one\\n') for name in ('/dev/stdout', '/dev/fd/1')]"
     )
-    with path.open("a") as stream:
+    with path.open("w") as stream:
+        stream.write("before\n")
+        stream.flush()
         subprocess.run([sys.executable, "-c", code], stdout=stream, check=True)
         stream.write("after\n")
     assert path.read_text() == "before\none\none\nafter\n" and os.listdir(tmp_path) == ["all.txt"]

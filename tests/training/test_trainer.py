@@ -208,6 +208,20 @@ def test_a_training_that_is_over_is_judged_by_another_metric(tmp_path: Path) -> 
     assert third.validated_at == [30] and outcome.progress.best_update == 30
 
 
+def test_a_stop_keeps_the_best_of_another_metric(tmp_path: Path) -> None:
+    first = make_config(metric="bleu", max_updates=100, patience=9)
+    session = Session(tmp_path, first, scores=lambda update: {"bleu": -update, "loss": 3.0})
+    session.stop_at(12)
+    assert session.run().progress.best_update == 5
+    second = Session(tmp_path, make_config(metric="loss", max_updates=100))
+    second.stop_at(13)
+    assert second.run().progress.best_update == 5
+    again = Session(tmp_path, first, scores=lambda update: {"bleu": -update, "loss": 3.0})
+    again.stop_at(16)
+    progress = again.run().progress
+    assert (progress.best_update, progress.validations_without_gain) == (5, 2)
+
+
 def test_a_crash_and_a_damaged_checkpoint_cost_the_updates_since_the_one_before(
     tmp_path: Path, whole: Session
 ) -> None:

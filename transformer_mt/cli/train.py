@@ -125,6 +125,10 @@ def _train_here(
             trained = train_here(cfg, run, fresh=fresh, say=say, watch=watch)
     except TrainingStopped as stopped:
         if not is_first_rank():
+            if (
+                own_meeting_dir() is None
+            ):  # of torchrun: a machine that ends well is not started again
+                raise typer.Exit(STOPPED) from stopped
             return
         say(Always(goes_on(stopped, fresh=fresh)))
         raise typer.Exit(STOPPED) from stopped

@@ -144,7 +144,8 @@ class _Call:
         languages = (translator.cfg.languages.src, translator.cfg.languages.tgt)
         if input_path is not None and not is_form_given and not is_known(input_path, languages):
             say(unknown_form(input_path))
-        if lines is None and translator.cfg.languages.bidirectional and not self.search["to"]:
+        is_document = files.form not in ("text", "jsonl")
+        if is_document and translator.cfg.languages.bidirectional and not self.search["to"]:
             self.search["to"] = files.target(translator.cfg.languages)
         is_typed = not self.texts and not input_path and sys.stdin.isatty()
         options = [*self._kept_options(), type(translator.engine).__name__]

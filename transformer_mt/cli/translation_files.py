@@ -71,11 +71,11 @@ class TranslationFiles:
 
     def can_keep(self) -> bool:
         """Whether a stopped translation can go on: the input can be read again."""
-        from transformer_mt.system.output import is_file_of_its_own
+        from transformer_mt.system.output import descriptor_of
 
         if self.input_path is None or self.output_path is None or not self.input_path.is_file():
             return False
-        if not is_file_of_its_own(self.output_path):
+        if descriptor_of(self.output_path) is not None:
             return False
         return self.output_path.is_file() or not self.output_path.exists()
 

@@ -70,7 +70,7 @@ _FEW_PAIRS_LAB, _MUON = "docs/lab/few-pairs.md", "docs/lab/muon.md"
 # Small corpora and short trainings have a recipe of their own: Transformer-tiny and Muon.
 _SMALL_CORPUS, _SHORT_TRAINING = 100_000, 100_000_000  # pairs, target tokens
 _BY_EPOCHS = ((8, 0.1, 1_000), (20, 0.2, 0), (float("inf"), 0.3, 0))  # dropout, momentum_warmup
-_LONGEST_WARMUP = 400  # updates
+_WARMUP, _LONGEST_WARMUP = 0.15, 400  # of the updates; updates
 
 
 class Budget(NamedTuple):
@@ -183,11 +183,18 @@ def training_that_ends(
         few = _small_training(n_pairs, tgt_tokens, tokens, advice["train.tokens_per_update"].value)
         advice |= {row[0]: Advice(*row) for row in few}
     n_updates = max(1.0, tokens / advice["train.tokens_per_update"].value)
+    warmup = max(1, round(_WARMUP * n_updates))
+    is_paper = advice["train.lr"].value == "paper"
+    if is_paper and warmup < advice["train.warmup_updates"].value:
+        peak = (advice["model.d_model"].value * advice["train.warmup_updates"].value) ** -0.5
+        why = tr("the peak of the paper's schedule, in a training that is shorter")
+        advice["train.lr"] = Advice("train.lr", round(peak, 6), why)
+        advice["model.norm"] = Advice("model.norm", "pre", "")  # which stands a short warm-up
     if advice["model.norm"].value == "pre":
         why = tr("rotary positions, SwiGLU, RMSNorm: 1.75 to 2.5 BLEU better here, docs/results.md")
         advice["model.norm"] = Advice("model.architecture", "modern", why)
     if advice["train.lr"].value != "paper":
-        warmup = max(1, min(_LONGEST_WARMUP, round(0.15 * n_updates)))
+        warmup = warmup if is_paper else min(_LONGEST_WARMUP, warmup)
         why = tr("of about {:,.0f} updates", n_updates)
         advice["train.warmup_updates"] = Advice("train.warmup_updates", warmup, why)
     rows: list[tuple[str, Any, str]] = [

@@ -39,6 +39,8 @@ class CheckResult:
 _FINE = CheckResult()
 _HALF_WIDTH = {code: code - 0xFEE0 for code in (*range(0xFF10, 0xFF1A), 0xFF0C, 0xFF0E)}
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
+_GROUPED = re.compile("(?<![0-9.,])[1-9][0-9]{0,2}(?:[ \u00a0\u202f][0-9]{3})+(?![0-9])")
+_DIGIT = re.compile(r"\d")
 _SCALES = {
     "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9,
     "百": 10**2, "千": 10**3, "万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8,
@@ -59,10 +61,13 @@ _LONGEST_SEARCHED = 1000  # pieces in which repetitions are looked for
 def numbers(case: Case) -> CheckResult | None:
     """Numbers of the source that the reference has and the translation has not.
 
-    1,500,000, 1.5 million and 150万 are the same, 3 and three, 32 and 三十二; full width does not
-    matter. Words are read in Chinese and English; elsewhere small numbers may stand in words.
+    1,500,000, 1 500 000, 1.5 million and 150万 are the same, 3 and three, 32 and 三十二, in any
+    width and script. Words are read in Chinese and English; elsewhere small ones may stand in
+    words.
     """
-    src, ref, hyp = (text.translate(_HALF_WIDTH) for text in (case.src, case.ref, case.hyp))
+    texts = [_plain_digits(text.translate(_HALF_WIDTH)) for text in (case.src, case.ref, case.hyp)]
+    joined = {number for text in texts for number in _digits(text)}
+    src, ref, hyp = (_without_spaces(text, joined) for text in texts)
     src_digits, ref_digits, hyp_digits = map(_digits, (src, ref, hyp))
     candidates = set(src_digits)
     if _reads_words(case.src_language):
@@ -81,6 +86,21 @@ def numbers(case: Case) -> CheckResult | None:
         return _FINE
     listed = sorted(missing, key=lambda number: (len(number), number))
     return CheckResult(len(missing), tr("without {}", ", ".join(listed)))
+
+
+def _plain_digits(text: str) -> str:
+    """With the digits of any script as 0 to 9."""
+    return text if text.isascii() else _DIGIT.sub(lambda digit: str(int(digit[0])), text)
+
+
+def _without_spaces(text: str, joined: set[str]) -> str:
+    """With numbers whose thousands are apart as one; at a plain space, if `joined` has that one."""
+
+    def one(match: re.Match[str]) -> str:
+        number = "".join(match[0].split())
+        return match[0] if " " in match[0] and number not in joined else number
+
+    return _GROUPED.sub(one, text)
 
 
 def _reads_words(language: str) -> bool:

@@ -156,7 +156,9 @@ def student_config(teacher: Teacher, prefixes: Sequence[Path], overrides: Sequen
     tree["model"]["decoder_layers"] = decoder_layers
     if teacher.cfg.train.precision != "fp32":
         tree["train"]["precision"] = "auto"  # the student may be trained on another machine
-    tree["train"]["max_tokens"] = "auto"  # the model directory has a number
+    of_run = Run(teacher.model_dirs[0].parent).config_path
+    if not of_run.is_file() or load_config(of_run).train.max_tokens == "auto":
+        tree["train"]["max_tokens"] = "auto"  # where the model directory has a number
     tree["decode"]["beam"] = 1
     cfg = changed_config(tree, tr("the student"), overrides)
     if not (cfg.data.dev and cfg.data.test):

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from transformer_mt.config.experiment import Config, load_config
+from transformer_mt.config.experiment import Config, TrainConfig, load_config
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import CheckpointError, ModelDirError, TmtError
 from transformer_mt.evaluation.test_sets import read_dev_sets, read_test_sets
@@ -47,12 +47,11 @@ def finish(
     )
     metadata = ranks.told_by_main(_read_metadata(run) if ranks.is_main else {})
     if metadata.get("finished") == finished:
-        if changed := _changed_since(cfg, run):
+        if ranks.is_main and (changed := _changed_since(cfg, run)):  # which has the model
             text = tr("[done] trained before; without effect now: {}", ", ".join(changed))
             say(tr("{} (train anew: --fresh, or another --run-dir)", text))
         return metadata
-    left = progress.cooldown_left
-    at_zero = left is not None and left <= _ANNEALED
+    at_zero = _ends_at_zero(cfg.train, outcome)
     records = read_metrics(run.metrics_path)
     verdict = judge_training(cfg, records, outcome.stopped_by, annealed=at_zero)
     annealed = ranks.told_by_main(at_zero and verdict.kind != "overfitting")
@@ -116,6 +115,15 @@ def _changed_since(cfg: Config, run: Run) -> list[str]:
     trained = load_config(run.model_dir / "config.yaml").train.model_dump()
     own = cfg.train.model_dump(exclude={"precision", "track"})  # those of the machine, and the user
     return [f"train.{key}" for key, value in own.items() if trained[key] != value]
+
+
+def _ends_at_zero(train: TrainConfig, outcome: Outcome) -> bool:
+    """Whether the learning rate has fallen to 0."""
+    if (left := outcome.progress.cooldown_left) is not None:
+        return left <= _ANNEALED
+    if train.cooldown_updates == "auto":  # older checkpoints do not tell
+        return outcome.stopped_by != "patience"
+    return train.cooldown_updates > 0 and outcome.stopped_by == "max_updates"
 
 
 def _read_metadata(run: Run) -> dict[str, Any]:

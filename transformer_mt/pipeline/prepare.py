@@ -192,8 +192,8 @@ def _given_tokenizers(cfg: Config) -> list[Path]:
             )
         if cfg.tokenizer.sampling and tokenizer.kind != cfg.tokenizer.type:
             raise TokenizerError(
-                tr("{}: is {}, but tokenizer.type, by which sub-words are drawn, is {}",
-                   path, tokenizer.kind, cfg.tokenizer.type)
+                tr("{}: is {}, but tokenizer.type, by which sub-words are drawn, is {}; correct "
+                   "it, or set tokenizer.sampling to 0", path, tokenizer.kind, cfg.tokenizer.type)
             )  # fmt: skip
     if missing := sorted({*tag_pieces(cfg)} - tokenizers[0].tags.keys()):
         raise TokenizerError(
@@ -256,9 +256,18 @@ def _of_each(
     return list(map(function, tasks))
 
 
+def _of_now(report: CorpusReport, cfg: Config) -> CorpusReport:
+    """With the weights and tags of today, which change no clean text."""
+    sources = [
+        replace(source, weight=own.weight or 1.0, tag=own.tag)
+        for source, own in zip(report.sources, cfg.data.train, strict=True)
+    ]
+    return replace(report, sources=sources)
+
+
 def _report_vocabularies(cfg: Config, run: Run, paths: tuple[Path, Path]) -> CorpusReport:
     """Write the report of the corpus again, now with how the vocabularies cover it."""
-    report = read_report(run.clean_dir)
+    report = _of_now(read_report(run.clean_dir), cfg)
     step = max(1, report.parts["train"].kept // _N_LINES_COVERED)
     clean_dir = run.clean_dir.absolute()
     names, codes = ("src", "tgt"), (cfg.languages.src, cfg.languages.tgt)

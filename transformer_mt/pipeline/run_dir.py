@@ -8,7 +8,13 @@ from pathlib import Path
 from transformer_mt.errors import ModelDirError, TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.locks import locked
-from transformer_mt.system.output import refuse_foreign, remove, remove_made, write_json
+from transformer_mt.system.output import (
+    refuse_foreign,
+    remove,
+    remove_made,
+    write_json,
+    write_text,
+)
 from transformer_mt.system.staging import remove_all_left_over
 from transformer_mt.system.terminal import say
 
@@ -35,6 +41,7 @@ class Run:
         self.curves_path = directory / "curves.png"
         self.translations_dir = directory / "translations"
         self.model_dir = directory / "model"
+        self._cleared_path = directory / ".cleared"
 
     def claim(self) -> None:
         """Make the directory, or see that it is a run's: nothing else is ever written into."""
@@ -81,10 +88,24 @@ class Run:
             yield
 
     def forget_training(self) -> None:
-        """Remove metrics, `max_tokens.json`, `tracking.json`, the model; files of others stay."""
-        for path in (self.metrics_path, self.max_tokens_path, self.tracking_path):
+        """Remove metrics, `max_tokens.json`, `tracking.json`, the model and its translations; files
+        of others stay."""
+        written = self.translations_dir.glob("*.txt")
+        for path in (self.metrics_path, self.max_tokens_path, self.tracking_path, *written):
             remove(path)
         remove_made(self.model_dir, _OF_A_MODEL)
+
+    def was_cleared_for(self, agent: str | None) -> bool:
+        """Whether this torchrun has already begun a fresh training here: it starts the same command
+        again where a process has died, or a machine has come."""
+        try:
+            return agent is not None and self._cleared_path.read_text(encoding="utf-8") == agent
+        except FileNotFoundError:
+            return False
+
+    def remember_clearing(self, agent: str | None) -> None:
+        if agent is not None:
+            write_text(self._cleared_path, agent)
 
 
 def find_model(path: Path | None) -> Path:

@@ -7,6 +7,7 @@ tables. This file trains, translates and changes nothing.
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import compress
@@ -263,21 +264,31 @@ def compare_runs(
     return RunComparison(names, _differences(configs), dev, scores, notes)
 
 
+def _updates(run: Run) -> int:
+    """The last one of its metrics."""
+    return max((record["update"] for record in read_metrics(run.metrics_path)), default=0)
+
+
 def _trained_config(run: Run) -> Config:
-    """That of the model, where there is one of the last update: the run may have been started again
-    with others, which had nothing to change any more."""
-    updates = max((record["update"] for record in read_metrics(run.metrics_path)), default=0)
-    of_model = run.model_dir / "config.yaml"
-    finished = of_model.is_file() and updates <= _trained_updates(_metadata(run))
-    return load_config(of_model if finished else run.config_path)
+    """With the settings of the training that the model is of, if it is of the last update: the run
+    may have been started again with others, which had nothing to change any more."""
+    cfg, of_model = load_config(run.config_path), run.model_dir / "config.yaml"
+    with suppress(DataError):  # there is a model, but a damaged one
+        if of_model.is_file() and _updates(run) <= _trained_updates(_metadata(run)):
+            # Where they are auto, those of the model are numbers.
+            kept = {name: getattr(cfg.train, name) for name in ("precision", "max_tokens")}
+            trained = load_config(of_model).train.model_copy(update=kept)
+            cfg = cfg.model_copy(update={"train": trained})
+    return cfg
 
 
 _Finished = tuple[EvaluationSet, list[str]]  # a test set with the translations of a run
 
 
 def _finished_tests(run: Run, cfg: Config) -> dict[str, _Finished]:
-    """The test sets that a run has translated, by name."""
-    if not run.clean_dir.is_dir():
+    """The test sets that a run has translated with the weights of its last update, by name."""
+    metadata = _metadata(run)
+    if not run.clean_dir.is_dir() or (metadata and _trained_updates(metadata) < _updates(run)):
         return {}
     found = {}
     for test in read_test_sets(run.clean_dir, cfg.languages):

@@ -41,7 +41,7 @@ from transformer_mt.system.device import (
 )
 from transformer_mt.system.output import write_json, write_text
 from transformer_mt.system.processes.distributed import ALONE, Ranks
-from transformer_mt.system.processes.environment import is_restart
+from transformer_mt.system.processes.environment import torchrun_agent
 from transformer_mt.system.processes.executors import count_workers
 from transformer_mt.system.state import Damaged, fingerprint, read_json
 from transformer_mt.system.terminal import Say
@@ -72,7 +72,7 @@ def train_experiment(
     not where torchrun starts the processes again; `watch` is called by the first process.
     """
     keep_memory()
-    fresh = fresh and ranks.is_main and not is_restart()
+    fresh = fresh and ranks.is_main
     if ranks.is_main:
         for name in cfg.train.track:
             import_service(name)
@@ -101,6 +101,7 @@ def train_experiment(
                 raise TrainingError(
                     tr("{}: the run directory is gone; nothing is saved", run.directory)
                 )
+            ranks.gather(None)  # the first process has saved
             raise TrainingStopped(tr("stopped after update {}, everything is saved", update))
         return finish(cfg, run, prepared, trainer, outcome, say)
 
@@ -117,9 +118,10 @@ def _prepare(
         "seed": cfg.seed,
     }
     store = CheckpointStore(run.checkpoints_dir, identity)
-    if fresh:
+    if fresh and not run.was_cleared_for(agent := torchrun_agent()):
         store.clear()
         run.forget_training()
+        run.remember_clearing(agent)
     store.check_identity()  # before any stage replaces the data of the old run
     # Of the processes of a machine the first looks through what is there, for all of them.
     prepared = prepare(local, prints, run, say, check=ranks.local_rank == 0)

@@ -91,6 +91,7 @@ def configuration_for_minutes(
     advice = training_that_ends(
         pairs, tokens, languages=cfg.languages, device=device, budget=budget
     )
+    kept |= {"model.architecture"} if "model.norm" in kept else set()  # modern has one norm
     chosen = [a for a in advice if a.key not in kept]
     fitted, changed = apply_advice(named, chosen, on_defaults=False), changes(named, chosen)
     write_text(path, "".join(_text(config, minutes, changed)) + fitted.to_yaml())
@@ -153,7 +154,9 @@ def measure_budget(
     for _ in range(_ROUNDS):  # the more tokens, the larger the updates, and the faster
         settings = {a.key: a.value for a in advise(n_pairs, tgt_tokens, budget=budget)}
         size = settings["train.tokens_per_update"]
-        speed = size / float(np.interp(size, _SIZES, seconds))
+        # Larger updates than those that are timed are as fast for each token.
+        of_one = float(np.interp(size, _SIZES, seconds)) * max(1.0, size / _SIZES[-1])
+        speed = size / of_one
         budget = Budget(minutes, 60 * minutes * _TRAINED * speed)
     return budget
 

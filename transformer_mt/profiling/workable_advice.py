@@ -39,8 +39,14 @@ def workable_advice(
         tgt_tokens: of an epoch.
         device: cpu or cuda.
     """
-    advice = recommend(n_pairs, tgt_tokens, languages=cfg.languages, device=device)
-    joint = next(piece.value for piece in advice if piece.key == "tokenizer.joint")
+    advice = [
+        piece
+        for piece in recommend(n_pairs, tgt_tokens, languages=cfg.languages, device=device)
+        if not _contradicts(piece, cfg)
+    ]
+    joint = next(
+        (piece.value for piece in advice if piece.key == "tokenizer.joint"), cfg.tokenizer.joint
+    )
     texts = [run.clean_dir / f"train.{side}" for side in ("src", "tgt")]
     if any(piece.key == _VOCABULARY for piece in compare(cfg, advice)):
         sharing = {cfg.tokenizer.joint, joint}
@@ -49,6 +55,13 @@ def workable_advice(
     if not pieces or _is_valid(cfg, pieces):
         return pieces
     return changes(cfg, advice)
+
+
+def _contradicts(piece: Advice, cfg: Config) -> bool:
+    """Whether a setting can only be followed together with another one that is not advised."""
+    if piece.key == "model.norm":
+        return cfg.model.modern
+    return piece.key == "tokenizer.joint" and not piece.value and cfg.model.tie_embeddings == "all"
 
 
 def _possible(piece: Advice, cfg: Config, texts: Sequence[Path], sharing: set[bool]) -> Advice:

@@ -261,8 +261,7 @@ def _beam_of(request: Request, options: SearchOptions) -> int:
 
 
 def _alike(batch: list[Request], options: SearchOptions) -> Iterator[list[int]]:
-    """Rows without required words; then those with, in parts of no more hypotheses altogether than
-    the batch is meant to have."""
+    """Rows without required words; then those with, in parts of the size that a batch may have."""
     yield [row for row, request in enumerate(batch) if not request.required]
     part: list[int] = []
     constrained = [row for row, request in enumerate(batch) if request.required]

@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -48,10 +49,13 @@ def writing(path: Path) -> Iterator[Path]:
     with explained(path):
         status = check_file_target(path)
         target = Path(os.path.realpath(path))
-        if status is not None and not (stat.S_ISREG(status.st_mode) and is_file_of_its_own(path)):
+        descriptor = descriptor_of(path)
+        if status is not None and (descriptor is not None or not stat.S_ISREG(status.st_mode)):
             with tempfile.TemporaryDirectory(prefix="tmt-") as private:
                 yield (content := Path(private) / "content")
-                with content.open("rb") as source, path.open("ab") as stream:
+                sys.stdout.flush()
+                file = path if descriptor is None else os.dup(descriptor)
+                with content.open("rb") as source, open(file, "wb") as stream:
                     shutil.copyfileobj(source, stream)
         elif is_staged(target):  # what it is a part of takes its name as a whole
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -126,9 +130,14 @@ def writing_files(directory: Path) -> Iterator[Path]:
                 _put_file(folder / name, place, _status(place))
 
 
-def is_file_of_its_own(path: Path) -> bool:
-    """Not `/dev/stdout` and the like: a file that the shell has opened, and goes on to write."""
-    return not re.fullmatch(r"/dev/(std(out|err)|fd/\d+)|/proc/\w+/fd/\d+", os.path.abspath(path))
+def descriptor_of(path: Path) -> int | None:
+    """The number that `/dev/stdout`, `/dev/fd/3` and the like mean: the shell has opened it, and
+    goes on to write where this process ends."""
+    name = os.path.abspath(path)
+    if name in ("/dev/stdout", "/dev/stderr"):
+        return 1 if name.endswith("out") else 2
+    found = re.fullmatch(r"/(?:dev|proc/self)/fd/([0-9]+)", name)
+    return int(found[1]) if found else None
 
 
 def check_file_target(path: Path) -> os.stat_result | None:

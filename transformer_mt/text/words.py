@@ -17,7 +17,16 @@ from transformer_mt.text.scripts import HAN
 _LONGEST_COMPARED = 1000
 _MOST_EQUAL = 30_000
 
-_SPACED = re.compile(rf"\s+|[{HAN}]|[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_", re.UNICODE)
+# Within words: accents, vowel signs and viramas, which are no letters to `\w`; the scripts of India
+# from Devanagari to Malayalam have theirs at the same places. The joiners between two letters.
+_MARKS = "\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u065f\u0670\u0dca-\u0ddf\u0df2\u0df3"
+_MARKS += "\u200c\u200d" + "".join(
+    f"{chr(base + first)}-{chr(base + last)}"
+    for base in range(0x900, 0xD80, 0x80)
+    for first, last in ((0x00, 0x03), (0x3A, 0x4F), (0x51, 0x57), (0x62, 0x63))
+)
+WORD = rf"[^\W_](?:[^\W_]|[{_MARKS}])*"
+_SPACED = re.compile(rf"\s+|[{HAN}]|{WORD}(?:['’]{WORD})*|[^\w\s]|_", re.UNICODE)
 _UNSPACED = re.compile(r"\s+|[0-9A-Za-zÀ-ɏ]+|.", re.DOTALL)
 
 

@@ -121,10 +121,6 @@ class Trainer:
             weights, state = (found.weights, found.optimizer) if found else ({}, {})
             self.learner.optimizer.load(weights, state)
             self.progress = Progress(**progress)
-            if self.progress.metric not in (None, self.cfg.train.metric):  # not comparable
-                self.progress = replace(
-                    self.progress, best_update=0, validations_without_gain=0, validated=False
-                )
 
     def run(self, log: SilentLog, stop: StopRequest) -> Outcome:
         """Train until a limit of the configuration is reached, or a signal comes."""
@@ -174,11 +170,12 @@ class Trainer:
             elif seconds - last_save > SAVE_EVERY_SECONDS:
                 self._save()
                 last_save = seconds
-        if not self.progress.validated and self.progress.update:
-            if reason == "signal":
-                self._save()
-            else:
+        unknown = not self.progress.validated or not self._is_comparable
+        if unknown and self.progress.update:
+            if reason != "signal":
                 self._validate(log)
+            elif not self.progress.validated:
+                self._save()
         assert reason is not None  # the plan of updates has no end
         return Outcome(self.progress, reason)
 
@@ -270,7 +267,7 @@ class Trainer:
             scores = self.validate()
         value = -scores["loss"] if train.metric == "loss" else scores[train.metric]
         so_far = replace(self.progress, validated=True, metric=train.metric)
-        if not so_far.best_update or value > so_far.best_metric:
+        if not (so_far.best_update and self._is_comparable) or value > so_far.best_metric:
             best = replace(so_far, best_update=so_far.update, best_metric=value)
             self.progress = replace(best, validations_without_gain=0)
         else:
@@ -301,9 +298,13 @@ class Trainer:
             return "max_updates"
         if train.max_minutes is not None and seconds >= 60 * train.max_minutes:
             return "max_minutes"
-        if train.patience is not None and progress.validations_without_gain >= train.patience:
-            return "patience"
-        return None
+        patient = train.patience is None or progress.validations_without_gain < train.patience
+        return None if patient or not self._is_comparable else "patience"
+
+    @property
+    def _is_comparable(self) -> bool:
+        """Whether the best value so far is of the metric of the configuration."""
+        return self.progress.metric in (None, self.cfg.train.metric)
 
     def _report_skipped(self, log: SilentLog, planned: PlannedUpdate, in_a_row: int) -> None:
         rows = planned.block.in_encoded_corpus(np.concatenate(planned.batches))

@@ -36,7 +36,8 @@ class Segmenter:
         """Args: tokenizer: of the source side. known: words that training has seen on it."""
         self._tokenizer, self._known = tokenizer, known
         self._limit = cfg.data.max_length
-        self._respelled: dict[Glossary, Glossary] = {}  # the one that was used last
+        # The one that was used last; threads may replace it at any time.
+        self._respelled: dict[tuple[Glossary, str], Glossary] = {}
         codes, script = (cfg.languages.src, cfg.languages.tgt), cfg.data.clean.chinese_script
         self._normalisers = {code: Normaliser(code, script) for code in codes}
 
@@ -90,9 +91,11 @@ class Segmenter:
         terms, language = constraints.glossary, direction.src
         if terms is None or not is_chinese(language):
             return constraints
-        if terms not in self._respelled:
-            self._respelled = {terms: terms.respelled(partial(self.read, language=language))}
-        return replace(constraints, glossary=self._respelled[terms])
+        respelled = self._respelled.get((terms, language))
+        if respelled is None:
+            respelled = terms.respelled(partial(self.read, language=language))
+            self._respelled = {(terms, language): respelled}
+        return replace(constraints, glossary=respelled)
 
     def sentences(self, segment: SourceSegment) -> list[SourceSegment]:
         """The sentences of a segment as segments; none if it is a single sentence."""

@@ -89,7 +89,9 @@ def test_opus_without_a_version(server: Server, tmp_path: Path) -> None:
     server.serve(ZIP.format("zh_cn"), opus_zip("zh_cn"))
     assert texts(obtained(tmp_path, opus="News")) == [ZH, EN]
     n_requests = len(server.requests)
-    assert texts(obtained(tmp_path, opus="News/v1", offline=True)) == [ZH, EN]
+    for name in ("News", "News/v1"):
+        assert texts(obtained(tmp_path, opus=name, offline=True)) == [ZH, EN]
+    assert texts(obtained(tmp_path, opus="News")) == [ZH, EN]
     with pytest.raises(DataError, match="names no version, and OPUS cannot be asked"):
         obtained(tmp_path, opus="Other", offline=True)
     assert len(server.requests) == n_requests

@@ -416,5 +416,8 @@ def test_indents_and_columns_of_open_documents_stay() -> None:
     page = one(f"{indent}a<text:tab/>1{gap}2", "odf")
     written = read_office_xml(page.encode(), OPEN_DOCUMENT).write(iter(["b"]), None)
     assert written == one(f"{indent}b<text:tab/>1 {gap.replace('8', '7')}2", "odf")
+    page = one(f'<text:span text:style-name="T3">{indent}a</text:span>', "odf")
+    written = read_office_xml(page.encode(), OPEN_DOCUMENT).write(iter(["b"]), None)
+    assert indent in written and "> <" not in written
     page = one("a\u00a0b", "odf")
     assert read_office_xml(page.encode(), OPEN_DOCUMENT).segments[0].text == "a\u00a0b"

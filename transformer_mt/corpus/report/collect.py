@@ -4,10 +4,10 @@ This file does not decide anything.
 """
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 
-from transformer_mt.config.data import CleanConfig
 from transformer_mt.corpus.cleaning.decide import (
     DROPS,
     FATES,
@@ -67,7 +67,7 @@ def build_report(found: CleaningResult) -> CorpusReport:
     corpus, n_kept = decision.corpus, decision.count("train")
     sizes = {part: len(pairs) for part, pairs in found.evaluation.items()}
     sizes |= {HELD_OUT[role]: count for role, count in decision.held_out.items()}
-    parts = {"train": PartReport(len(corpus), n_kept, _rule_reports(decision, cfg.data.clean))}
+    parts = {"train": PartReport(len(corpus), n_kept, _rule_reports(decision))}
     parts |= {name: PartReport(n, n) for name, n in sorted(sizes.items())}
     problems = [*main_findings(decision), *corpus_problems(corpus)]
     worst_kept = []
@@ -187,19 +187,27 @@ def _source_reports(found: CleaningResult) -> list[SourceReport]:
     ]
 
 
-def _rule_reports(decision: Decisions, clean: CleanConfig) -> dict[str, RuleReport]:
+def _rule_reports(decision: Decisions) -> dict[str, RuleReport]:
     reports = {}
     for rule in DROPS:
-        threshold = getattr(clean, rule, False)
+        limits = dict.fromkeys(getattr(own, rule, False) for own in decision.thresholds)
         n_dropped = decision.count(rule)
-        if threshold is False and not n_dropped:
+        if not any(limit is not False for limit in limits) and not n_dropped:
             continue
-        if rule == RULE_ERROR or threshold is True:
-            threshold = None
+        threshold = _threshold(rule, list(limits))
         dropped = nearest_pairs(decision, rule, dropped=True) if n_dropped else []
         kept = nearest_pairs(decision, rule, dropped=False)
         reports[rule] = RuleReport(threshold, MEANING[rule], n_dropped, dropped, kept)
     return reports
+
+
+def _threshold(rule: str, limits: list[Any]) -> int | float | str | None:
+    """Of a rule: one for all sources, or those of some in words; None: it has none."""
+    if rule == RULE_ERROR or {*limits} <= {True, False}:
+        return None
+    if len(limits) == 1:
+        return cast("int | float | str", limits[0])
+    return ", ".join(tr("off") if limit is False else str(limit) for limit in limits)
 
 
 def nearest_pairs(
@@ -213,6 +221,7 @@ def nearest_pairs(
         chosen = decision.fate[shard.rows] == code
         if not dropped:  # 0 is as far from any threshold as a pair can be
             chosen &= values > 0
+            chosen &= getattr(decision.thresholds[shard.source], rule, True) is not False
         if len(rows) == size:
             chosen &= sign * values < sign * scores[-1]
         inside = np.flatnonzero(chosen)

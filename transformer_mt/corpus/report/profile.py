@@ -14,6 +14,7 @@ from transformer_mt.config.data import Languages
 from transformer_mt.corpus.readers.pairs import Pair
 from transformer_mt.text.languages import is_chinese, is_unspaced
 from transformer_mt.text.scripts import Letters, script_of, traditional_share
+from transformer_mt.text.words import WORD
 
 # Half octaves in whole characters; the same for both sides and all corpora, so that they compare.
 LENGTH_EDGES = [
@@ -23,7 +24,7 @@ LENGTH_EDGES = [
 RATIO_EDGES = [0.0, *(2 ** (k / 4) for k in range(-16, 17))]
 QUANTILES = (1, 5, 25, 50, 75, 95, 99)
 
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(WORD)
 _DIGIT = re.compile(r"\d")
 # Of an address at most 64 characters are looked at before the @, or each letter of a long run would
 # be the beginning of another attempt.

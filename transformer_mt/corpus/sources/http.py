@@ -180,6 +180,10 @@ def _receive(url: str, part: Path, record_path: Path, show: _Show) -> Record:
                 show(completed=done, total=record.size)
             file.flush()
             os.fsync(file.fileno())
+    if record.size not in (None, done):  # servers may send less of a part than was asked for
+        raise _Interrupted(
+            tr("the connection was cut {:,} bytes before the end", record.size - done)
+        )
     return record
 
 

@@ -3,6 +3,7 @@
 import difflib
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -128,12 +129,20 @@ def _latest_version(
 
     The answer stays in the cache, too, so that a run does not resume on another version.
     """
-    for pair in _pairs(languages):
+
+    def asked(pair: _Pair, offline: bool) -> Path:
         first, second = sorted(pair)
         wanted = {"corpus": corpus, "source": first, "target": second}
         query = urlencode({**wanted, "preprocessing": "moses", "version": "latest"})
+        return Cache(cache.folder, offline).fetch(f"{_api()}?{query}").path
+
+    for pair in _pairs(languages):  # answered before
+        with suppress(Unavailable):
+            for entry in _entries(asked(pair, offline=True)):
+                return str(entry["version"]), pair
+    for pair in _pairs(languages):
         try:
-            answer = Cache(cache.folder, cache.offline).fetch(f"{_api()}?{query}")
+            answer = asked(pair, cache.offline)
         except DataError as error:
             raise DataError(
                 tr(
@@ -144,9 +153,9 @@ def _latest_version(
                     error,
                 )
             ) from error
-        for entry in _entries(answer.path):
+        for entry in _entries(answer):
             return str(entry["version"]), pair
-        answer.path.unlink()  # it may come to have it
+        answer.unlink()  # it may come to have it
     tried = ", ".join(map(_joined, _pairs(languages)))
     near = _near_names(corpus, languages)
     raise DataError(

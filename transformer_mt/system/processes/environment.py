@@ -70,16 +70,18 @@ def own_place() -> Place | None:
                 tr("MASTER_ADDR is not set, but WORLD_SIZE is {}: {}", size, _ADVICE)
             )
         _number("MASTER_PORT", "", below=2**16)
-    return Place(rank, size, local_rank, local_size, _attempt(), own_dir)
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return Place(rank, size, local_rank, local_size, attempt, own_dir)
 
 
-def is_restart() -> bool:
-    """Has torchrun started these processes again, after one of them had died?"""
-    return _attempt() != "0"
-
-
-def _attempt() -> str:
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+def torchrun_agent() -> str | None:
+    """What names the torchrun that starts this process, and may start it again; None: none does."""
+    if (run := os.environ.get("TORCHELASTIC_RUN_ID")) is None:
+        return None
+    with suppress(OSError, IndexError):
+        status = Path(f"/proc/{os.getppid()}/stat").read_text(encoding="utf-8")
+        return f"{run} {os.getppid()} {status.rpartition(')')[2].split()[19]}"  # since when it runs
+    return f"{run} {os.getppid()}"
 
 
 def place_variables(rank: int, size: int, meeting: Path) -> dict[str, str]:

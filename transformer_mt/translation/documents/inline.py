@@ -20,6 +20,8 @@ from transformer_mt.translation.documents.spans import has_words, parted, protec
 
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _LINE_END = re.compile(r"((?<!\s)\s*\n\s*)")  # tried once for each stretch of white space
+_ENTITY = re.compile(r"&(?!amp;)(?:#\w+|[A-Za-z]\w*);")
+_LONGEST_ENTITY = 40  # characters
 _DEEPEST = 20  # marks within marks; where there are more, marks divide the text
 # Chinese and Japanese: no space where lines meet; a line may end between any two characters, but
 # not before closing marks or after opening ones.
@@ -110,7 +112,7 @@ class Document:
 def text_tokens(raw: str, decode: Callable[[str], str] | None = None) -> Iterator[Token]:
     """Text on one or several lines; with `decode`, addresses and placeholders in it are kept."""
     spans = [
-        (start, end)
+        (start, _end_of_address(raw, start, end))
         for start, end in (protected_spans(raw) if decode else [])
         if raw[start] != "<" and raw[start - 1 : start] != "\\"
     ]
@@ -121,6 +123,14 @@ def text_tokens(raw: str, decode: Callable[[str], str] | None = None) -> Iterato
         for i, piece in enumerate(_LINE_END.split(text)):
             if piece:
                 yield Token("joint" if i % 2 else "text", piece)
+
+
+def _end_of_address(raw: str, start: int, end: int) -> int:
+    """An address ends where an entity stands, such as that of a bracket; & alone belongs to it."""
+    if raw[start] in "{$%#":
+        return end
+    entity = _ENTITY.search(raw, start, min(len(raw), end + _LONGEST_ENTITY))
+    return min(end, entity.start()) if entity else end
 
 
 def text_parts(raw: str, syntax: Syntax) -> list[str | Segment]:

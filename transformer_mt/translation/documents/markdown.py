@@ -81,12 +81,28 @@ def read_markdown(text: str) -> Document:
 
 def _tokens(run: InlineRun) -> Iterator[Token]:
     """The tokens of a run, with addresses, placeholders and footnotes apart from text."""
-    for token in run.tokens:
+    for token in run.tokens if run.block == "html" else _divided(run.tokens):
         if token.kind != "text" or run.block == "html":
             yield token
             continue
         for i, raw in enumerate(_NOTE.split(token.raw)):
             yield from [Token("kept", raw)] if i % 2 else text_tokens(raw, decode_markdown)
+
+
+def _divided(tokens: Sequence[Token]) -> list[Token]:
+    """Marks around a line break stay where they are, or half of them would stand in each part."""
+    found, opened, n_breaks = list(tokens), list[tuple[int, int]](), 0
+    for place, token in enumerate(tokens):
+        if token.kind == "open":
+            opened.append((place, n_breaks))
+        elif token.kind == "close" and opened:
+            first, before = opened.pop()
+            if n_breaks > before:
+                found[first], found[place] = (
+                    found[i]._replace(kind="break") for i in (first, place)
+                )
+        n_breaks += token.kind == "break"
+    return found
 
 
 class _MarkdownSyntax(Syntax):

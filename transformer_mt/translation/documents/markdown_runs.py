@@ -39,7 +39,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cann
 _NO_FORMULA = re.compile(f"[{HAN}\u3000-\u303f\uff00-\uff5e]")
 _MOST_ROUNDS = 8  # in which what is no formula is found; then there are none
 _EMPHASIS = str.maketrans("*_~", "xxx")  # within addresses they mark nothing
-_DIRECTIVE = re.compile(r":::.*|\[![A-Za-z]+\]\s*")
+_DIRECTIVE = re.compile(r":::.*|\[![A-Za-z]+\]\s*|\{:[^{}\n]*\}\s*|\{%.*%\}\s*")
 _KEPT_LINKS = ("Autolink", "Email", "Shortcut", "Collapsed")  # their text is the target, or a key
 
 
@@ -169,7 +169,10 @@ class _RunReader:
             if event.end > self._end:
                 self._close(event)
             return
-        self._add_text(decoded(self._source[self._end : event.start]))  # an escape, or an indent
+        gap = decoded(self._source[self._end : event.start])  # an indent, then an escape
+        escape = gap[-1:] if event.name == "Text" and gap.endswith("\\") else ""
+        self._add_text(gap.removesuffix(escape))
+        self._add_text(escape)
         self._end = event.end
         raw = decoded(self._source[event.start : event.end])
         if event.name in ("SoftBreak", "HardBreak"):

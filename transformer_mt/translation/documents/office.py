@@ -103,6 +103,7 @@ class _Reader:
             if all(child.attributes.keys() <= _UNSEEN_STYLE for child in element.children)
         }
         self._inner: list[Block] = []  # of the paragraph that is read
+        self._is_blank = True  # nothing of it has words so far
 
     def raw(self, start: int, end: int) -> str:
         return self._content[start:end].decode()
@@ -118,14 +119,12 @@ class _Reader:
     def paragraph(self, element: Element) -> Block:
         outer, self._inner = self._inner, []
         names = self._names
-        children, head = element.children, self.raw(element.start, element.inner)
-        if children and children[0].name in names.spelled:  # an indent
-            head += self.raw(children[0].start, children[0].end)
-            children = children[1:]
-        pieces = [piece for child in children for piece in self._pieces(child)]
+        outer_is_blank, self._is_blank = self._is_blank, True
+        pieces = [piece for child in element.children for piece in self._pieces(child)]
+        self._is_blank = outer_is_blank
         pieces = with_ranges(with_fields(pieces))
         properties = {c.name: self.raw(c.start, c.end) for c in element.children if c.name}
-        head += properties.get(names.first, "")
+        head = self.raw(element.start, element.inner) + properties.get(names.first, "")
         tail = properties.get(names.last, "") + self.raw(element.inner_end, element.end)
         parts = [head, *_parts_of(pieces), tail]
         inner, self._inner = self._inner, outer
@@ -136,16 +135,20 @@ class _Reader:
         names = self._names
         if element.name == "":
             if not names.run:
+                self._is_blank = self._is_blank and not element.text.strip()
                 yield Piece(Token("text", re.sub("[ \t\r\n]+", " ", element.text)))
         elif element.name in (names.first, names.last, *names.dropped):
             return
         elif element.name == names.run:
             yield from self._run(element)
         elif element.name in names.spelled and not names.run:
-            count = element.attributes.get("c", "")
+            raw, count = self.raw(element.start, element.end), element.attributes.get("c", "")
+            if self._is_blank:  # an indent
+                yield Piece(Token("kept", raw))
+                return
             yield Piece(Token("text", names.spelled[element.name]))
             if re.fullmatch("[0-9]{1,9}", count) and int(count) > 1:  # more would be one again
-                raw = self.raw(element.start, element.end).replace(count, str(int(count) - 1))
+                raw = re.sub(r"(\bc\s*=\s*.)[0-9]+", rf"\g<1>{int(count) - 1}", raw, count=1)
                 yield Piece(Token("kept", raw))
         elif element.name == "text:span" and element.attributes.get("style-name") in self._unseen:
             for child in element.children:

@@ -49,6 +49,7 @@ def url_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _url_length(url: str) -> int:
+    url = url[: _unopened(url)]
     end = len(url)
     surplus = {closer: url.count(closer) - url.count(opener) for closer, opener in _PARTNER.items()}
     while end and url[end - 1] in _AFTER_URL and surplus.get(url[end - 1], 1) > 0:
@@ -56,6 +57,19 @@ def _url_length(url: str) -> int:
             surplus[url[end - 1]] -= 1
         end -= 1
     return end
+
+
+def _unopened(url: str) -> int:
+    """Where the first bracket stands that was not opened in the address, such as that of a link."""
+    n_open = {")": 0, "]": 0}
+    for place, character in enumerate(url):
+        if character in "([":
+            n_open[")" if character == "(" else "]"] += 1
+        elif character in n_open:
+            if not n_open[character]:
+                return place
+            n_open[character] -= 1
+    return len(url)
 
 
 def has_words(text: str) -> bool:

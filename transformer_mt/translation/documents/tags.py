@@ -47,7 +47,7 @@ def markup_spans(text: str, *, keep: bool = True) -> Iterator[tuple[int, int]]:
             continue
         name = tag[1].lower() if tag else ""
         closes, alone = text[position + 1] == "/", text[end - 2 : end] == "/>" or name in _VOID
-        if name in _RAW and not closes:
+        if name in _RAW and not closes and not (alone and finder.is_xml):
             end = finder.raw_end(name, end)
             alone = True
         if not kept:
@@ -66,11 +66,16 @@ def markup_spans(text: str, *, keep: bool = True) -> Iterator[tuple[int, int]]:
         yield kept_start, len(text)
 
 
+_XML = re.compile(r"\A\s*<\?xml\b|http://www\.w3\.org/1999/xhtml")  # where <script/> is whole
+_HEAD = 2000  # characters
+
+
 class _Finder:
     """Ends of markup. A string that was once not found is not looked for again."""
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self.is_xml = _XML.search(text, 0, _HEAD) is not None
         self._absent: set[str] = set()
         self._quotes_count = True  # until one never ends: then quotes mean nothing
 
