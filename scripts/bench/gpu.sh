@@ -23,7 +23,6 @@ mkdir -p "$out"
 sizes=${SIZES:-tiny base big} config=${CONFIG:-multi30k-en-de}
 root=()
 if [[ -n ${DATA_ROOT:-} ]]; then root=(--set "data.root=$DATA_ROOT"); fi
-"${tmt[@]}" plan "$config" "${root[@]}" > "$out/plan.txt"  # its text is there
 text=()
 if [[ -n ${TEXT:-} ]]; then text=(--src "$TEXT.en" --tgt "$TEXT.de"); fi
 updates=30 sentences=512 beside=4096 max_tokens=${MAX_TOKENS:-16384} profiled=10 most=0
@@ -34,6 +33,7 @@ if $dry; then
     sizes=tiny config=tiny updates=1 sentences=16 beside=16 max_tokens=512 profiled=2 most=6 before=6
     base=(train.max_tokens=256 train.tokens_per_update=512)
 fi
+"${tmt[@]}" plan "$config" "${root[@]}" > "$out/plan.txt"  # its text is there
 set_all() { printf -- '--set\n%s\n' "$@"; }
 
 step() { printf '\n== %s (%s)\n' "$1" "$(date +%T)" >&2; }

@@ -76,6 +76,8 @@ def test_only_what_changed_is_made_again(folder: Path) -> None:
     assert prepared(config(folder, workers=2, cache=str(folder / "c"), offline=True), run) == []
     other_weights = config(folder, train=["one", {"path": "two", "weight": 0.5}])
     assert prepared(other_weights, run) == []
+    report = CorpusReport.from_json(run.report_path.with_suffix(".json").read_text("utf-8"))
+    assert [source.weight for source in report.sources] == [1, 0.5] and report.vocabulary
     assert prepared(config(folder, max_length=50), run) == ["encode"]
     tagged = config(folder, train=["one", {"path": "two", "tag": "bt"}])
     assert prepared(tagged, run) == ["tokenizer", "encode"]

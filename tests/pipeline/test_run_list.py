@@ -65,6 +65,19 @@ def test_a_run_is_no_folder_of_runs(runs: Path) -> None:
     assert str(refused.value) == told
 
 
+def test_translations_of_an_older_model_are_not_compared(
+    toy_config: Config, tmp_path: Path
+) -> None:
+    """A finished run that goes on: its model is of update 40, its metrics go on to 80."""
+    a = write_run(tmp_path / "a", toy_config, hyps=REFS)
+    old = {"scores": SCORES, "trained": {"updates": 40}}
+    b = write_run(tmp_path / "b", toy_config, hyps=REFS, model=old)
+    found = compare_runs([a, b], n_samples=10)
+    assert found.scores == {} and found.notes == ["toy: not translated by every run"]
+    (b / "model" / "metadata.json").write_text("{")
+    assert compare_runs([a, b], n_samples=10).scores.keys() == {"toy"}, "a damaged model ends none"
+
+
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_the_list_fits_the_terminal(runs: Path, toy_config: Config, width: int) -> None:
     model = {"scores": SCORES}

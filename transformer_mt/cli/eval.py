@@ -82,7 +82,7 @@ def evaluate(
     metrics = [name for name, on in chosen.items() if on]
     if min_bleu is not None and not 0 <= min_bleu <= 100:
         raise TmtError(tr("--min-bleu {}: expected a number from 0 to 100", min_bleu))
-    if min_bleu is not None and not bleu:
+    if min_bleu is not None and metrics and not bleu:
         metrics.insert(0, "bleu")
     from transformer_mt.evaluation.systems import evaluate_systems
     from transformer_mt.rendering.progress import ShownStages

@@ -128,8 +128,8 @@ def explain(
                 "--numbers"
             )
         )
-    if numbers and out_dir is not None:
-        raise TmtError(tr("--numbers makes no pictures: leave out -o"))
+    if out_dir is not None and (numbers or example is not None or contrast is not None):
+        raise TmtError(tr("only a sentence without --numbers has pictures: leave out -o"))
     if example is not None:
         show(example_text(example))
     elif contrast is not None:

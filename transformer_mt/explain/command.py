@@ -101,6 +101,7 @@ def attention_text(
     ids = translator.forced_ids(text, target, to=to)
     shares = word_shares(translator, maps, ids, languages)
     decided = deciding_words(*shares)
+    maps.pick(opened.kind, opened.layer, opened.head)  # they are there, before files are written
     if out_dir is not None:
         model_cfg = translator.cfg.model
         with writing_files(out_dir) as folder:

@@ -78,7 +78,8 @@ def prepare(
             for line in read_report(run.clean_dir).summary():
                 say((Always if line.startswith(tr("problem")) else str)(f"  {line}"))
         learn = partial(_make_tokenizers, cfg, run, say)
-        _stage(run.tokenizer_dir, prints.tokenizer, say, "tokenizer", learn, check=check)
+        if not _stage(run.tokenizer_dir, prints.tokenizer, say, "tokenizer", learn, check=check):
+            _renew_report(cfg, run)
         tokenizers = load_tokenizers(run.tokenizer_dir, joint=cfg.tokenizer.joint)
         encode = partial(_encode, cfg, run, tokenizers, prints.encoded, say)
         _stage(run.encoded_dir, prints.encoded, say, "encode", encode, check=check)
@@ -263,6 +264,16 @@ def _of_now(report: CorpusReport, cfg: Config) -> CorpusReport:
         for source, own in zip(report.sources, cfg.data.train, strict=True)
     ]
     return replace(report, sources=sources)
+
+
+def _renew_report(cfg: Config, run: Run) -> None:
+    path = run.report_path.with_suffix(".json")
+    if not path.is_file():
+        return
+    report = CorpusReport.from_json(path.read_text(encoding="utf-8"))
+    if (now := _of_now(report, cfg)) != report:
+        write_text(path, now.to_json())
+        write_page(now, run.report_path, name=cfg.name)
 
 
 def _report_vocabularies(cfg: Config, run: Run, paths: tuple[Path, Path]) -> CorpusReport:

@@ -90,7 +90,10 @@ class Run:
     def forget_training(self) -> None:
         """Remove metrics, `max_tokens.json`, `tracking.json`, the model and its translations; files
         of others stay."""
-        written = self.translations_dir.glob("*.txt")
+        tests = {path.name.split(".")[1] for path in self.clean_dir.glob("test.*.src")}
+        written = [
+            path for path in self.translations_dir.glob("*.txt") if path.name.split(".")[0] in tests
+        ]
         for path in (self.metrics_path, self.max_tokens_path, self.tracking_path, *written):
             remove(path)
         remove_made(self.model_dir, _OF_A_MODEL)

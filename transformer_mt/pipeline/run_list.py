@@ -31,6 +31,7 @@ from transformer_mt.rendering.progress import Stages
 from transformer_mt.system.state import Damaged, read_json
 
 _NOT_COMPARED = ("name", "data.root", "data.cache", "data.offline", "data.workers")
+_RESOLVED = ("precision", "max_tokens")  # auto in a run, and then something else in its model
 _LONGEST_VALUE = 40  # columns of a setting in a table
 _MINUTES, _DEV = tr("min"), tr("dev BLEU")
 _COLUMNS = (
@@ -270,13 +271,11 @@ def _updates(run: Run) -> int:
 
 
 def _trained_config(run: Run) -> Config:
-    """With the settings of the training that the model is of, if it is of the last update: the run
-    may have been started again with others, which had nothing to change any more."""
+    """With the settings that the model was trained with: others may have come without effect."""
     cfg, of_model = load_config(run.config_path), run.model_dir / "config.yaml"
     with suppress(DataError):  # there is a model, but a damaged one
         if of_model.is_file() and _updates(run) <= _trained_updates(_metadata(run)):
-            # Where they are auto, those of the model are numbers.
-            kept = {name: getattr(cfg.train, name) for name in ("precision", "max_tokens")}
+            kept = {name: getattr(cfg.train, name) for name in _RESOLVED}
             trained = load_config(of_model).train.model_copy(update=kept)
             cfg = cfg.model_copy(update={"train": trained})
     return cfg
@@ -287,7 +286,9 @@ _Finished = tuple[EvaluationSet, list[str]]  # a test set with the translations 
 
 def _finished_tests(run: Run, cfg: Config) -> dict[str, _Finished]:
     """The test sets that a run has translated with the weights of its last update, by name."""
-    metadata = _metadata(run)
+    metadata: dict[str, Any] = {}
+    with suppress(DataError):  # a damaged model
+        metadata = _metadata(run)
     if not run.clean_dir.is_dir() or (metadata and _trained_updates(metadata) < _updates(run)):
         return {}
     found = {}

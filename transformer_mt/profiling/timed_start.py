@@ -91,8 +91,7 @@ def configuration_for_minutes(
     advice = training_that_ends(
         pairs, tokens, languages=cfg.languages, device=device, budget=budget
     )
-    kept |= {"model.architecture"} if "model.norm" in kept else set()  # modern has one norm
-    chosen = [a for a in advice if a.key not in kept]
+    chosen = _chosen(advice, kept, named)
     fitted, changed = apply_advice(named, chosen, on_defaults=False), changes(named, chosen)
     write_text(path, "".join(_text(config, minutes, changed)) + fitted.to_yaml())
     say(
@@ -107,6 +106,16 @@ def configuration_for_minutes(
     for a in changed:
         say(f"  {a.key}: {a.value}" + (f" ({a.why})" if a.why else ""))
     return str(path)
+
+
+def _chosen(advice: Sequence[Advice], kept: set[str], named: Config) -> list[Advice]:
+    """The advice that leaves the user's settings as they are."""
+    if "model.norm" in kept and named.model.norm == "post":
+        kept = {*kept, "model.architecture"}  # modern has one norm, the other
+    chosen = [a for a in advice if a.key not in kept]
+    if "model.architecture" in kept and "model.norm" not in kept:
+        chosen += [Advice("model.norm", "pre", "") for a in advice if a.key == "model.architecture"]
+    return chosen
 
 
 def _refuse_other_launchers(minutes: float) -> None:

@@ -184,9 +184,10 @@ def _short(code: str) -> str:
 
 
 def _described(stored: StoredGlossary) -> dict[str, Any]:
+    created = datetime.fromtimestamp(stored.created, UTC)
     return {
         "glossary_id": stored.id, "ready": True, "name": stored.name,
         "source_lang": _short(stored.src), "target_lang": _short(stored.tgt),
-        "creation_time": datetime.fromtimestamp(stored.created, UTC).isoformat(),
+        "creation_time": created.isoformat(timespec="microseconds"),
         "entry_count": len(stored.terms),
     }  # fmt: skip

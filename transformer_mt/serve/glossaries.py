@@ -4,7 +4,7 @@ import time
 import uuid
 from dataclasses import dataclass
 
-from sqlalchemy import Float, Select, String, Text, create_engine, delete, select
+from sqlalchemy import Double, Select, String, Text, create_engine, delete, func, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import StaticPool
@@ -17,7 +17,7 @@ from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.glossary import Glossary, Term
 
 MOST_ENTRIES = 5000  # of a glossary
-MOST_GLOSSARIES = 1000  # of an owner
+MOST_GLOSSARIES, MOST_CHARACTERS = 1000, 16 << 20  # of an owner
 
 
 class _Table(DeclarativeBase):
@@ -31,7 +31,7 @@ class _Row(_Table):
     name: Mapped[str] = mapped_column(Text)
     src: Mapped[str] = mapped_column(String(20))
     tgt: Mapped[str] = mapped_column(String(20))
-    created: Mapped[float] = mapped_column(Float)
+    created: Mapped[float] = mapped_column(Double)
     entries: Mapped[str] = mapped_column(Text)  # source, tab, target; a line each
 
 
@@ -68,14 +68,20 @@ class Glossaries:
         if not terms or len(terms) > MOST_ENTRIES:
             raise Refused(400, tr("a glossary has 1 to {:,} entries", MOST_ENTRIES))
         check_terms(terms)
-        entries = "\n".join("\t".join(term) for term in terms)
+        entries = _storable("\n".join("\t".join(term) for term in terms))
         row = _Row(
-            id=str(uuid.uuid4()), owner=owner, name=name, src=src, tgt=tgt, created=time.time(),
-            entries=entries,
+            id=str(uuid.uuid4()), owner=owner, name=_storable(name), src=src, tgt=tgt,
+            created=time.time(), entries=entries,
         )  # fmt: skip
         with Session(self._engine, expire_on_commit=False) as session, session.begin():
-            if len(session.scalars(_of(owner)).all()) >= MOST_GLOSSARIES:
+            size = func.coalesce(func.sum(func.length(_Row.entries)), 0)
+            found = session.execute(select(func.count(), size).where(_Row.owner == owner)).one()
+            if found[0] >= MOST_GLOSSARIES:
                 raise Refused(400, tr("{:,} glossaries are the most", MOST_GLOSSARIES))
+            if found[1] + len(entries) > MOST_CHARACTERS:
+                raise Refused(
+                    400, tr("glossaries of {:,} characters are the most", MOST_CHARACTERS)
+                )
             session.add(row)
         return _stored(row)
 
@@ -86,7 +92,7 @@ class Glossaries:
     def get(self, owner: str, id_: str) -> StoredGlossary:
         """Raises: Refused: there is none."""
         with Session(self._engine) as session:
-            row = session.scalars(_of(owner).where(_Row.id == well_formed(id_))).one_or_none()
+            row = session.scalars(_of(owner).where(_Row.id == _storable(id_))).one_or_none()
         if row is None:
             raise Refused(404, tr("there is no glossary {}", id_[:40]))
         return _stored(row)
@@ -96,6 +102,11 @@ class Glossaries:
         self.get(owner, id_)
         with Session(self._engine) as session, session.begin():
             session.execute(delete(_Row).where(_Row.owner == owner, _Row.id == id_))
+
+
+def _storable(text: str) -> str:
+    """As every database takes it: PostgreSQL knows no NUL."""
+    return well_formed(text).replace("\0", "\ufffd")
 
 
 def check_terms(terms: Terms) -> None:

@@ -24,7 +24,7 @@ from transformer_mt.serve.service import AUTO, Service, detect
 from transformer_mt.text.languages import language_name
 from transformer_mt.translation.documents.forms import SUFFIXES, form_of
 
-MOST_FILES = 16  # translated files that wait to be fetched
+MOST_FILE_BYTES = 256 << 20  # of translated files that wait to be fetched
 FILE_S = 600.0  # seconds that they wait
 
 Texts = Annotated[str | list[str], Field(examples=["你好。"])]
@@ -174,10 +174,15 @@ class _Files:
 
     def keep(self, name: str, content: bytes) -> str:
         """What it is fetched by, which nobody can guess."""
-        id_ = secrets.token_urlsafe(16)
-        self._files[id_] = (time.monotonic(), name, content)
-        while len(self._files) > MOST_FILES:
+        id_, now = secrets.token_urlsafe(16), time.monotonic()
+        self._files[id_] = (now, name, content)
+        size = sum(len(one) for _, _, one in self._files.values())
+        while len(self._files) > 1:
+            since, _, oldest = next(iter(self._files.values()))
+            if size <= MOST_FILE_BYTES and now - since <= FILE_S:
+                break
             self._files.popitem(last=False)
+            size -= len(oldest)
         return id_
 
     def take(self, id_: str) -> tuple[str, bytes]:

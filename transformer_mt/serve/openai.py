@@ -109,9 +109,13 @@ async def _chunks(
 
     yield event({"role": "assistant", "content": ""})
     try:
-        for number, line in enumerate(text.split("\n")):
-            (found,) = await service.translate([line], direction)
-            yield event({"content": "\n" * bool(number) + found.text})
+        lines = text.split("\n")
+        for number, line in enumerate(lines):
+            if len(lines) > 1:  # as a document: indents, and lines without words, stay
+                (translation,) = await service.documents([line], "text", direction)
+            else:
+                translation = (await service.translate([line], direction))[0].text
+            yield event({"content": "\n" * bool(number) + translation})
     except Refused as error:  # the status has been sent
         yield f"data: {json.dumps({'error': {'message': str(error)}})}\n\n"
         return

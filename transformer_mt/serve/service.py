@@ -33,6 +33,8 @@ Result = TypeVar("Result")
 
 AUTO = "auto"
 _LONGEST_CACHED = 1000  # characters of a text and its glossary, both of which the cache keeps
+_LONGEST_LANGUAGE = 100  # characters: Unicode's normal forms of long texts can take minutes
+_SEGMENTS_AT_ONCE = 1024  # of a document, so that the server answers others between them
 _POLL_S = 0.02  # while the models are loaded
 _MOST_DOCUMENTS = 64  # that are translated at once; each has a thread, which waits
 
@@ -207,8 +209,16 @@ class Service:
                 asked[0].cancel()
             return asked[0].result()
 
+        end = time.monotonic() + self.limits.answer_s
+
         def translated(texts: list[str]) -> list[str]:
-            return [one.text for one in wait_for(self._translate_cached(call, texts))]
+            found: list[str] = []
+            for start in range(0, len(texts), _SEGMENTS_AT_ONCE):
+                if time.monotonic() > end:
+                    raise Refused(504, tr("it took longer than {:g} s", self.limits.answer_s))
+                part = texts[start : start + _SEGMENTS_AT_ONCE]
+                found += [one.text for one in wait_for(self._translate_cached(call, part))]
+            return found
 
         def aligned(text: str, translation: str) -> list[int] | None:
             (found,) = wait_for(self.ask(replace(call, does="align", against=translation), [text]))
@@ -269,7 +279,7 @@ def detect(texts: Sequence[str]) -> tuple[str | None, float]:
 
 def code_of(language: str) -> str:
     try:
-        return canonical_code(language)
+        return canonical_code(language[:_LONGEST_LANGUAGE])
     except ConfigError as error:
         raise Refused(400, str(error)) from error
 

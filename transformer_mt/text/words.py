@@ -20,7 +20,8 @@ _MOST_EQUAL = 30_000
 # Within words: accents, vowel signs and viramas, which are no letters to `\w`; the scripts of India
 # from Devanagari to Malayalam have theirs at the same places. The joiners between two letters.
 _MARKS = "\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u065f\u0670\u0dca-\u0ddf\u0df2\u0df3"
-_MARKS += "\u200c\u200d" + "".join(
+_MARKS += "\u0a70\u0a71\u0a75\u0d81-\u0d83\u07a6-\u07b0\u200c\u200d"
+_MARKS += "".join(
     f"{chr(base + first)}-{chr(base + last)}"
     for base in range(0x900, 0xD80, 0x80)
     for first, last in ((0x00, 0x03), (0x3A, 0x4F), (0x51, 0x57), (0x62, 0x63))

@@ -82,6 +82,16 @@ def test_files_are_those_that_are_read_in_order(tmp_path: Path) -> None:
     assert back[:2] == found[1::-1]
 
 
+def test_linked_folders_are_read_once(tmp_path: Path) -> None:
+    """As in a corpus whose parts lie on several disks; a link may also lead back."""
+    for name in ("crawl", "elsewhere"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.tsv").write_text("好\tgood\n", encoding="utf-8")
+    (tmp_path / "crawl" / "b").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "back").symlink_to(tmp_path / "crawl")
+    assert read(tmp_path, path="crawl") == [("好", "good")] * 2
+
+
 def test_a_prefix_is_meant_before_a_directory(tmp_path: Path) -> None:
     make_corpora(tmp_path)
     write(tmp_path, "c.zh", "前\n")

@@ -62,6 +62,7 @@ def test_tmx_gives_back_what_was_written(tmp_path: Path) -> None:
         ("a<hi>b<hi>c</hi></hi>d", "abcd"),
         ("a<hi>b<ph>no</ph>c</hi>d", "abcd"),
         ("a<ph/>b", "ab"),
+        ("a.<ph type='lb'/>b<ph type='bold'/>c", "a. bc"),
         ("<![CDATA[a<b>&amp;]]>c", "a<b>&amp;c"),
         ("\n   a\n   b\n  ", "a b"),
         ("&#x597D; &amp;amp;", "好 &amp;"),
@@ -167,6 +168,13 @@ def test_wmt_xml(tmp_path: Path) -> None:
         write(path, wmt(*(f"<doc id='{n}'>{doc}</doc>" for n, doc in enumerate(docs))))
         assert read(path) == pairs
         assert read(path, ZH_EN.reversed()) == turned(pairs)
+
+
+def test_test_suites_are_no_part_of_a_test_set(tmp_path: Path) -> None:
+    path = tmp_path / "t.xml"
+    docs = [side("src", "zh", {1: zh}) + side("ref", "en", {1: en}) for zh, en in ("一1", "二2")]
+    write(path, wmt(f"<doc id='a'>{docs[0]}</doc><doc testsuite='t' id='b'>{docs[1]}</doc>"))
+    assert read(path) == [("一", "1")]
 
 
 def test_wmt_xml_mistakes(tmp_path: Path) -> None:

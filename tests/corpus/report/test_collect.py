@@ -14,7 +14,26 @@ from transformer_mt.corpus.cleaning.rules import SCORED_RULES
 from transformer_mt.corpus.cleaning.score_store import ScoredCorpus
 from transformer_mt.corpus.diagnostics.shifted_lines import ShiftedRun
 from transformer_mt.corpus.readers.demo import build_demo
+from transformer_mt.corpus.report import collect
 from transformer_mt.corpus.report.collect import nearest_pairs, shifted_lines
+
+
+@pytest.mark.parametrize(
+    ("rule", "limits", "expected"),
+    [
+        ("numbers", [2.0], 2.0),
+        ("empty", [0.0], 0.0),
+        ("urls", [1], 1),
+        ("overlap", [True], None),
+        ("overlap", [True, False], None),
+        ("numbers", [2.0, False], "2, off"),
+        ("numbers", [0.0, False], "0, off"),
+    ],
+)
+def test_a_report_has_the_thresholds_of_all_sources(
+    rule: str, limits: list[float | bool], expected: float | str | None
+) -> None:
+    assert collect._threshold(rule, limits) == expected
 
 
 def corpus_with(folder: Path, *runs: ShiftedRun) -> ScoredCorpus:

@@ -16,6 +16,7 @@ from transformer_mt.translation.documents.spans import has_words, protected_span
         ("http://a.org/b_(c)!", ["http://a.org/b_(c)"], "one opened in the address stays"),
         ("请看https://a.org/b。好", ["https://a.org/b"], "Chinese goes on without a space"),
         ("[**A**](https://a.org)**b**", ["https://a.org"], "nor does what follows a link"),
+        ("(https://a.org),(https://b.org)", ["https://a.org", "https://b.org"], "two of a stretch"),
         ("www.a.org, www. and awww.", ["www.a.org"], "www needs a name"),
         ("https://de.a.org/Zürich", ["https://de.a.org/Zürich"], "letters of Europe"),
         ("写信给me@x.org吧, a.b+c@d-e.co.uk.", ["me@x.org", "a.b+c@d-e.co.uk"], "mail"),

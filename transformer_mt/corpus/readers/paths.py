@@ -1,10 +1,12 @@
 """A path of the configuration (file, directory, pattern or prefix) → the files it stands for."""
 
 import glob
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from transformer_mt.config.data import Languages
 from transformer_mt.corpus.readers.lines import (
@@ -163,8 +165,18 @@ def _files_below(path: Path) -> set[Path]:
     """The file itself, or all files of a directory that are not hidden."""
     if path.is_file():
         return {path}
-    names = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
-    return {path / name for name in names if not any(part[0] == "." for part in name.parts)}
+    found, seen = set[Path](), set[str]()
+    for folder, below, names in os.walk(path, onerror=_refuse, followlinks=True):
+        real = os.path.realpath(folder)
+        below[:] = [] if real in seen else [name for name in below if name[0] != "."]
+        if real not in seen:  # or links could go around for ever
+            found |= {Path(folder, name) for name in names if name[0] != "."}
+        seen.add(real)
+    return {file for file in found if file.is_file()}
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise error
 
 
 def _parts_among(files: set[Path], languages: Languages, path: Path) -> list[Part]:

@@ -180,8 +180,10 @@ def _named_columns(
     wanted = [languages.src, languages.tgt] if languages else []
     named: dict[str, int] = {}
     for i, cell in enumerate(first if len(first) > 1 else []):
-        if code := _language_in(cell, wanted, len(first)):
-            named.setdefault(code, i)
+        code = _language_in(cell, wanted, len(first))
+        known = named.get(code) if code else None
+        if code and (known is None or len(cell.strip()) < len(first[known].strip())):
+            named[code] = i  # the shortest name: en, not en_id
     for code in filter(is_chinese, wanted):  # the other script stands in where there is none
         others = [other for other in named if is_chinese(other) and other not in wanted]
         if code not in named and others:

@@ -130,7 +130,8 @@ def _xliff(events: Iterator[Event], _: Path) -> Iterator[Unit]:
 
 def _wmt(events: Iterator[Event], path: Path) -> Iterator[Unit]:
     for kind, name, attributes in events:
-        if kind == "start" and name == "doc":
+        # Test suites are no part of the official test set; sacreBLEU leaves them out, too.
+        if kind == "start" and name == "doc" and "testsuite" not in attributes:
             yield from _document(events, tr("{}: doc {}", path, attributes.get("id", "")))
 
 
@@ -180,11 +181,14 @@ def _text(events: Iterator[Event]) -> str:
     """The text up to the end of the element that has just started, without codes, on one line."""
     parts: list[str] = []
     depth, inside_code = 1, 0
-    for kind, value, _ in events:
+    for kind, value, attributes in events:
         if kind == "text":
             if not inside_code:
                 parts.append(value)
         elif kind == "start":
+            kinds = {attributes.get(name) for name in ("ctype", "type", "subType")}
+            if kinds & {"lb", "xlf:lb"} and not inside_code:
+                parts.append("\n")  # a code that is a line break
             depth += 1
             if inside_code or value in _CODES:
                 inside_code += 1

@@ -35,12 +35,15 @@ def read_sheets(
         DataError: it is no workbook, or locked, or swells beyond reason, or a cell stands so far
             from the others that the cells between would fill the memory.
     """
-    from python_calamine import CalamineError, CalamineWorkbook
+    from python_calamine import CalamineError, CalamineWorkbook, SheetVisibleEnum
 
     _check_size(path)
     try:
         book = CalamineWorkbook.from_path(str(path))
+        seen = SheetVisibleEnum.Visible
+        hidden = {sheet.name for sheet in book.sheets_metadata if sheet.visible != seen}
         names = [name for name in book.sheet_names if only in (None, name)]
+        names.sort(key=hidden.__contains__)  # what people see comes first
         return {name: _rows(book.get_sheet_by_name(name), n_rows) for name in names}
     except (CalamineError, OSError) as error:
         cause = " ".join(str(error).split())

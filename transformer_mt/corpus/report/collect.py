@@ -30,6 +30,7 @@ from transformer_mt.corpus.report.report import (
     ShiftedLine,
     ShiftedLines,
     SourceReport,
+    short,
 )
 from transformer_mt.corpus.sources.obtain import LocalData
 from transformer_mt.messages.catalogue import tr
@@ -190,11 +191,12 @@ def _source_reports(found: CleaningResult) -> list[SourceReport]:
 def _rule_reports(decision: Decisions) -> dict[str, RuleReport]:
     reports = {}
     for rule in DROPS:
-        limits = dict.fromkeys(getattr(own, rule, False) for own in decision.thresholds)
+        found = (getattr(own, rule, False) for own in decision.thresholds)
+        limits = list({(isinstance(x, bool), x): x for x in found}.values())  # 0 is not off
         n_dropped = decision.count(rule)
         if not any(limit is not False for limit in limits) and not n_dropped:
             continue
-        threshold = _threshold(rule, list(limits))
+        threshold = _threshold(rule, limits)
         dropped = nearest_pairs(decision, rule, dropped=True) if n_dropped else []
         kept = nearest_pairs(decision, rule, dropped=False)
         reports[rule] = RuleReport(threshold, MEANING[rule], n_dropped, dropped, kept)
@@ -203,11 +205,11 @@ def _rule_reports(decision: Decisions) -> dict[str, RuleReport]:
 
 def _threshold(rule: str, limits: list[Any]) -> int | float | str | None:
     """Of a rule: one for all sources, or those of some in words; None: it has none."""
-    if rule == RULE_ERROR or {*limits} <= {True, False}:
+    if rule == RULE_ERROR or all(isinstance(limit, bool) for limit in limits):
         return None
     if len(limits) == 1:
         return cast("int | float | str", limits[0])
-    return ", ".join(tr("off") if limit is False else str(limit) for limit in limits)
+    return ", ".join(tr("off") if limit is False else short(limit) for limit in limits)
 
 
 def nearest_pairs(

@@ -20,7 +20,7 @@ from transformer_mt.translation.documents.spans import has_words, parted, protec
 
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _LINE_END = re.compile(r"((?<!\s)\s*\n\s*)")  # tried once for each stretch of white space
-_ENTITY = re.compile(r"&(?!amp;)(?:#\w+|[A-Za-z]\w*);")
+_ENTITY = re.compile(r"&(?!amp;|#0*38;|#[xX]0*26;)(?:#\w+|[A-Za-z]\w*);")
 _LONGEST_ENTITY = 40  # characters
 _DEEPEST = 20  # marks within marks; where there are more, marks divide the text
 # Chinese and Japanese: no space where lines meet; a line may end between any two characters, but

@@ -39,7 +39,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cann
 _NO_FORMULA = re.compile(f"[{HAN}\u3000-\u303f\uff00-\uff5e]")
 _MOST_ROUNDS = 8  # in which what is no formula is found; then there are none
 _EMPHASIS = str.maketrans("*_~", "xxx")  # within addresses they mark nothing
-_DIRECTIVE = re.compile(r":::.*|\[![A-Za-z]+\]\s*|\{:[^{}\n]*\}\s*|\{%.*%\}\s*")
+_DIRECTIVE = re.compile(r":::.*|\[![A-Za-z]+\]\s*|\{:[^{}\n]*\}\s*|(?:\{%(?:(?!%\}).)*%\}\s*)+")
 _KEPT_LINKS = ("Autolink", "Email", "Shortcut", "Collapsed")  # their text is the target, or a key
 
 

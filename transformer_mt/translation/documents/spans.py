@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 _STOP = r"\s<>\"`\\^|\u2000-\u206f\u2e80-\ud7ff\uf900-\uffff\x00-\x1f\x7f"  # ends an address
-_URL = rf"(?<![A-Za-z0-9])(?:(?:https?|ftps?|file)://|www\.(?=\w))[^{_STOP}]+"
+_BEGIN = r"(?<![A-Za-z0-9])(?:(?:https?|ftps?|file)://|www\.(?=\w))"  # of an address
+_URL_START = re.compile(_BEGIN)
+_URL = rf"{_BEGIN}[^{_STOP}]+"
 _EMAIL = (
     r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}"
     r"(?![A-Za-z0-9-])"
@@ -34,12 +36,12 @@ def protected_spans(text: str) -> list[tuple[int, int]]:
     Punctuation at the end of a URL belongs to the sentence, and so does a bracket that was not
     opened in it.
     """
-    spans = []
+    spans: list[tuple[int, int]] = []
     for match in _PROTECTED.finditer(text):
-        start, end = match.span()
         if "://" in match[0][:8] or match[0].startswith("www."):
-            end = start + _url_length(match[0])
-        spans.append((start, end))
+            spans += _addresses(text, *match.span())
+        else:
+            spans.append(match.span())
     return spans
 
 
@@ -48,8 +50,18 @@ def url_spans(text: str) -> list[tuple[int, int]]:
     return [(start, end) for start, end in protected_spans(text) if text[start] not in "{$%#<"]
 
 
+def _addresses(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Those of a stretch without spaces; a bracket that was not opened in one ends it."""
+    found: re.Match[str] | None
+    while True:
+        end = start + _url_length(text[start : _unopened(text, start, stop)])
+        yield start, end
+        if (found := _URL_START.search(text, end, stop)) is None:
+            return
+        start = found.start()
+
+
 def _url_length(url: str) -> int:
-    url = url[: _unopened(url)]
     end = len(url)
     surplus = {closer: url.count(closer) - url.count(opener) for closer, opener in _PARTNER.items()}
     while end and url[end - 1] in _AFTER_URL and surplus.get(url[end - 1], 1) > 0:
@@ -59,17 +71,18 @@ def _url_length(url: str) -> int:
     return end
 
 
-def _unopened(url: str) -> int:
+def _unopened(text: str, start: int, stop: int) -> int:
     """Where the first bracket stands that was not opened in the address, such as that of a link."""
     n_open = {")": 0, "]": 0}
-    for place, character in enumerate(url):
+    for place in range(start, stop):
+        character = text[place]
         if character in "([":
             n_open[")" if character == "(" else "]"] += 1
         elif character in n_open:
             if not n_open[character]:
                 return place
             n_open[character] -= 1
-    return len(url)
+    return stop
 
 
 def has_words(text: str) -> bool:
