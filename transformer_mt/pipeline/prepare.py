@@ -267,11 +267,19 @@ def _of_now(report: CorpusReport, cfg: Config) -> CorpusReport:
 
 
 def _renew_report(cfg: Config, run: Run) -> None:
+    """Let the page about the corpus say what the configuration says now."""
     path = run.report_path.with_suffix(".json")
     if not path.is_file():
         return
-    report = CorpusReport.from_json(path.read_text(encoding="utf-8"))
-    if (now := _of_now(report, cfg)) != report:
+    try:
+        report = CorpusReport.from_json(path.read_text(encoding="utf-8"))
+        now = _of_now(report, cfg)
+    except ValueError:  # damaged, or of an earlier tmt
+        _report_vocabularies(
+            cfg, run, tokenizer_paths(run.tokenizer_dir, joint=cfg.tokenizer.joint)
+        )
+        return
+    if now != report:
         write_text(path, now.to_json())
         write_page(now, run.report_path, name=cfg.name)
 

@@ -92,7 +92,9 @@ class Run:
         of others stay."""
         tests = {path.name.split(".")[1] for path in self.clean_dir.glob("test.*.src")}
         written = [
-            path for path in self.translations_dir.glob("*.txt") if path.name.split(".")[0] in tests
+            path
+            for path in self.translations_dir.glob("*.txt")
+            if not tests or path.name.split(".")[0] in tests
         ]
         for path in (self.metrics_path, self.max_tokens_path, self.tracking_path, *written):
             remove(path)

@@ -74,7 +74,7 @@ class Glossaries:
             created=time.time(), entries=entries,
         )  # fmt: skip
         with Session(self._engine, expire_on_commit=False) as session, session.begin():
-            size = func.coalesce(func.sum(func.length(_Row.entries)), 0)
+            size = func.coalesce(func.sum(func.char_length(_Row.entries)), 0)
             found = session.execute(select(func.count(), size).where(_Row.owner == owner)).one()
             if found[0] >= MOST_GLOSSARIES:
                 raise Refused(400, tr("{:,} glossaries are the most", MOST_GLOSSARIES))

@@ -35,6 +35,7 @@ AUTO = "auto"
 _LONGEST_CACHED = 1000  # characters of a text and its glossary, both of which the cache keeps
 _LONGEST_LANGUAGE = 100  # characters: Unicode's normal forms of long texts can take minutes
 _SEGMENTS_AT_ONCE = 1024  # of a document, so that the server answers others between them
+_BUSY_S = 0.5  # between two attempts of a document that is begun
 _POLL_S = 0.02  # while the models are loaded
 _MOST_DOCUMENTS = 64  # that are translated at once; each has a thread, which waits
 
@@ -172,6 +173,31 @@ class Service:
         except TmtError as error:
             raise Refused(400, str(error)) from error
 
+    def _waited(
+        self,
+        call: Call,
+        texts: list[str],
+        end: float,
+        is_begun: bool,
+        wait_for: Callable[[Coroutine[Any, Any, Any]], Any],
+    ) -> list[Translated]:
+        """A part of a document, in its thread, by `end`; of one that is begun, also after a wait
+        where others have filled the queue meanwhile."""
+        while True:
+            left = end - time.monotonic()
+            try:
+                found: list[Translated] = wait_for(
+                    asyncio.wait_for(self._translate_cached(call, texts), left)
+                )
+                return found
+            except TimeoutError as error:
+                text = tr("it took longer than {:g} s", self.limits.answer_s)
+                raise Refused(504, text) from error
+            except Refused as error:
+                if error.status != 429 or not is_begun:
+                    raise
+                time.sleep(_BUSY_S)
+
     async def documents(
         self, texts: Sequence[str], form: Form, direction: Direction, *, terms: Terms = ()
     ) -> list[str]:
@@ -214,10 +240,8 @@ class Service:
         def translated(texts: list[str]) -> list[str]:
             found: list[str] = []
             for start in range(0, len(texts), _SEGMENTS_AT_ONCE):
-                if time.monotonic() > end:
-                    raise Refused(504, tr("it took longer than {:g} s", self.limits.answer_s))
                 part = texts[start : start + _SEGMENTS_AT_ONCE]
-                found += [one.text for one in wait_for(self._translate_cached(call, part))]
+                found += [one.text for one in self._waited(call, part, end, bool(start), wait_for)]
             return found
 
         def aligned(text: str, translation: str) -> list[int] | None:

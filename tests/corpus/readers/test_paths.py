@@ -1,8 +1,11 @@
 """Which files a path stands for: names, directories and patterns."""
 
 import gzip
+import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reading import PAIRS, ZH_EN, read, refusal
@@ -90,6 +93,10 @@ def test_linked_folders_are_read_once(tmp_path: Path) -> None:
     (tmp_path / "crawl" / "b").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere" / "back").symlink_to(tmp_path / "crawl")
     assert read(tmp_path, path="crawl") == [("好", "good")] * 2
+    (tmp_path / "crawl" / "a").symlink_to(tmp_path / "crawl" / "b")
+    (tmp_path / "elsewhere" / "back").unlink()
+    for path in ("crawl", "crawl/*"):
+        assert read(tmp_path, path=path) == [("好", "good")] * 2
 
 
 def test_a_prefix_is_meant_before_a_directory(tmp_path: Path) -> None:
@@ -107,12 +114,14 @@ def test_the_order_of_listing_does_not_matter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_corpora(tmp_path)
-    listed = Path.rglob
+    listed = os.walk
 
-    def shuffled(path: Path, pattern: str) -> list[Path]:
-        return random.sample(found := list(listed(path, pattern)), len(found))
+    def shuffled(*top: Any, **options: Any) -> Iterator[tuple[str, list[str], list[str]]]:
+        for folder, below, names in listed(*top, **options):
+            random.shuffle(below)
+            yield folder, below, random.sample(names, len(names))
 
-    monkeypatch.setattr(Path, "rglob", shuffled)
+    monkeypatch.setattr(os, "walk", shuffled)
     for _ in range(5):
         assert english(tmp_path, "c") == ALL
 

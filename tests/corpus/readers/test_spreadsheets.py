@@ -62,7 +62,10 @@ def described(root: Path, name: str, languages: Languages = ZH_EN) -> str:
         (written([("zh-TW", "en", "zh-CN"), *(("繁", en, zh) for zh, en in ROWS)]), "utf-8",
          "columns C (Chinese) and B (English)", "both scripts"),
         (written([("zh_id", "zh", "en_url", "en"), *(("1", zh, "u", en) for zh, en in ROWS)]),
-         "utf-8", "columns B (Chinese) and D (English)", "the shortest name"),
+         "utf-8", "columns B (Chinese) and D (English)", "the simplest name"),
+        (written([("English", "Chinese", "en_id", "zh_id"),
+                  *((en, zh, "1", "2") for zh, en in ROWS)]),
+         "utf-8", "columns B (Chinese) and A (English)", "not the shortest"),
         ("Our texts,\r\n\r\n" + written([HEADER, *ROWS]), "utf-8", "(Chinese) and B (English); the "
          "first row with several texts is a header", "a title"),
         ("Our texts\r\n" + written([HEADER, *ROWS], "|"), "utf-8", "is a header", "a title alone"),

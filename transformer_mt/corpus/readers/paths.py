@@ -108,7 +108,7 @@ def _find_parts(name: str, path: Path, languages: Languages, root: Path) -> list
         return _parts_among(_files_below(path), languages, path)
     if any(mark in name for mark in "*?["):
         matches = glob.glob(str(expand(name)), root_dir=root, recursive=True)
-        files = {file for match in matches for file in _files_below(root / match)}
+        files = _files_below(*sorted(root / match for match in matches))
         return _parts_among(files, languages, path)
     if hint := _one_side(name, path, languages, neighbours):
         raise DataError(hint)
@@ -161,17 +161,19 @@ def _is_text(file: Path, form: str, languages: Languages) -> bool:
     return form not in TABLES or form == ".tsv" or is_parallel(file, languages)
 
 
-def _files_below(path: Path) -> set[Path]:
-    """The file itself, or all files of a directory that are not hidden."""
-    if path.is_file():
-        return {path}
-    found, seen = set[Path](), set[str]()
-    for folder, below, names in os.walk(path, onerror=_refuse, followlinks=True):
-        real = os.path.realpath(folder)
-        below[:] = [] if real in seen else [name for name in below if name[0] != "."]
-        if real not in seen:  # or links could go around for ever
-            found |= {Path(folder, name) for name in names if name[0] != "."}
-        seen.add(real)
+def _files_below(*paths: Path) -> set[Path]:
+    """The files among them, and all files in and below the folders that are not hidden, each folder
+    once: by its own name rather than by that of a link."""
+    found, seen = {path for path in paths if path.is_file()}, set[str]()
+    tops = [path for path in paths if path.is_dir()]
+    for top in tops:  # which grow by those behind links
+        for folder, below, names in os.walk(top, onerror=_refuse):
+            real = os.path.realpath(folder)
+            below[:] = [] if real in seen else sorted(name for name in below if name[0] != ".")
+            if real not in seen:
+                found |= {Path(folder, name) for name in names if name[0] != "."}
+                tops += [Path(folder, name) for name in below if Path(folder, name).is_symlink()]
+            seen.add(real)
     return {file for file in found if file.is_file()}
 
 

@@ -182,8 +182,8 @@ def _named_columns(
     for i, cell in enumerate(first if len(first) > 1 else []):
         code = _language_in(cell, wanted, len(first))
         known = named.get(code) if code else None
-        if code and (known is None or len(cell.strip()) < len(first[known].strip())):
-            named[code] = i  # the shortest name: en, not en_id
+        if code and (known is None or _n_words(cell) < _n_words(first[known])):
+            named[code] = i  # the simplest name: en, not en_id
     for code in filter(is_chinese, wanted):  # the other script stands in where there is none
         others = [other for other in named if is_chinese(other) and other not in wanted]
         if code not in named and others:
@@ -212,6 +212,10 @@ def _named_columns(
     if len(sides[0]) == len(sides[1]) == 1:
         return (sides[0][0], sides[1][0]), None
     return None, None
+
+
+def _n_words(name: str) -> int:
+    return len([*filter(None, _PARTS.split(name.strip()))])
 
 
 def _language_in(cell: str, wanted: Sequence[str], width: int) -> str | None:

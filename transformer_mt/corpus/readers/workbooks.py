@@ -43,7 +43,7 @@ def read_sheets(
         seen = SheetVisibleEnum.Visible
         hidden = {sheet.name for sheet in book.sheets_metadata if sheet.visible != seen}
         names = [name for name in book.sheet_names if only in (None, name)]
-        names.sort(key=hidden.__contains__)  # what people see comes first
+        names = [name for name in names if name not in hidden] or names  # what people see
         return {name: _rows(book.get_sheet_by_name(name), n_rows) for name in names}
     except (CalamineError, OSError) as error:
         cause = " ".join(str(error).split())
