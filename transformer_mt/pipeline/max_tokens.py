@@ -25,7 +25,7 @@ from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.system.device import keep_memory, release_memory
 from transformer_mt.system.machine import available_memory_bytes, peak_memory_mib
 from transformer_mt.system.processes.distributed import Ranks
-from transformer_mt.system.processes.executors import spawn_context
+from transformer_mt.system.processes.executors import spawn_context, start_worker
 from transformer_mt.training.memory import is_out_of_memory
 from transformer_mt.training.micro_batch import Learner
 from transformer_mt.training.padding import Batch
@@ -198,7 +198,7 @@ def peak_of_step(model: EncoderDecoder, cfg: TrainConfig, *, length: int) -> Ste
     length = _explicit(length)
     n_sentences = -(-_PROBED_TOKENS // length)
     shapes = [(n_sentences, length), (2 * n_sentences, length)]
-    with ProcessPoolExecutor(1, mp_context=spawn_context()) as pool:
+    with ProcessPoolExecutor(1, spawn_context(), initializer=start_worker) as pool:
         threads = torch.get_num_threads()
         try:
             task = pool.submit(_measure_peaks, _builder(model), cfg, threads, shapes)

@@ -20,6 +20,7 @@ from transformer_mt.system.machine import (
     keep_freed_memory,
     peak_memory_mib,
     release_freed_memory,
+    usable_cores,
 )
 
 _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -68,6 +69,8 @@ def use_device(choice: str) -> None:
 def choose_device() -> torch.device:
     """The first CUDA device, or the CPU."""
     if not torch.cuda.is_available():
+        if torch.get_num_threads() > (cores := usable_cores()):  # a quota, of which torch knows not
+            torch.set_num_threads(cores)
         return torch.device("cpu")
     # cuDNN makes a plan of its attention for each new shape, which takes longer than an update.
     torch.backends.cuda.enable_cudnn_sdp(False)
