@@ -28,7 +28,7 @@ def locked(path: Path, busy: Callable[[], None], *, remedy: str = "") -> Iterato
             tr("{}: cannot be written: {}{}", where, reason_of(error.errno), remedy)
         ) from error
     try:
-        if _is_busy(descriptor):
+        if not try_lock(descriptor, where_none=True):
             busy()
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -36,21 +36,16 @@ def locked(path: Path, busy: Callable[[], None], *, remedy: str = "") -> Iterato
         os.close(descriptor)
 
 
-def _is_busy(descriptor: int) -> bool:
-    """Take the lock, unless another process has it."""
+def try_lock(descriptor: int, *, where_none: bool = False) -> bool:
+    """Take the lock of an open file or folder; False: another process has it.
+
+    Args:
+        where_none: the answer where the file system has no locks.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
-    except OSError:  # the file system has no locks
-        pass
-    return False
-
-
-def try_lock(descriptor: int) -> bool:
-    """Take the lock of an open file or folder; False: another process has it, or none can be."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
         return False
+    except OSError:
+        return where_none
     return True
