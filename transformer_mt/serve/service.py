@@ -173,30 +173,15 @@ class Service:
         except TmtError as error:
             raise Refused(400, str(error)) from error
 
-    def _waited(
-        self,
-        call: Call,
-        texts: list[str],
-        end: float,
-        is_begun: bool,
-        wait_for: Callable[[Coroutine[Any, Any, Any]], Any],
-    ) -> list[Translated]:
-        """A part of a document, in its thread, by `end`; of one that is begun, also after a wait
-        where others have filled the queue meanwhile."""
+    async def _insisting(self, call: Call, texts: list[str], *, is_begun: bool) -> list[Translated]:
+        """Of a document; of one that is begun, also after a wait where others fill the queue."""
         while True:
-            left = end - time.monotonic()
             try:
-                found: list[Translated] = wait_for(
-                    asyncio.wait_for(self._translate_cached(call, texts), left)
-                )
-                return found
-            except TimeoutError as error:
-                text = tr("it took longer than {:g} s", self.limits.answer_s)
-                raise Refused(504, text) from error
+                return await self._translate_cached(call, texts)
             except Refused as error:
                 if error.status != 429 or not is_begun:
                     raise
-                time.sleep(_BUSY_S)
+            await asyncio.sleep(_BUSY_S)
 
     async def documents(
         self, texts: Sequence[str], form: Form, direction: Direction, *, terms: Terms = ()
@@ -241,7 +226,9 @@ class Service:
             found: list[str] = []
             for start in range(0, len(texts), _SEGMENTS_AT_ONCE):
                 part = texts[start : start + _SEGMENTS_AT_ONCE]
-                found += [one.text for one in self._waited(call, part, end, bool(start), wait_for)]
+                work = self._insisting(call, part, is_begun=start > 0)
+                in_time = asyncio.wait_for(work, end - time.monotonic())
+                found += [one.text for one in wait_for(in_time)]
             return found
 
         def aligned(text: str, translation: str) -> list[int] | None:
@@ -251,6 +238,9 @@ class Service:
         try:
             work = partial(_document, content, form, translated, aligned)
             return await loop.run_in_executor(self._threads, work)
+        except TimeoutError as error:
+            text = tr("it took longer than {:g} s", self.limits.answer_s)
+            raise Refused(504, text) from error
         finally:
             gone.set()
             for one in list(asked):
