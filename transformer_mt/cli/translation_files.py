@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.translation_job import TranslationJob, best
 from transformer_mt.errors import DataError, TmtError
@@ -106,23 +106,15 @@ class TranslationFiles:
     def write_document(self, job: TranslationJob, align: "Align") -> None:
         """Translate a file, or standard input, as a whole."""
         from transformer_mt.system.output import writing
-        from transformer_mt.translation.documents.forms import PACKAGE_FORMS
-        from transformer_mt.translation.documents.translate import (
-            translate_document,
-            translate_package,
-        )
+        from transformer_mt.translation.documents.translate import translate_content
 
         def translated(texts: list[str]) -> list[str]:
             return list(job.outputs(texts, len(texts), best))
 
         with self._named():
-            if self.form in PACKAGE_FORMS:
-                result = translate_package(self._content, self.form, translated, align=align)
-            else:
-                form, text = cast("Form", self.form), self._content.decode()
-                result = translate_document(
-                    text, form, translated, field=self.field, align=align
-                ).encode()
+            result = translate_content(
+                self._content, self.form, translated, field=self.field, align=align
+            )
         if self.output_path is None:
             show_document(result.decode())
         else:

@@ -6,13 +6,13 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from transformer_mt.errors import ConfigError, DataError, TmtError
 from transformer_mt.messages.catalogue import tr
@@ -22,12 +22,8 @@ from transformer_mt.serve.pool import Broken, WorkerPool
 from transformer_mt.serve.text_queue import QueueFull
 from transformer_mt.text.languages import canonical_code, is_chinese
 from transformer_mt.text.normalise import well_formed
-from transformer_mt.translation.documents.forms import PACKAGE_FORMS, Form, PackageForm
-from transformer_mt.translation.documents.translate import (
-    texts_of,
-    translate_document,
-    translate_package,
-)
+from transformer_mt.translation.documents.forms import Form, PackageForm
+from transformer_mt.translation.documents.translate import texts_of, translate_content
 
 Result = TypeVar("Result")
 
@@ -236,7 +232,7 @@ class Service:
             return found
 
         try:
-            work = partial(_document, content, form, translated, aligned)
+            work = partial(_refusing()(translate_content), content, form, translated, align=aligned)
             return await loop.run_in_executor(self._threads, work)
         except TimeoutError as error:
             text = tr("it took longer than {:g} s", self.limits.answer_s)
@@ -268,19 +264,6 @@ def _refusing() -> Iterator[None]:
         raise Refused(400, str(error)) from error
     except RecursionError as error:
         raise Refused(400, tr("has elements in elements, too deep to be read")) from error
-
-
-@_refusing()
-def _document(
-    content: bytes,
-    form: Form | PackageForm,
-    translate: Callable[[list[str]], list[str]],
-    align: Callable[[str, str], list[int] | None],
-) -> bytes:
-    for package in PACKAGE_FORMS:
-        if form == package:
-            return translate_package(content, package, translate, align=align)
-    return translate_document(content.decode(), cast("Form", form), translate, align=align).encode()
 
 
 def detect(texts: Sequence[str]) -> tuple[str | None, float]:

@@ -47,6 +47,24 @@ def texts_of(content: bytes, form: Form | PackageForm, *, field: str = "text") -
     return read_document(content.decode(), cast("Form", form), field=field).segments
 
 
+def translate_content(
+    content: bytes,
+    form: Form | PackageForm,
+    translate: Callable[[list[str]], list[str]],
+    *,
+    field: str = "text",
+    align: Align | None = None,
+) -> bytes:
+    """`translate_document` or `translate_package`, by the form."""
+    for package in PACKAGE_FORMS:
+        if form == package:
+            return translate_package(content, package, translate, align=align)
+    text = content.decode()
+    return translate_document(
+        text, cast("Form", form), translate, field=field, align=align
+    ).encode()
+
+
 def translate_document(
     text: str,
     form: Form,
