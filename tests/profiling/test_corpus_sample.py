@@ -75,6 +75,24 @@ def test_a_part_stands_for_the_whole(
         assert corpus.scale * guess == pytest.approx(truth, rel=0.1)
 
 
+def test_workers_shorten_the_preparation_of_what_has_parts_for_them(
+    cfg: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 60 parts for each of the sample, 16 workers prepare 16 at once, the sample's one alone."""
+    sizes, sample = measure_sources(cfg)
+    monkeypatch.setattr(survey, "SHARD_PAIRS", len(sample.items))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    planning_corpus(cfg, Run(tmp_path / "none"), sizes, sample, folder)
+    started = max(path.stat().st_mtime for path in folder.glob("*.jsonl"))
+
+    def minutes(workers: int | str) -> float:
+        return survey._preparation_seconds(Run(folder / "run"), sample, started, 60, workers)
+
+    assert minutes("dask://there:8786") == minutes(1) > minutes(2) > 1.5 * minutes(16)
+    assert minutes(60) == minutes(64)
+
+
 def test_a_prepared_run_is_used_and_left_alone(cfg: Config, real: Run, tmp_path: Path) -> None:
     def state() -> dict[str, int]:
         return {str(path): path.stat().st_mtime_ns for path in real.directory.rglob("*")}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -184,6 +185,34 @@ def test_the_expected_speed_is_that_of_the_updates_that_are_chosen(
     seconds = 0.06 + 60e-6 * max(1000, chosen)
     assert chosen == per_update
     assert budget.tokens == pytest.approx(60 * minutes * 0.8 * chosen / seconds, rel=0.02)
+
+
+@pytest.mark.parametrize("n_pairs", [29_000, 5_000_000])
+@pytest.mark.parametrize("minutes", [1, 10, 240])
+def test_on_a_gpu_the_expected_speed_is_that_of_the_model_that_is_chosen(
+    monkeypatch: pytest.MonkeyPatch, n_pairs: int, minutes: float
+) -> None:
+    """An update takes 20 ms, and for each token and parameter of the layers 0.02 ps."""
+
+    def seconds_of(cfg: Config, size: int) -> float:
+        return 0.02 + 2e-14 * size * cfg.model.matrix_parameters
+
+    def timed(work: Any, *_: object) -> list[float]:
+        return [seconds_of(work.args[0], size) for size in work.keywords["sizes"]]
+
+    monkeypatch.setattr(timed_start, "in_new_processes", timed)
+    monkeypatch.setattr(timed_start, "kind_of_device", lambda: "cuda")
+    cfg = load_config(Path("configs/multi30k-en-de.yaml"))
+    tgt_tokens = 16 * n_pairs
+    budget = measure_budget(cfg, minutes, 1, n_pairs, tgt_tokens)
+    advice = training_that_ends(
+        n_pairs, tgt_tokens, languages=cfg.languages, device="cuda", budget=budget
+    )
+    chosen = apply_advice(cfg, advice, on_defaults=False)
+    speed = chosen.train.tokens_per_update / seconds_of(chosen, chosen.train.tokens_per_update)
+    in_all = 60 * minutes * 0.8 * speed / chosen.train.tokens_per_update  # updates
+    assert 8 * chosen.train.validate_every == pytest.approx(in_all, rel=0.05, abs=4)
+    assert chosen.model.d_model == (128 if n_pairs < 100_000 or minutes <= 10 else 512)
 
 
 def test_the_speed_of_this_machine() -> None:

@@ -6,9 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from transformer_mt.cli import serve
 from transformer_mt.serve import pool
 from transformer_mt.serve.pool import WorkerPool
 from transformer_mt.serve.text_queue import TextQueue
+
+
+@pytest.mark.parametrize(("free_mib", "workers"), [(100, 1), (1600, 2), (64_000, 16)])
+def test_as_many_workers_as_have_room(
+    monkeypatch: pytest.MonkeyPatch, free_mib: int, workers: int
+) -> None:
+    monkeypatch.setattr(serve, "usable_cores", lambda: 16)
+    monkeypatch.setattr(serve, "available_memory_bytes", lambda: free_mib << 20)
+    assert serve.count_workers() == workers
 
 
 def test_a_stop_while_a_large_model_is_loaded(

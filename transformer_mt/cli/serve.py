@@ -22,18 +22,20 @@ from transformer_mt.cli.options import (
 )
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.system.machine import usable_cores
+from transformer_mt.system.machine import available_memory_bytes, usable_cores
 
 if TYPE_CHECKING:
     from transformer_mt.serve.pool import WorkerPool
 
 _PACKAGES = ("fastapi", "uvicorn", "httptools", "python_multipart", "sqlalchemy",
              "prometheus_client")  # fmt: skip
+_WORKER_BYTES = 768 << 20
 _option: Any = typer.Option
 _limit: Any = partial(typer.Option, rich_help_panel="Limits")
 _seconds: Any = partial(_limit, min=0.1, max=86_400)
 _who: Any = partial(typer.Option, rich_help_panel="Who may ask")
 _MODELS = "model or run directory, or hf:OWNER/NAME; repeatable; default: the newest finished run"
+_WORKERS = "default: one per core, if there is as much memory: 768 MiB for each"
 _WAIT = "ms that the last free worker waits for more texts"
 _KEYS = "a file of API keys; --add-key writes it; default: everybody may ask"
 _GLOSSARIES = "a database that keeps clients' glossaries, such as sqlite:///glossaries.db"
@@ -43,7 +45,7 @@ def serve(
     models: Annotated[list[Path] | None, _option("-m", "--model", help=_MODELS)] = None,
     host: Annotated[str, _option(help="0.0.0.0: other machines may ask, too")] = "127.0.0.1",
     port: Annotated[int, _option(min=0, max=65535, help="0: any that is free")] = 5000,
-    workers: Annotated[int | None, _option(min=1, help="default: one per core")] = None,
+    workers: Annotated[int | None, _option(min=1, help=_WORKERS)] = None,
     engine: Annotated[
         str, _option(help="native, or ctranslate2 with an export, for instance int8")
     ] = "native",
@@ -78,7 +80,7 @@ def serve(
     from transformer_mt.serve.text_queue import TextQueue
 
     waiting = TextQueue(most_characters=queue, wait_s=wait / 1000)
-    n_workers = workers or usable_cores()
+    n_workers = workers or count_workers()
     pool = WorkerPool(waiting, paths, n_workers=n_workers, engine=engine, precision=precision)
     # The models are loaded while the rest is imported.
     with listening(host, port) as listener, pool:
@@ -99,6 +101,11 @@ def serve(
         run_app(app, listener, partial(_watch, pool), request_s=request_time)
     if pool.failed:
         raise typer.Exit(2)
+
+
+def count_workers() -> int:
+    """One per core, as far as the memory that is free has room for torch and a small model."""
+    return max(1, min(usable_cores(), available_memory_bytes() // _WORKER_BYTES))
 
 
 def _require_packages() -> None:

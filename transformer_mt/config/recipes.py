@@ -12,7 +12,7 @@ for Low-Resource Neural Machine Translation"; Provilkov et al. 2020, "BPE-Dropou
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from transformer_mt.config.advice import Advice
@@ -213,6 +213,11 @@ def training_that_ends(
         rows.append(("train.max_minutes", budget.minutes, tr("as asked for")))
     advice |= {row[0]: Advice(*row) for row in rows}
     return sorted(advice.values(), key=lambda a: a.key.startswith("train."))
+
+
+def tokens_of_tiny(tokens: float, advice: Iterable[Advice]) -> float:
+    """What Transformer-tiny reads with the work that so many tokens take in this advice's model."""
+    return tokens * _work({a.key: a.value for a in advice}) / _work(_sizes(_TINY))
 
 
 def _pairs_that_matter(n_pairs: int, budget: Budget | None) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from transformer_mt.config.data import Source
 from transformer_mt.config.experiment import Config
+from transformer_mt.corpus.cleaning.score import SHARD_PAIRS
 from transformer_mt.corpus.readers.pairs import Pair, Role, source_files
 from transformer_mt.corpus.sources.cache import Cache, cache_folder
 from transformer_mt.corpus.sources.obtain import (
@@ -29,6 +30,7 @@ from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling.corpus_index import CorpusIndex
 from transformer_mt.rendering.cells import align_columns, clip
 from transformer_mt.rendering.progress import Stages
+from transformer_mt.system.processes.executors import Workers, count_workers
 from transformer_mt.system.state import Damaged, read_manifest
 from transformer_mt.system.terminal import columns_of
 
@@ -42,6 +44,7 @@ _LONGEST_LICENCE = 12
 _N_STEPS = 4  # cleaning, vocabulary, encoding, and the end
 _REPORT_EVERY = 10_000  # pairs that are read between two reports
 _COMPRESSION = 3.5  # bytes of text for one of a compressed file, about
+_ALONE = 0.04  # of the work of preparing, which one process does, docs/scaling.md
 _MARKER = "stage.json"  # in the directory of a finished stage of preparation
 
 
@@ -220,7 +223,7 @@ def planning_corpus(
     if not cfg.data.dev:  # held out of train, at most 1000 pairs
         dev_pairs = max(dev_pairs, min(1000, round(scale * dev_pairs)))
     started = max(path.stat().st_mtime for path in folder.glob("*.jsonl"))
-    seconds = _preparation_seconds(small, sample, started, scale)
+    seconds = _preparation_seconds(small, sample, started, scale, count_workers(cfg.data.workers))
     return PlanningCorpus(cfg, small, scale, dev_pairs, seconds)
 
 
@@ -247,7 +250,9 @@ def _write_sample(sources: Sequence[Source], sample: PairSample, folder: Path) -
     return written
 
 
-def _preparation_seconds(small: Run, sample: PairSample, started: float, scale: float) -> float:
+def _preparation_seconds(
+    small: Run, sample: PairSample, started: float, scale: float, workers: Workers
+) -> float:
     """Of the whole corpus, from when the stages of the small one were finished.
 
     A vocabulary is learned from a limited amount of text, whatever the size of the corpus.
@@ -256,4 +261,16 @@ def _preparation_seconds(small: Run, sample: PairSample, started: float, scale: 
     cleaned, learned, encoded = ((stage / _MARKER).stat().st_mtime for stage in stages)
     text = sum(len(side.encode(errors="replace")) for _, pair in sample.items for side in pair)
     learned_on = min(scale, max(1.0, 2 * MAX_BYTES / text))
-    return scale * (cleaned - started + encoded - learned) + learned_on * (learned - cleaned)
+    n_drawn = len(sample.items)
+    faster = _share_of_one(workers, n_drawn) / _share_of_one(workers, scale * n_drawn)
+    all_pairs = scale / faster * (cleaned - started + encoded - learned)
+    return all_pairs + learned_on * (learned - cleaned)
+
+
+def _share_of_one(workers: Workers, n_pairs: float) -> float:
+    """The time that preparing takes, of what one process takes; of a cluster that of one is told.
+
+    Each process has a part of the corpus at a time.
+    """
+    n_busy = min(workers, max(1, n_pairs // SHARD_PAIRS)) if isinstance(workers, int) else 1
+    return _ALONE + (1 - _ALONE) / n_busy

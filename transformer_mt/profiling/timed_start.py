@@ -7,7 +7,7 @@ carried out to know its speed; nothing is trained.
 
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import torch
 
 from transformer_mt.config.advice import Advice, apply_advice, changes
 from transformer_mt.config.experiment import Config, load_experiment
-from transformer_mt.config.recipes import Budget, training_that_ends
+from transformer_mt.config.recipes import Budget, tokens_of_tiny, training_that_ends
 from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.errors import ConfigError
@@ -41,6 +41,9 @@ _WARM_UP, _MEASURED = 2, 7  # updates
 _SIZES = (1_000, 3_000)  # target tokens of a small and of a large update
 _A_SHORT_TRAINING = 2.5e6  # target tokens
 _ROUNDS = 8  # by when time, tokens and tokens of an update agree to a hundredth
+_GPU_ROUNDS = 3  # of timing what is chosen, and choosing by that
+_GPU_WARM_UP = 5  # updates, in which micro-batches are recorded
+_PART = 8_000  # target tokens of a micro-batch, for which all GPUs have memory
 _LENGTH = 20  # tokens of a sentence, in the updates that are measured
 # As in training: matrices that begin at 0 and hardly move give gradients of subnormal numbers,
 # which a processor computes with many times as slowly.
@@ -155,39 +158,76 @@ def measure_budget(
     """
     stages = stages or Stages()
     stages.begin(tr("measuring updates"), _START_S)
-    advise = partial(training_that_ends, languages=cfg.languages, device=kind_of_device())
+    device = kind_of_device()
+    advise = partial(training_that_ends, languages=cfg.languages, device=device)
+
+    def timed(advice: Sequence[Advice], sizes: Sequence[int]) -> list[float]:
+        fitted = apply_advice(cfg, advice, on_defaults=False)
+        work = partial(_update_seconds, fitted, sizes=sizes)
+        return in_new_processes(work, processes, stages.advance)
+
     budget = Budget(minutes, _A_SHORT_TRAINING)
-    tiny = advise(10_000, 150_000, budget=budget)  # in short trainings always of the same size
-    work = partial(_update_seconds, apply_advice(cfg, tiny, on_defaults=False))
-    seconds = in_new_processes(work, processes, stages.advance)
+    if device == "cuda":
+        return _budget_of_gpus(partial(advise, n_pairs, tgt_tokens), budget, timed)
+    # In short trainings tiny is always of the same size.
+    seconds = timed(advise(10_000, 150_000, budget=budget), _SIZES)
     for _ in range(_ROUNDS):  # the more tokens, the larger the updates, and the faster
-        settings = {a.key: a.value for a in advise(n_pairs, tgt_tokens, budget=budget)}
-        size = settings["train.tokens_per_update"]
+        size = _tokens_per_update(advise(n_pairs, tgt_tokens, budget=budget))
         # Larger updates than those that are timed are as fast for each token.
         of_one = float(np.interp(size, _SIZES, seconds)) * max(1.0, size / _SIZES[-1])
-        speed = size / of_one
-        budget = Budget(minutes, 60 * minutes * _TRAINED * speed)
+        budget = Budget(minutes, 60 * minutes * _TRAINED * size / of_one)
     return budget
 
 
-def _update_seconds(cfg: Config, ranks: Ranks, sizes: Sequence[int] = _SIZES) -> list[float]:
+def _budget_of_gpus(
+    advise: Callable[..., list[Advice]],
+    budget: Budget,
+    timed: Callable[[Sequence[Advice], Sequence[int]], list[float]],
+) -> Budget:
+    """Timed at the sizes that are chosen: a GPU does most of its work at once, small or large."""
+    minutes, before = budget.minutes, None
+    for _ in range(_GPU_ROUNDS):
+        advice = advise(budget=budget)
+        size = _tokens_per_update(advice)
+        chosen = {a.key: a.value for a in advice if a.key.startswith("model.")}
+        if (chosen, size) == before:
+            break
+        before = chosen, size
+        (seconds,) = timed(advice, [size])
+        tokens = tokens_of_tiny(60 * minutes * _TRAINED * size / seconds, advice)
+        budget = Budget(minutes, tokens)
+    return budget
+
+
+def _tokens_per_update(advice: Iterable[Advice]) -> int:
+    return next(int(a.value) for a in advice if a.key == "train.tokens_per_update")
+
+
+def _update_seconds(cfg: Config, ranks: Ranks, sizes: Sequence[int]) -> list[float]:
     """Of updates of so many target tokens, of all processes, random ones, with random weights."""
     vocab_sizes = cfg.tokenizer.vocab_sizes
     model_cfg = resolve_tying(cfg.model, joint=cfg.tokenizer.joint)
     model = new_model(model_cfg, *vocab_sizes, pad_id=PAD_ID).to(choose_device()).train()
     learner = Learner(model, cfg.train, ranks)
+    on_gpu = learner.device.type == "cuda"
+    warm_up = _GPU_WARM_UP if on_gpu else _WARM_UP
     medians = []
     for size in sizes:
         rows = max(1, size // ranks.size // _LENGTH)
         src = torch.randint(4, min(vocab_sizes), (rows, _LENGTH), device=learner.device)
+        parts = src.tensor_split(-(-rows * _LENGTH // _PART))
         times = []
-        for _ in range(_WARM_UP + _MEASURED):
+        for _ in range(warm_up + _MEASURED):
             started = time.perf_counter()
-            learner.send_with_next()
-            learner.add_gradients(Batch(src, src, src))
+            for n, part in enumerate(parts, 1):
+                if n == len(parts):
+                    learner.send_with_next()
+                learner.add_gradients(Batch(part, part, part))
             learner.optimizer.step(_LR, ranks.size * rows * _LENGTH)
+            if on_gpu:
+                torch.cuda.synchronize(learner.device)
             times.append(time.perf_counter() - started)
-        medians.append(statistics.median(times[_WARM_UP:]))
+        medians.append(statistics.median(times[warm_up:]))
     return medians
 
 

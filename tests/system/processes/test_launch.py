@@ -54,6 +54,30 @@ def test_a_suspended_process_stops_as_the_others(outputs: list, asked: bool) -> 
         assert process.stdout is not None and process.stdout.read() == b"saved\n"
 
 
+@pytest.mark.parametrize(("first", "second"), [(130, 130), (75, 130), (0, 130), (130, -2)])
+def test_a_first_process_that_stops_late_is_waited_for(
+    outputs: list, first: int, second: int
+) -> None:
+    """It prepares data, or scores, where the others only wait for it; one lost contact."""
+    ends = "import os, signal, time; signal.signal(2, lambda *_: (time.sleep({}), os._exit({}))); "
+    waits = "print('ready', flush=True); time.sleep(60)"
+    at_once = ends.format(0, second) if second > 0 else "import signal, time; signal.signal(2, 0); "
+    programs = [ends.format(0.5, first) + waits, at_once + waits]
+    group = group_of(programs, outputs)
+    group.ask_to_stop(signal.SIGINT)
+    assert group.wait() == 130
+    assert [process.returncode for process in group.processes] == [first, second]
+
+
+def test_a_fault_while_processes_stop_is_told(outputs: list) -> None:
+    fails = "import signal, sys, time; signal.signal(2, lambda *_: sys.exit(1)); "
+    group = group_of([POLITE, fails + "print('ready', flush=True); time.sleep(60)"], outputs)
+    group.ask_to_stop(signal.SIGINT)
+    with pytest.raises(TrainingError, match=r"process 1 of 0 … 1 ended \(exit status 1\)"):
+        group.wait()
+    group.end()
+
+
 def test_processes_that_do_not_stop_are_ended(
     outputs: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:

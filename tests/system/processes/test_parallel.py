@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,6 +48,29 @@ def test_every_file_is_made_and_named_in_order(tmp_path: Path, workers: int) -> 
     assert (makers == {os.getpid()}) == (workers == 1)
     list(run_shards(jobs(tmp_path, [9]), write_number, workers=workers))
     assert (tmp_path / "09").read_text() == f"9 {os.getpid()}", "one job needs no process"
+
+
+def begin_long_work(begun: Path, path: Path) -> None:
+    path.write_text("half")
+    begun.touch()
+    time.sleep(60)
+
+
+def test_an_interrupt_waits_for_no_task(tmp_path: Path) -> None:
+    marks = [tmp_path / f"begun{number}" for number in range(3)]
+
+    def interrupt() -> None:
+        while not all(begun.exists() for begun in marks[:2]):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        made = [(tmp_path / mark.name[-1], mark) for mark in marks]
+        list(run_shards(made, begin_long_work, workers=2))
+    assert time.monotonic() - started < 40
+    assert not list(tmp_path.glob("[0-9]*")), "nothing that is half done"
 
 
 def test_no_task_waits_for_a_look_for_garbage(tmp_path: Path) -> None:

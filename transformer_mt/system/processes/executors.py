@@ -53,11 +53,16 @@ def opened_executor(workers: Workers, killed: str) -> Iterator[tuple[Executor, C
 @contextmanager
 def _processes(workers: int, killed: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
     context = spawn_context()  # a fork would copy locks that threads hold
+    others = multiprocessing.active_children()
     with ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker) as pool:
         try:
             yield pool, lambda: workers
         except BrokenExecutor as error:
             raise DataError(killed) from error
+        except KeyboardInterrupt:  # a task may take minutes, and leaves nothing that is half done
+            for process in set(multiprocessing.active_children()).difference(others):
+                process.terminate()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
-from transformer_mt.errors import TrainingError
+from transformer_mt.errors import STOPPED, TrainingError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.machine import usable_cores
 from transformer_mt.system.processes.child_python import TMT, child_environment, python_command
@@ -42,6 +42,7 @@ PATIENCE_S = 10.0  # between asking the others to stop and ending them
 # may take minutes, and the first writes a checkpoint.
 STOP_PATIENCE_S = 900.0
 _GOES_ON = tr("The newest checkpoint is kept, the same command goes on")
+_AS_ASKED = (STOPPED, -signal.SIGINT, -signal.SIGTERM)  # how processes end that are asked to stop
 LOST = 75  # exit status of a process that lost contact with another one
 
 
@@ -126,6 +127,8 @@ class _Group:
             codes = [process.poll() for process in self.processes]
             if all(code == 0 for code in codes):
                 return 0
+            if self._stop_since and set(codes) <= {0, LOST, *_AS_ASKED}:
+                return STOPPED
             if (rank := self._cause(codes)) is not None:
                 code = codes[rank] or 0
                 if rank == 0 and code > 0:
@@ -135,9 +138,13 @@ class _Group:
             time.sleep(0.1)
 
     def _cause(self, codes: Sequence[int | None]) -> int | None:
-        """The process that has ended badly first, if one has."""
-        causes = [rank for rank, code in enumerate(codes) if code not in (None, 0, LOST)]
-        if not causes and LOST in codes:  # give the lost process a moment to end and be seen
+        """The process that has ended badly first, if one has; not one that was asked to stop.
+
+        The first of them may need longer than the others: it prepares data, and scores.
+        """
+        well = {None, 0, LOST, *(_AS_ASKED if self._stop_since else ())}
+        causes = [rank for rank, code in enumerate(codes) if code not in well]
+        if not causes and LOST in codes and not self._stop_since:  # give the lost process a moment to end and be seen
             self._lost_since = self._lost_since or time.monotonic()
             if time.monotonic() - self._lost_since > PATIENCE_S:
                 causes = [codes.index(LOST)]
