@@ -47,21 +47,26 @@ def refusals(task: ExportTask) -> list[str]:
 
 
 def write(task: ExportTask, folder: Path) -> None:
-    from markupsafe import Markup
-
     model, numbers = describe_model(task.translator, task.quantization)
     example = _example(task)
     model["opens"] = _telling_head(task.translator, example)
+    weights = base64.b64encode(zlib.compress(numbers, 9)).decode()
+    write_page(folder / FILE, model, weights, example)
+
+
+def write_page(path: Path, model: dict[str, Any], weights: str, example: str) -> None:
+    """The page around a model, as `describe_model` has it, and its packed weights."""
+    from markupsafe import Markup
+
     engine = (_PAGE / "engine.js").read_text(encoding="utf-8")
     style, view = (
         "".join((folder / name).read_text(encoding="utf-8") for folder, name in files)
         for files in (_STYLE, _VIEW)
     )
     write_html(
-        _PAGE / "page.html.j2", folder / FILE, model=model, example=example,
+        _PAGE / "page.html.j2", path, model=model, example=example,
         css=Markup(style), engine=Markup(engine), view=Markup(view),
-        script_hashes=Markup(" ".join(map(_csp_hash, (engine, view)))),
-        weights=base64.b64encode(zlib.compress(numbers, 9)).decode(),
+        script_hashes=Markup(" ".join(map(_csp_hash, (engine, view)))), weights=weights,
         languages=[language_name(code) for code in (model["from"], model["to"])],
     )  # fmt: skip
 
