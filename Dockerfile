@@ -22,6 +22,10 @@ COPY transformer_mt transformer_mt
 RUN pip install --constraint constraints.txt '.[serve]' 'psycopg[binary]'
 
 FROM python:3.11-slim
+# For GPUs "gcc libc6-dev": Triton compiles their kernels where they run.
+ARG PACKAGES=
+RUN test -z "$PACKAGES" || { apt-get update && \
+    apt-get install --yes --no-install-recommends $PACKAGES && rm -rf /var/lib/apt/lists/*; }
 COPY --from=build /opt/tmt /opt/tmt
 RUN useradd --uid 1000 --home-dir /work --create-home tmt
 ENV PATH=/opt/tmt/bin:$PATH HOME=/work PYTHONDONTWRITEBYTECODE=1

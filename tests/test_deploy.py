@@ -44,7 +44,7 @@ def test_every_file_is_of_a_kind_that_is_looked_at() -> None:
     assert all(documents(path.name) for path in DEPLOY.glob("*.yaml"))
 
 
-@pytest.mark.parametrize("script", [DEPLOY / "train.sbatch", documents("sky.yaml")[0]])
+@pytest.mark.parametrize("script", [*DEPLOY.glob("*.sbatch"), documents("sky.yaml")[0]])
 def test_scripts_are_shell(script: Path | dict[str, str]) -> None:
     texts = [script.read_text()] if isinstance(script, Path) else [script["setup"], script["run"]]
     for text in texts:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config.experiment import load_config
+from transformer_mt.config.presets import find_config
 from transformer_mt.errors import ConfigError
 from transformer_mt.evaluation.test_sets import describe_model
 from transformer_mt.model_dir import read_metadata
@@ -55,7 +56,9 @@ def limits(minutes: float | None, updates: int | None) -> list[str]:
     """Settings that let the clock or the number of updates, and nothing else, end training."""
     n_updates = NO_LIMIT if updates is None else updates
     clock = "null" if minutes is None else minutes
-    return [f"train.max_updates={n_updates}", f"train.max_minutes={clock}", "train.patience=null"]
+    ends = [f"train.max_updates={n_updates}", f"train.max_minutes={clock}", "train.patience=null"]
+    # A number of updates would count from the last one, which the clock does not know.
+    return ends if minutes is None else [*ends, "train.cooldown_updates=auto"]
 
 
 def read_variants(text: str, common: list[str], out_dir: Path, n_seeds: int) -> list[Variant]:
@@ -198,7 +201,7 @@ def draw(variants: list[Variant], path: Path) -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("config", type=Path)
+    parser.add_argument("config", type=find_config, help="a file, or the name of a bundled one")
     length = parser.add_mutually_exclusive_group(required=True)
     length.add_argument("--minutes", type=float, help="of training, for each variant")
     length.add_argument("--updates", type=int, help="for each variant, whatever time they take")

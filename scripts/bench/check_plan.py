@@ -26,11 +26,11 @@ def predict(arguments: argparse.Namespace, processes: int) -> dict[str, Any]:
     """The plan, as JSON, from a folder without runs."""
     code = (
         "import dataclasses, json, sys; from pathlib import Path\n"
-        "from transformer_mt.config.experiment import load_config\n"
+        "from transformer_mt.config.experiment import load_experiment\n"
         "from transformer_mt.pipeline.run_dir import Run\n"
         "from transformer_mt.profiling.plan import make_plan\n"
         "if __name__ == '__main__':\n"
-        "    cfg = load_config(Path(sys.argv[1]), sys.argv[3:])\n"
+        "    cfg = load_experiment(sys.argv[1], sys.argv[3:])\n"
         "    plan = make_plan(cfg, Run(Path('no-such-run')), int(sys.argv[2]))\n"
         "    print(json.dumps(dataclasses.asdict(plan)))"
     )

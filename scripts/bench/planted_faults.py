@@ -164,7 +164,9 @@ def broken_promises(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _recall(outcomes: Sequence[Outcome], fault: str) -> float:
-    return median(outcome.recall.get(fault, 1.0) for outcome in outcomes)
+    """0 of a fault that was not planted: nothing shows that it would be found."""
+    unknown = 1.0 if fault == "traditional" else 0.0  # where no side is Chinese, there is none
+    return median(outcome.recall.get(fault, unknown) for outcome in outcomes)
 
 
 def _lost(outcomes: Sequence[Outcome]) -> float:

@@ -157,8 +157,11 @@ def _altered(pair: Pair, rng: random.Random) -> Pair:
 
 
 def _with_separator(text: str) -> str:
-    middle = text.find(" ", len(text) // 2)
-    return text if middle < 0 else f"{text[:middle]}\u2028{text[middle + 1 :]}"
+    middle = len(text) // 2
+    space = text.find(" ", middle)
+    if space < 0:  # Chinese has few
+        return f"{text[:middle]}\u2028{text[middle:]}" if middle else text
+    return f"{text[:space]}\u2028{text[space + 1 :]}"
 
 
 def to_traditional(codes: Pair) -> Callable[[str], str] | None:

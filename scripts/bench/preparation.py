@@ -83,14 +83,14 @@ def main() -> None:
         os.environ["TMT_OPUS_URL"] = url
         if args.executor or args.at_once:
             sys.exit(compare_sides(args))
-        whole = prepare(args.dir / "whole")
-        print(report(whole, args.pairs), flush=True)
+        whole, n_cores = prepare(args.dir / "whole"), len(os.sched_getaffinity(0))
+        print(report(whole, args.pairs, n_cores), flush=True)
         if args.kills:
             generator = random.Random(args.seed)
             stages = ["download", "score", "evidence", "clean", "tokenizer", "encode"]
             broken = prepare(args.dir / "killed", kill_in=stages, generator=generator)
             same = fingerprints(args.dir / "whole") == fingerprints(args.dir / "killed")
-            print(report(broken, args.pairs))
+            print(report(broken, args.pairs, n_cores))
             print("the same text, vocabularies and token ids" if same else "DIFFERENT")
             sys.exit(not same)
 
@@ -104,7 +104,7 @@ def compare_sides(args: argparse.Namespace) -> int:
 
     def alone(side: Side) -> None:
         whole.update(prepare(args.dir / "whole", side=side, core=cores[0]))
-        print(report(whole, args.pairs), flush=True)
+        print(report(whole, args.pairs, 1), flush=True)
 
     def beside(side: Side) -> None:
         with ThreadPoolExecutor() as pool:
@@ -129,7 +129,7 @@ def compare_sides(args: argparse.Namespace) -> int:
     if not (whole and others):
         return 1
     for other in others:
-        print(report(other, args.pairs))
+        print(report(other, args.pairs, args.workers if args.executor else 1))
         print(compare(whole, other, args.workers if args.executor else 1))
     if not args.executor:
         return 0
@@ -254,10 +254,13 @@ def prepare(
                 to_kill = [other for other in to_kill if other != name]
                 break
         else:
-            n_kills = sum(cluster.killed.values()) if cluster else 0
+            n_kills = cluster.killed["scheduler"] if cluster else 0  # workers are replaced
             if process.returncode and n_starts > n_kills:
                 raise RuntimeError(f"tmt ended with {process.returncode}")
+            if not process.returncode and to_kill:
+                raise RuntimeError(f"too short to be killed in: {', '.join(to_kill)}")
             if not process.returncode:
+                print(f"started {n_starts} times", flush=True)
                 return stages
 
 
@@ -390,8 +393,7 @@ def compare(one: Stages, shared: Stages, n_workers: int) -> str:
     return "\n".join(lines)
 
 
-def report(stages: Stages, n_pairs: int) -> str:
-    n_cores = len(os.sched_getaffinity(0))
+def report(stages: Stages, n_pairs: int, n_cores: int) -> str:
     lines = [
         f"{'stage':<12} {'seconds':>8} {'cores':>6} {'pairs/s':>10} {'per core':>10} "
         f"{'peak MiB':>9} {'parent':>9}"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer_mt.config.experiment import load_config
+from transformer_mt.config.experiment import load_experiment
 from transformer_mt.corpus.clean import decide_fates
 from transformer_mt.corpus.cleaning.decide import ALL_RULES, FATES, TRAIN
 from transformer_mt.corpus.report.collect import CleaningResult, scores_of
@@ -44,14 +44,14 @@ def _line(found: CleaningResult, row: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("config", type=Path)
+    parser.add_argument("config", help="a file, or the name of a bundled one")
     parser.add_argument("out_dir", type=Path)
     parser.add_argument("--n", type=int, default=50, help="pairs of each kind")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], metavar="a.b=c", dest="overrides")
     arguments = parser.parse_args()
     say = partial(print, file=sys.stderr)
-    local = obtain_sources(load_config(arguments.config, arguments.overrides), say)
+    local = obtain_sources(load_experiment(arguments.config, arguments.overrides), say)
     found = decide_fates(local, work_dir=arguments.out_dir / "work", say=say)
     for name in FATES:
         if count := found.decision.count(name):

@@ -253,7 +253,7 @@ def guided(name: str, folder: Path, seconds: float, seed: int) -> None:
         (corpus / str(number)).write_bytes(data)
     prefix = FINDINGS / name.replace(" ", "-")
     options = (
-        f"-max_total_time={int(seconds)}", f"-artifact_prefix={prefix}-", "-timeout=20",
+        f"-max_total_time={max(1, int(seconds))}", f"-artifact_prefix={prefix}-", "-timeout=20",
         "-rss_limit_mb=4096", f"-max_len={LARGEST}", f"-seed={seed}", "-verbosity=0",
     )  # fmt: skip
     atheris.Setup([sys.argv[0], *options, str(corpus)], lambda data: allowed(target, data))

@@ -1,6 +1,6 @@
 """The page of the demo's model as it is today, around the model that it holds.
 
-    python scripts/figures/demo_page.py
+python scripts/figures/demo_page.py
 """
 
 import json

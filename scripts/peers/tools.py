@@ -17,7 +17,7 @@ from pathlib import Path
 
 from watch import Window
 
-from transformer_mt.system.processes.environment import DEFAULTS
+from transformer_mt.system.processes.environment import DEFAULTS, allocator_variables
 
 HERE = Path(__file__).resolve().parent
 # Of each tool that is not tmt: its driver and its environment; None: the one that runs this.
@@ -168,8 +168,10 @@ class Bench:
 
 def environment(tool: str = "") -> dict[str, str]:
     """What a tool sees: this process's variables, no GPU, no questions to a model hub."""
-    # With tmt's allocator go the large pages that its training processes start with.
-    pages = {"GLIBC_TUNABLES": DEFAULTS["GLIBC_TUNABLES"]} if tool == "hf-malloc" else {}
+    # With tmt's settings go the large pages and the allocator that its training processes have.
+    pages: dict[str, str] = {}
+    if tool == "hf-malloc":
+        pages = {"GLIBC_TUNABLES": DEFAULTS["GLIBC_TUNABLES"], **allocator_variables()}
     return {
         **os.environ,
         **pages,
