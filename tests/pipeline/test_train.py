@@ -200,6 +200,16 @@ def test_what_torchrun_starts_again_is_not_fresh(
     assert run.metrics_path.read_bytes() != before
 
 
+def test_a_machine_that_comes_to_a_fresh_training_forgets_nothing(tmp_path: Path) -> None:
+    """Its process may be the first one of all, and only the others know that they have begun."""
+    run = Run(tmp_path)
+    assert not run.was_cleared_for(["a 1", "b 2"]) and not run.was_cleared_for([])
+    run.remember_clearing(["b 2", "a 1"])
+    assert run.was_cleared_for(["c 3", "b 2"]) and not run.was_cleared_for(["c 3"])
+    run.remember_clearing([])
+    assert run.was_cleared_for(["a 1"])
+
+
 def test_auto_is_a_number_that_the_run_keeps(whole: Run, corpus_dir: Path, tmp_path: Path) -> None:
     """It decides what an update holds: taken up again, the run must not choose another one."""
     run, said = copy_prepared(whole, tmp_path / "run"), []

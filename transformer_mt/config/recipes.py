@@ -166,11 +166,13 @@ def training_that_ends(
     languages: Languages,
     device: str,
     budget: Budget | None = None,
+    post_norm: bool = False,
 ) -> list[Advice]:
     """Settings of `model` and `train`: a size, and a schedule that the learning rate ends at 0.
 
     Args:
         budget: the clock ends it; None: a number of updates that suits the corpus.
+        post_norm: the model keeps it, and needs the long warm-up of the paper.
     """
     n_pairs = _pairs_that_matter(n_pairs, budget)
     found = recommend(n_pairs, tgt_tokens, languages=languages, device=device)
@@ -185,7 +187,7 @@ def training_that_ends(
     n_updates = max(1.0, tokens / advice["train.tokens_per_update"].value)
     warmup = max(1, round(_WARMUP * n_updates))
     is_paper = advice["train.lr"].value == "paper"
-    if is_paper and warmup < advice["train.warmup_updates"].value:
+    if is_paper and not post_norm and warmup < advice["train.warmup_updates"].value:
         peak = (advice["model.d_model"].value * advice["train.warmup_updates"].value) ** -0.5
         why = tr("the peak of the paper's schedule, in a training that is shorter")
         advice["train.lr"] = Advice("train.lr", round(peak, 6), why)

@@ -6,6 +6,7 @@ holds these two. This file knows nothing of batches or models.
 """
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -96,13 +97,14 @@ def epoch_blocks(
         return
     own_dir = directory / fingerprint(data.strength, data.seed, data.weights)
     ahead: BaseProcess | None = None
+    left = ""  # the block before, which the last update may still read
 
     def dir_of(place: Place) -> Path:
         return own_dir / "-".join(f"{number:06d}" for number in place)
 
     def draw(block: EpochBlock) -> None:
         """See that a block is drawn; begin the one after it."""
-        nonlocal ahead
+        nonlocal ahead, left
         remove_other_prints(directory, [own_dir.name])  # of other settings
         if ahead is not None:
             ahead.join()
@@ -110,7 +112,8 @@ def epoch_blocks(
         if not _is_whole(out_dir):
             say(_drawing(block))
             draw_rows(data, block.place.epoch, block.rows, out_dir, workers=workers)
-        _keep_only(own_dir, out_dir.name, next_dir.name)
+        _keep_only(own_dir, left or out_dir.name, out_dir.name, next_dir.name)
+        left = out_dir.name
         if not _is_whole(next_dir):
             following = data.plain_block(block.following)
             task = (data, following.place.epoch, following.rows, next_dir)
@@ -136,10 +139,10 @@ def epoch_blocks(
 
 
 def _keep_only(own_dir: Path, *names: str) -> None:
-    """Remove drawn blocks, and their shards, but for these."""
+    """Remove drawn blocks, and their shards, but for these; what is in use may stay until later."""
     for other in own_dir.glob("[0-9]*"):
         if not other.name.startswith(names):
-            remove(other)
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def _drawing(block: EpochBlock) -> str:

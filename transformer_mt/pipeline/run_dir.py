@@ -1,7 +1,7 @@
 """The run directory: where the things of one experiment lie, and which run is the newest."""
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -100,17 +100,18 @@ class Run:
             remove(path)
         remove_made(self.model_dir, _OF_A_MODEL)
 
-    def was_cleared_for(self, agent: str | None) -> bool:
-        """Whether this torchrun has already begun a fresh training here: it starts the same command
-        again where a process has died, or a machine has come."""
+    def was_cleared_for(self, agents: Sequence[str]) -> bool:
+        """Whether one of these torchruns has already begun a fresh training here: they start the
+        same command again where a process has died, or a machine has come."""
         try:
-            return agent is not None and self._cleared_path.read_text(encoding="utf-8") == agent
+            cleared = self._cleared_path.read_text(encoding="utf-8").split("\n")
         except FileNotFoundError:
             return False
+        return not {*cleared}.isdisjoint(agents)
 
-    def remember_clearing(self, agent: str | None) -> None:
-        if agent is not None:
-            write_text(self._cleared_path, agent)
+    def remember_clearing(self, agents: Sequence[str]) -> None:
+        if agents:
+            write_text(self._cleared_path, "\n".join(sorted({*agents})))
 
 
 def find_model(path: Path | None) -> Path:

@@ -7,6 +7,7 @@ prepares and writes; all train, translate and score their share.
 
 import math
 import secrets
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -72,6 +73,7 @@ def train_experiment(
     not where torchrun starts the processes again; `watch` is called by the first process.
     """
     keep_memory()
+    agents = [agent for agent in ranks.gather(torchrun_agent()) if agent]
     fresh = fresh and ranks.is_main
     if ranks.is_main:
         for name in cfg.train.track:
@@ -79,7 +81,9 @@ def train_experiment(
     else:
         say = _say_nothing
     with run.held() if ranks.is_main else nullcontext():
-        prepared, store = ranks.in_turn(lambda: _prepare(cfg, run, ranks, say, fresh=fresh))
+        prepared, store = ranks.in_turn(
+            lambda: _prepare(cfg, run, ranks, say, agents if fresh else None)
+        )
         if len({*ranks.gather(store.identity["corpus"])}) > 1:
             raise TrainingError(
                 tr(
@@ -107,8 +111,9 @@ def train_experiment(
 
 
 def _prepare(
-    cfg: Config, run: Run, ranks: Ranks, say: Say, *, fresh: bool
+    cfg: Config, run: Run, ranks: Ranks, say: Say, fresh_for: Sequence[str] | None
 ) -> tuple[Prepared, CheckpointStore]:
+    """Args: fresh_for: forget the training, but not of one of these torchruns; None: never."""
     local = obtain_sources(cfg, say)
     prints = fingerprints(local)
     identity = {  # of the checkpoints: one model, one corpus and one seed
@@ -118,10 +123,11 @@ def _prepare(
         "seed": cfg.seed,
     }
     store = CheckpointStore(run.checkpoints_dir, identity)
-    if fresh and not run.was_cleared_for(agent := torchrun_agent()):
-        store.clear()
-        run.forget_training()
-        run.remember_clearing(agent)
+    if fresh_for is not None:
+        if not run.was_cleared_for(fresh_for):
+            store.clear()
+            run.forget_training()
+        run.remember_clearing(fresh_for)
     store.check_identity()  # before any stage replaces the data of the old run
     # Of the processes of a machine the first looks through what is there, for all of them.
     prepared = prepare(local, prints, run, say, check=ranks.local_rank == 0)
@@ -143,7 +149,10 @@ def _resolve_auto(
 
     `max_tokens` decides which sentences make an update: a run keeps the number it began with.
     """
-    precision = precision_name(choose_precision(cfg.train.precision, choose_device()))
+    precisions = ranks.gather(
+        precision_name(choose_precision(cfg.train.precision, choose_device()))
+    )
+    precision = precisions[0] if len({*precisions}) == 1 else "fp32"  # which all of them have
     train = cfg.train.model_copy(update={"precision": precision})
     if train.max_tokens == "auto":
         chosen = ranks.told_by_main(_read_max_tokens(run, store) if ranks.is_main else None)

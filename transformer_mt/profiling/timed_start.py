@@ -7,7 +7,7 @@ carried out to know its speed; nothing is trained.
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -92,8 +92,9 @@ def configuration_for_minutes(
     device = kind_of_device()
     kept = {override.partition("=")[0].strip() for override in overrides}
     advice = training_that_ends(
-        pairs, tokens, languages=cfg.languages, device=device, budget=budget
-    )
+        pairs, tokens, languages=cfg.languages, device=device, budget=budget,
+        post_norm=_keeps_post_norm(kept, named),
+    )  # fmt: skip
     chosen = _chosen(advice, kept, named)
     fitted, changed = apply_advice(named, chosen, on_defaults=False), changes(named, chosen)
     write_text(path, "".join(_text(config, minutes, changed)) + fitted.to_yaml())
@@ -113,12 +114,16 @@ def configuration_for_minutes(
 
 def _chosen(advice: Sequence[Advice], kept: set[str], named: Config) -> list[Advice]:
     """The advice that leaves the user's settings as they are."""
-    if "model.norm" in kept and named.model.norm == "post":
+    if _keeps_post_norm(kept, named):
         kept = {*kept, "model.architecture"}  # modern has one norm, the other
     chosen = [a for a in advice if a.key not in kept]
     if "model.architecture" in kept and "model.norm" not in kept:
         chosen += [Advice("model.norm", "pre", "") for a in advice if a.key == "model.architecture"]
     return chosen
+
+
+def _keeps_post_norm(kept: Collection[str], named: Config) -> bool:
+    return "model.norm" in kept and named.model.norm == "post"
 
 
 def _refuse_other_launchers(minutes: float) -> None:

@@ -42,7 +42,7 @@ def test_a_process_alone_and_a_rank_of_torchrun(monkeypatch: pytest.MonkeyPatch)
     given(monkeypatch, WORLD_SIZE="1", RANK="0")
     assert own_place() is None
     given(monkeypatch, **GOOD)
-    assert own_place() == Place(3, 4, 1, 2, attempt="0", meeting_dir=None)
+    assert own_place() == Place(3, 4, 1, 2, meeting_dir=None)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_only_a_private_folder_of_ours_is_a_meeting_place(
     folder.chmod(0o2700)  # as in a folder of a group, which folders in it inherit
     assert own_meeting_dir() == folder
     given(monkeypatch, **place_variables(1, 3, folder))
-    assert own_place() == Place(1, 3, 1, 3, attempt="0", meeting_dir=folder)
+    assert own_place() == Place(1, 3, 1, 3, meeting_dir=folder)
     for other in ("1", "", str(tmp_path)):
         monkeypatch.setenv("TMT_LAUNCHED", other)
         assert own_meeting_dir() is None

@@ -54,7 +54,7 @@ def test_a_suspended_process_stops_as_the_others(outputs: list, asked: bool) -> 
         assert process.stdout is not None and process.stdout.read() == b"saved\n"
 
 
-@pytest.mark.parametrize(("first", "second"), [(130, 130), (75, 130), (0, 130), (130, -2)])
+@pytest.mark.parametrize(("first", "second"), [(130, 130), (75, 130), (130, -2)])
 def test_a_first_process_that_stops_late_is_waited_for(
     outputs: list, first: int, second: int
 ) -> None:
@@ -69,9 +69,45 @@ def test_a_first_process_that_stops_late_is_waited_for(
     assert [process.returncode for process in group.processes] == [first, second]
 
 
-def test_a_fault_while_processes_stop_is_told(outputs: list) -> None:
+def test_what_is_finished_when_the_stop_comes_is_finished(outputs: list) -> None:
+    ends = "import os, signal, time; signal.signal(2, lambda *_: (time.sleep(0.3), os._exit({}))); "
+    waits = "print('ready', flush=True); time.sleep(60)"
+    group = group_of([ends.format(0) + waits, ends.format(130) + waits], outputs)
+    group.ask_to_stop(signal.SIGINT)
+    assert group.wait() == 0
+
+
+def test_a_first_process_that_is_deaf_before_the_training_is_ended(
+    outputs: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launching, "START_PATIENCE_S", 1.0)
+    stops = "import os, signal, time; signal.signal(2, lambda *_: os._exit(130)); "
+    group = group_of([DEAF, stops + "print('ready', flush=True); time.sleep(60)"], outputs)
+    group.ask_to_stop(signal.SIGINT)
+    with pytest.raises(TrainingError, match=r"asked to stop, processes 0 still ran after 1 s"):
+        group.wait()
+    group.end()
+
+
+@pytest.mark.parametrize(
+    ("fresh", "how"), [(False, ""), (True, " without --fresh")]
+)
+def test_the_advice_after_a_death_loses_no_work(
+    monkeypatch: pytest.MonkeyPatch, fresh: bool, how: str
+) -> None:
+    """A command with --fresh, repeated, would begin anew."""
+    dies = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
+    monkeypatch.setattr(launching, "python_command", lambda *_: dies)
+    with pytest.raises(TrainingError, match=f"is kept, the same command{how} goes on"):
+        launch(2, ["train", *(["--fresh"] if fresh else []), "--", "my.yaml"])
+
+
+def test_a_fault_while_processes_stop_is_told(
+    outputs: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launching, "PATIENCE_S", 0.5)
     fails = "import signal, sys, time; signal.signal(2, lambda *_: sys.exit(1)); "
-    group = group_of([POLITE, fails + "print('ready', flush=True); time.sleep(60)"], outputs)
+    group = group_of([DEAF, fails + "print('ready', flush=True); time.sleep(60)"], outputs)
     group.ask_to_stop(signal.SIGINT)
     with pytest.raises(TrainingError, match=r"process 1 of 0 … 1 ended \(exit status 1\)"):
         group.wait()

@@ -12,6 +12,8 @@ import hashlib
 import hmac
 import json
 import secrets
+import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +30,7 @@ from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 from torch.profiler import record_function
 
-from transformer_mt.errors import LostProcess, TrainingError
+from transformer_mt.errors import LostProcess, TrainingError, TrainingStopped
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.processes.environment import MEETING_FILE, Place, own_place
 from transformer_mt.system.processes.loopback import (
@@ -43,6 +45,7 @@ T = TypeVar("T")
 # One process may prepare data for hours while the others wait. A process that ends is noticed at
 # once, whatever this says, because its connections close.
 TIMEOUT = timedelta(days=7)
+_ASK_EVERY_S = 0.05  # whether all have come
 PROOF_TIMEOUT = timedelta(minutes=5)  # of processes that are connected already
 
 
@@ -148,32 +151,72 @@ def joined_ranks() -> Iterator[Ranks]:
             raise TrainingError(text)
         torch.cuda.set_device(place.local_rank)
         backend = "cpu:gloo,cuda:nccl"
+    ranks = Ranks(place.rank, place.size, place.local_rank, place.local_size)
     if place.meeting_dir is None:
         with _connected():
-            _join(place, backend, next(rendezvous("env://", timeout=TIMEOUT))[0])
+            store = next(rendezvous("env://", timeout=TIMEOUT))[0]
+            own_store = dist.PrefixStore(_name_of_start(place, store), store)
+            _join(place, backend, own_store)
         end_silent_connections()
+        _refuse_differing_devices(ranks)
     else:
         keep_to_loopback()
         doors = open_doors()
         with _connected():
-            store = dist.FileStore(str(place.meeting_dir / MEETING_FILE), place.size)
-            store.set_timeout(TIMEOUT)
-            _join(place, backend, store)
-        _prove(place, store)
+            file = dist.FileStore(str(place.meeting_dir / MEETING_FILE), place.size)
+            file.set_timeout(TIMEOUT)
+            _join(place, backend, file)
+        _prove(place, file)
         close_doors(open_doors() - doors)
+    leaves = True
     try:
-        yield Ranks(place.rank, place.size, place.local_rank, place.local_size)
+        yield ranks
+    except BaseException as error:
+        # NCCL would wait for the others, who wait for what this process was to send.
+        leaves = backend == "gloo" or isinstance(error, TrainingStopped)
+        raise
     finally:
-        dist.destroy_process_group()
+        if leaves:
+            dist.destroy_process_group()
 
 
 def _join(place: Place, backend: str, store: dist.Store) -> None:
-    # torchrun may restart all on the same store: addresses of the last attempt are not those of
-    # this one.
-    own_store = dist.PrefixStore(f"attempt_{place.attempt}", store)
     dist.init_process_group(
-        backend, store=own_store, rank=place.rank, world_size=place.size, timeout=TIMEOUT
+        backend, store=store, rank=place.rank, world_size=place.size, timeout=TIMEOUT
     )
+
+
+def _name_of_start(place: Place, store: dist.Store) -> str:
+    """A new name, which those that start now agree on: addresses of an earlier start may be there.
+
+    torchrun starts all again on the same store, and counts restarts in each machine for itself.
+    """
+    own = secrets.token_hex(8)
+    store.set(f"comes/{place.rank}", own)
+    if place.rank > 0:
+        name: str = store.get(f"answer/{own}").decode()  # waits for it
+        store.set(f"here/{name}/{place.rank}", own)
+        return name
+    missing = set(range(1, place.size))
+    while missing:
+        for rank in sorted(missing):
+            if store.check([f"comes/{rank}"]):  # perhaps of an earlier start: then it waits on
+                store.set(f"answer/{store.get(f'comes/{rank}').decode()}", own)
+            if store.check([f"here/{own}/{rank}"]):
+                missing.remove(rank)
+        time.sleep(_ASK_EVERY_S)
+    return own
+
+
+def _refuse_differing_devices(ranks: Ranks) -> None:
+    """One without a GPU would wait for the others in another way, and for ever."""
+    own = socket.gethostname(), "GPU" if torch.cuda.is_available() else "CPU"
+    found = sorted({(host, device) for host, device in ranks.gather(list(own))})
+    if len({device for _, device in found}) > 1:
+        told = ", ".join(f"{host}: {device}" for host, device in found)
+        raise TrainingError(
+            tr("some processes of this training see a GPU, and others see none: {}", told)
+        )
 
 
 def _prove(place: Place, store: dist.Store) -> None:
@@ -193,10 +236,7 @@ def _prove(place: Place, store: dist.Store) -> None:
         for work in works:
             assert work is not None
             work.wait(PROOF_TIMEOUT)
-        right = all(
-            answers[rank].equal(_proof(secret, rank, place.rank))  # there is one attempt alone
-            for rank in others
-        )
+        right = all(answers[rank].equal(_proof(secret, rank, place.rank)) for rank in others)
     except RuntimeError as error:
         raise LostProcess(_STRANGER) from error
     if not right:
@@ -229,7 +269,8 @@ def _connected() -> Iterator[None]:
         reason = str(error).strip().split("\n")[0]
         text = tr(
             "another process of this training has ended, or cannot be reached; what it said "
-            "is the cause. The newest checkpoint is kept, the same command goes on ({})",
+            "is the cause. The newest checkpoint is kept: the same command, without --fresh, goes "
+            "on ({})",
             reason,
         )
         raise LostProcess(text) from error

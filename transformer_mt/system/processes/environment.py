@@ -36,6 +36,7 @@ _ALLOCATORS = ("tcmalloc_minimal", "tcmalloc", "jemalloc", "mimalloc")
 MEETING_FILE = "store"  # in the meeting folder
 _MEETING_PREFIX = "tmt-ranks-"
 _MEETING = "TMT_LAUNCHED"  # the private folder through which the ranks of one machine meet
+_MET: set[Path] = set()  # found private; a training may outlive what lies in /tmp
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,6 @@ class Place:
     size: int
     local_rank: int
     local_size: int
-    attempt: str  # which start this is, where torchrun starts all anew after a failure
     meeting_dir: Path | None  # of ranks that tmt itself has started; None: of torchrun
 
 
@@ -70,8 +70,7 @@ def own_place() -> Place | None:
                 tr("MASTER_ADDR is not set, but WORLD_SIZE is {}: {}", size, _ADVICE)
             )
         _number("MASTER_PORT", "", below=2**16)
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return Place(rank, size, local_rank, local_size, attempt, own_dir)
+    return Place(rank, size, local_rank, local_size, own_dir)
 
 
 def torchrun_agent() -> str | None:
@@ -111,12 +110,15 @@ def allocator_variables() -> dict[str, str]:
 def own_meeting_dir() -> Path | None:
     """The folder where the ranks meet, if it is one that only this user can enter."""
     path = Path(os.environ.get(_MEETING, ""))
+    if path in _MET:
+        return path
     if not path.name.startswith(_MEETING_PREFIX):
         return None
     with suppress(OSError):
         found = path.lstat()
         mode = found.st_mode & ~stat.S_ISGID  # which folders inherit
         if mode == stat.S_IFDIR | 0o700 and found.st_uid == os.getuid():
+            _MET.add(path)
             return path
     return None
 

@@ -42,6 +42,8 @@ PATIENCE_S = 10.0  # between asking the others to stop and ending them
 # may take minutes, and the first writes a checkpoint.
 STOP_PATIENCE_S = 900.0
 _GOES_ON = tr("The newest checkpoint is kept, the same command goes on")
+_GOES_ON_WITHOUT = tr("The newest checkpoint is kept, the same command without --fresh goes on")
+START_PATIENCE_S = 60.0  # before it: the first of them has nothing to save
 _AS_ASKED = (STOPPED, -signal.SIGINT, -signal.SIGTERM)  # how processes end that are asked to stop
 LOST = 75  # exit status of a process that lost contact with another one
 
@@ -67,7 +69,7 @@ def launch(n_processes: int, arguments: Sequence[str]) -> int:
         outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(n_processes)]
         folder = stack.enter_context(meeting_dir())
         allocator = allocator_variables()
-        group = _Group(outputs)
+        group = _Group(outputs, _GOES_ON_WITHOUT if "--fresh" in arguments else _GOES_ON)
         previous = {
             number: signal.signal(number, lambda number, _: group.ask_to_stop(number))
             for number in (signal.SIGINT, signal.SIGTERM)
@@ -108,9 +110,10 @@ def _end_with_launcher(folder: Path) -> None:
 class _Group:
     """The processes of one training, and the signals that were passed on to them."""
 
-    def __init__(self, outputs: Sequence[IO[bytes]]) -> None:
+    def __init__(self, outputs: Sequence[IO[bytes]], goes_on: str = _GOES_ON) -> None:
+        """Args: goes_on: what the user does after an end that is none of a finished training."""
         self.processes: list[subprocess.Popen[bytes]] = []
-        self._outputs = outputs
+        self._outputs, self._goes_on = outputs, goes_on
         self._lost_since: float | None = None
         self._stop_since: float | None = None
         self._n_interrupts = 0
@@ -127,13 +130,15 @@ class _Group:
             codes = [process.poll() for process in self.processes]
             if all(code == 0 for code in codes):
                 return 0
+            if self._stop_since and codes[0] in _AS_ASKED:
+                return STOPPED  # it has saved; nothing of the others is needed
             if self._stop_since and set(codes) <= {0, LOST, *_AS_ASKED}:
-                return STOPPED
+                return STOPPED if codes[0] else 0
             if (rank := self._cause(codes)) is not None:
                 code = codes[rank] or 0
                 if rank == 0 and code > 0:
                     return code  # it has said why
-                raise TrainingError(_describe(rank, len(codes), code, self._outputs[rank]))
+                raise TrainingError(self._describe(rank, code))
             self._check_stopping(codes)
             time.sleep(0.1)
 
@@ -144,22 +149,26 @@ class _Group:
         """
         well = {None, 0, LOST, *(_AS_ASKED if self._stop_since else ())}
         causes = [rank for rank, code in enumerate(codes) if code not in well]
-        if not causes and LOST in codes and not self._stop_since:  # give the lost process a moment to end and be seen
+        if not causes and LOST in codes and not self._stop_since:
+            # The process that is lost needs a moment to end and to be seen.
             self._lost_since = self._lost_since or time.monotonic()
             if time.monotonic() - self._lost_since > PATIENCE_S:
                 causes = [codes.index(LOST)]
         return causes[0] if causes else None
 
     def _check_stopping(self, codes: Sequence[int | None]) -> None:
+        # In the middle of a training none ends before the first.
+        before = any(code in _AS_ASKED for code in codes[1:])
+        patience_s = START_PATIENCE_S if before else STOP_PATIENCE_S
         running = ", ".join(str(rank) for rank, code in enumerate(codes) if code is None)
         if self._n_interrupts > 1:
-            why = tr("a second Ctrl-C ended the training at once. {}", _GOES_ON)
-        elif self._stop_since and time.monotonic() - self._stop_since >= STOP_PATIENCE_S:
+            why = tr("a second Ctrl-C ended the training at once. {}", self._goes_on)
+        elif self._stop_since and time.monotonic() - self._stop_since >= patience_s:
             why = tr(
                 "asked to stop, processes {} still ran after {:.0f} s, and so all were ended. {}",
                 running,
-                STOP_PATIENCE_S,
-                _GOES_ON,
+                patience_s,
+                self._goes_on,
             )
         else:
             return
@@ -183,20 +192,19 @@ class _Group:
             process.send_signal(number)
             process.send_signal(signal.SIGCONT)  # one that is suspended would not notice
 
-
-def _describe(rank: int, n_processes: int, code: int, output: IO[bytes]) -> str:
-    if code == -signal.SIGKILL:
-        how = tr("killed by SIGKILL, perhaps by the system because memory was short")
-    else:
-        name = signal.Signals(-code).name if code < 0 else ""
-        how = tr("killed by {}", name) if name else tr("exit status {}", code)
-    output.seek(0)
-    words = output.read().decode(errors="replace").strip()
-    ended = tr(
-        "process {} of 0 … {} ended ({}), and so the others were stopped. {}",
-        rank,
-        n_processes - 1,
-        how,
-        _GOES_ON,
-    )
-    return "\n".join([ended, *([tr("its last words:"), words[-2000:]] if words else [])])
+    def _describe(self, rank: int, code: int) -> str:
+        if code == -signal.SIGKILL:
+            how = tr("killed by SIGKILL, perhaps by the system because memory was short")
+        else:
+            name = signal.Signals(-code).name if code < 0 else ""
+            how = tr("killed by {}", name) if name else tr("exit status {}", code)
+        self._outputs[rank].seek(0)
+        words = self._outputs[rank].read().decode(errors="replace").strip()
+        ended = tr(
+            "process {} of 0 … {} ended ({}), and so the others were stopped. {}",
+            rank,
+            len(self.processes) - 1,
+            how,
+            self._goes_on,
+        )
+        return "\n".join([ended, *([tr("its last words:"), words[-2000:]] if words else [])])
