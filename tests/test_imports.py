@@ -187,7 +187,9 @@ def test_the_command_line_starts_light() -> None:
 
 def test_what_reads_no_weights_waits_for_no_torch() -> None:
     """`tmt data prepare`, `tmt runs` and `tmt info`: torch alone would take two seconds."""
-    light = "model_dir pipeline.prepare pipeline.run_list evaluation.test_sets encoding.mixing"
+    light = (
+        "model_dir pipeline.prepare pipeline.run_comparison evaluation.test_sets encoding.mixing"
+    )
     light += " export.hub"
     names = ", ".join(f"{NAME}.{module}" for module in light.split())
     code = f"import sys, {names}; print('torch' in sys.modules)"

@@ -131,7 +131,9 @@ def test_epochs_follow_each_other_and_old_ones_go(data: EpochData, tmp_path: Pat
             assert block.rows.tolist() == list(range(400))
             (settings,) = directory.iterdir()
             oldest = min(path.name[:6] for path in settings.iterdir())
-            assert oldest == f"{max(0, epoch - 1):06d}", "the last update of the one before reads it"
+            assert oldest == f"{max(0, epoch - 1):06d}", (
+                "the last update of the one before reads it"
+            )
         deadline = time.monotonic() + 60
         while not (settings / f"000003-000000-{BLOCK_ENTRIES}").is_dir():
             assert time.monotonic() < deadline, "the next epoch is made while this one is read"

@@ -12,12 +12,8 @@ from written_run import REFS, write_run
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.errors import TmtError
-from transformer_mt.pipeline.run_list import (
-    compare_runs,
-    format_run_comparison,
-    format_states,
-    run_states,
-)
+from transformer_mt.pipeline.run_comparison import compare_runs, format_run_comparison
+from transformer_mt.pipeline.run_list import format_states, run_states
 from transformer_mt.rendering.progress import Stages
 
 

@@ -15,8 +15,8 @@ from transformer_mt.config.data import Source
 from transformer_mt.config.experiment import Config, build_config, load_config
 from transformer_mt.errors import DataError, TrainingStopped
 from transformer_mt.pipeline import train
+from transformer_mt.pipeline.run_comparison import compare_runs
 from transformer_mt.pipeline.run_dir import Run
-from transformer_mt.pipeline.run_list import compare_runs
 from transformer_mt.pipeline.train import train_experiment
 
 

@@ -18,7 +18,8 @@ from command import tmt_here
 from written_run import REFS, write_run
 
 from transformer_mt.config.experiment import Config
-from transformer_mt.pipeline.run_list import compare_runs, run_states
+from transformer_mt.pipeline.run_comparison import compare_runs
+from transformer_mt.pipeline.run_list import run_states
 
 pytest.importorskip("fastapi", reason="needs the extra serve")
 pytest.importorskip("httpx", reason="httpx is not installed")

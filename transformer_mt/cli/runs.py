@@ -36,8 +36,8 @@ def compare(
     """Compare runs: settings that differ, test scores with their significance, curves."""
     from transformer_mt.pipeline.curves import write_dev_curves
     from transformer_mt.pipeline.records import read_metrics
+    from transformer_mt.pipeline.run_comparison import compare_runs, format_run_comparison
     from transformer_mt.pipeline.run_dir import Run
-    from transformer_mt.pipeline.run_list import compare_runs, format_run_comparison
     from transformer_mt.rendering.progress import ShownStages
     from transformer_mt.system.output import check_file_target
 

@@ -1,6 +1,7 @@
 """The run directory: where the things of one experiment lie, and which run is the newest."""
 
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from transformer_mt.system.staging import remove_all_left_over
 from transformer_mt.system.terminal import say
 
 _MARK = "run.json"
+_CODE = r"[a-z]{2,3}(-[A-Za-z]{2,4})?"  # of a language, in the name of a direction
 _OF_A_MODEL = "metadata.json"
 
 
@@ -90,12 +92,10 @@ class Run:
     def forget_training(self) -> None:
         """Remove metrics, `max_tokens.json`, `tracking.json`, the model and its translations; files
         of others stay."""
-        tests = {path.name.split(".")[1] for path in self.clean_dir.glob("test.*.src")}
-        written = [
-            path
-            for path in self.translations_dir.glob("*.txt")
-            if not tests or path.name.split(".")[0] in tests
-        ]
+        tests = [path.name.split(".")[1] for path in self.clean_dir.glob("test.*.src")]
+        found = {path.name: path for path in self.translations_dir.glob("*.txt")}
+        form = re.compile(rf"({'|'.join(map(re.escape, tests))})(\.{_CODE}-{_CODE})?\.txt")
+        written = [path for name, path in found.items() if tests and form.fullmatch(name)]
         for path in (self.metrics_path, self.max_tokens_path, self.tracking_path, *written):
             remove(path)
         remove_made(self.model_dir, _OF_A_MODEL)

@@ -22,7 +22,7 @@ from transformer_mt.config.experiment import load_config
 from transformer_mt.config.yaml_text import flattened
 from transformer_mt.errors import OUTSIDE, describe
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.pipeline.run_list import compare_runs
+from transformer_mt.pipeline.run_comparison import compare_runs
 from transformer_mt.rendering.pages import SHARED_PAGE
 from transformer_mt.serve.app import new_app
 from transformer_mt.serve.gate import Gate

@@ -89,9 +89,7 @@ def test_a_first_process_that_is_deaf_before_the_training_is_ended(
     group.end()
 
 
-@pytest.mark.parametrize(
-    ("fresh", "how"), [(False, ""), (True, " without --fresh")]
-)
+@pytest.mark.parametrize(("fresh", "how"), [(False, ""), (True, " without --fresh")])
 def test_the_advice_after_a_death_loses_no_work(
     monkeypatch: pytest.MonkeyPatch, fresh: bool, how: str
 ) -> None:

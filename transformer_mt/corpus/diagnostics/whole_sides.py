@@ -36,7 +36,8 @@ def whole_side_faults(
     texts = [list(side) for side in zip(*pairs, strict=True)]
     found = list(map(identify, texts))
     examples = "; ".join(f"{clip(src, _WIDTH)} | {clip(tgt, _WIDTH)}" for src, tgt in pairs[:2])
-    if _same(found, codes[::-1]):
+    both_chinese = all(map(is_chinese, codes))
+    if found == codes[::-1] if both_chinese else _same(found, codes[::-1]):
         src, tgt = map(language_name, codes)
         swapped = tr("looks swapped: the {} side is {} and the {} side is {}, e.g. {}",
                    codes[0], tgt, codes[1], src, examples)  # fmt: skip

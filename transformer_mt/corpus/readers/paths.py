@@ -51,7 +51,8 @@ def looking_at(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(tr("{}: cannot be read: {}", str(path)[:200], error.strerror)) from error
+        name = str(error.filename or path)[:200]
+        raise DataError(tr("{}: cannot be read: {}", name, error.strerror)) from error
 
 
 def find_file(name: str, root: Path) -> Path:
