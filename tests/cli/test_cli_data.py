@@ -10,6 +10,7 @@ from pairs_of_text import write_sides
 from workbook import write_workbook
 
 from transformer_mt.corpus.readers.demo import build_demo
+from transformer_mt.system.locks import locked
 
 PAIRS = build_demo().train[:1500]
 CONFIG = """
@@ -112,6 +113,22 @@ def test_sample_shows_what_an_epoch_holds(folder: Path) -> None:
     assert tags.items() <= {"one": "", "two": "<web>"}.items()
     text = tmt(folder, "data", "sample", "small.yaml", "-n", "1").stdout
     assert "weight 2: two" in text
+
+
+@pytest.mark.parametrize("words", [("prepare",), ("sample", "-n", "1")])
+def test_the_data_of_a_trained_run_stay(folder: Path, words: tuple[str, ...]) -> None:
+    """Its model, its test sets and its checkpoints belong to them."""
+    before = {path: path.stat().st_mtime_ns for path in (folder / "runs/small/data").rglob("*")}
+    command = ["data", words[0], "small.yaml", *words[1:]]
+    tmt(folder, *command)
+    said = tmt(folder, *command, "--set", "tokenizer.vocab_size=900", code=2)
+    assert "--fresh" in said.stderr and "tokenizer" in said.stderr
+    with locked(folder / "runs/small/.lock", lambda: None):
+        tmt(folder, *command)
+        said = tmt(folder, *command, "--set", "seed=2", code=2)
+    assert "another tmt train is at work here" in said.stderr
+    after = {path: path.stat().st_mtime_ns for path in (folder / "runs/small/data").rglob("*")}
+    assert after == before
 
 
 def test_the_reversed_run_translates_the_other_way(folder: Path) -> None:

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 import typer
 from loopback import Server, running
+from pairs_of_text import write_sides
 from typer.testing import CliRunner
 
 from transformer_mt.cli.eval import evaluate
+from transformer_mt.config.experiment import Config
 from transformer_mt.errors import DataError, TmtError
 from transformer_mt.evaluation.system_names import name_systems
+from transformer_mt.evaluation.test_sets import EvaluationSet, count_seen
 
 Pairs = list[tuple[str, str]]
 APP = typer.Typer()
@@ -75,7 +78,9 @@ def test_files_and_models_are_compared_with_the_first_named(run_dir: Path, files
 
 
 def test_a_model_does_not_differ_from_itself(run_dir: Path) -> None:
-    found = json.loads(tmt_eval("-m", run_dir, "-m", run_dir / "model", "--json")[0])["toy"]
+    shown, told = tmt_eval("-m", run_dir, "-m", run_dir / "model", "--json")
+    assert "problem: toy has learned from 6 of the 6 sentences of toy" in told
+    found = json.loads(shown)["toy"]
     assert list(found) == ["toy", "toy #2"]
     for score in found["toy #2"].values():
         assert (score["p_value"], score["difference"]) == (1, 0)
@@ -91,6 +96,29 @@ def test_files_are_scored_without_a_model_and_bleu_below_the_threshold_exits_wit
     assert error == "tmt: BLEU is below 99.0 on bad.en\n"
     _, error = tmt_eval(*hyps(files, "good", "bad"), *given, code=1)
     assert error.endswith("\ntmt: BLEU is below 99.0 on ref.en (bad.en)\n")
+
+
+def test_a_test_set_that_another_run_has_learned_is_counted(
+    toy_config: Config, tmp_path: Path
+) -> None:
+    """A run holds sentences out of its own text alone."""
+    pairs = [(f"句{i}。", f"sentence {i}.") for i in range(9)]
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.yaml").write_text(toy_config.to_yaml(), encoding="utf-8")
+    (tmp_path / "data/clean").mkdir(parents=True)
+    srcs, refs = (list(side) for side in zip(*pairs[3:6], ("新。", "new."), strict=True))
+    test = EvaluationSet("held_out", "en", srcs, refs, "zh")
+    assert count_seen(tmp_path / "model", test) == 0, "it keeps no text"
+    write_sides(tmp_path / "data/clean/train", pairs, ("src", "tgt"))
+    assert count_seen(tmp_path / "model", test) == 3
+    assert count_seen(tmp_path / "model", EvaluationSet("back", "zh", refs, srcs, "en")) == 3
+    assert count_seen(tmp_path / "model", EvaluationSet("other", "en", srcs, refs[::-1], "zh")) == 0
+
+
+def test_a_least_bleu_is_that_of_the_test_sets_themselves(run_dir: Path) -> None:
+    """Not of their careless variants, which are worse."""
+    _, error = tmt_eval("-m", run_dir, "--robustness", "--min-bleu", "100", code=1)
+    assert error.endswith("tmt: BLEU is below 100.0 on toy\n")
 
 
 def test_robustness_is_reported_apart(run_dir: Path, tmp_path: Path) -> None:

@@ -79,11 +79,28 @@ def test_own_text_in_several_processes(
     given = ["train", "--set=seed=2", run, "--fresh", "--quiet", "--debug", "--", made]
     assert started == [(2, given)] and Path(made).is_file()
     monkeypatch.setattr(quick_start, "make_start", lambda *_, minutes, **__: f"# {minutes}")
-    tmt(*words, "--processes", "2", "--fresh")
     tmt(*words, "--processes", "2", "--minutes", "3")
-    assert Path(made).read_text("utf-8") != "# 3.0", "settings of the first start are kept"
-    tmt(*words, "--processes", "2", "--minutes", "3", "--fresh")
-    assert Path(made).read_text("utf-8") == "# 3.0"
+    assert Path(made).read_text("utf-8") == "# 3.0", "nothing has been trained"
+
+
+def test_settings_of_own_text_are_kept_once_they_are_used(
+    tmt: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli_train, "launch", lambda *_: 0)
+    text, run = tmp_path / "lines.tsv", tmp_path / "run"
+
+    def settings_for(n_lines: int) -> str:
+        lines = [f"今天天气很好{i}。\tThe weather is fine today {i}." for i in range(n_lines)]
+        text.write_text("\n".join(["zh\ten", *lines]) + "\n", encoding="utf-8")
+        tmt("train", text, "--run-dir", run, "--processes", "2")
+        return (run / "start.yaml").read_text(encoding="utf-8")
+
+    few = settings_for(20)
+    assert settings_for(20) == few
+    more = settings_for(300)
+    assert "pairs: 300" in more, "the first try ended before a training"
+    (run / "checkpoints/00000001").mkdir(parents=True)
+    assert settings_for(20) == more
 
 
 def test_a_device_that_is_not_known(tmt: Command) -> None:

@@ -144,6 +144,9 @@ def test_a_block_that_a_lower_weight_leaves_out_is_empty() -> None:
     assert len(epoch_block(corpus, [1.0] * 3, seed=1, place=place).rows)
     block = epoch_block(corpus, [0.5] * 3, seed=1, place=place)
     assert len(block.rows) == 0 and block.following == Place.start_of(1)
+    place = Place(0, 1, 10 * len(SOURCES))  # larger than the epoch now
+    block = epoch_block(corpus, [1.0] * 3, seed=1, place=place)
+    assert len(block.rows) == 0 and block.following.epoch == 1
 
 
 def test_rows_are_a_function_of_seed_and_epoch() -> None:

@@ -1,5 +1,6 @@
 """Run directories: what tmt may write into, and what it takes away from them."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,16 @@ def test_forgetting_takes_what_tmt_made_alone(tmp_path: Path) -> None:
     (run.model_dir / "model.safetensors").write_text("x")
     write_manifest(run.model_dir, "metadata.json", {})
     (run.model_dir / "notes.txt").write_text("mine")
+    run.clean_dir.mkdir(parents=True)
+    run.translations_dir.mkdir()
+    (run.clean_dir / "test.news.src").touch()
+    others = {"news.google.txt", "notes.txt", "news.csv"}
+    for name in ("news.txt", "news.zh-Hant-en.txt", *others):
+        (run.translations_dir / name).touch()
     run.forget_training()
+    assert {path.name for path in run.translations_dir.iterdir()} == others
+    shutil.rmtree(run.translations_dir)
+    shutil.rmtree(run.clean_dir.parent)
     left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
     assert left == ["model", "model/notes.txt", "run.json"]
 

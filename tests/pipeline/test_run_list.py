@@ -136,6 +136,16 @@ def test_what_cannot_be_compared_is_said(
     assert "the settings are the same" in format_run_comparison(found)
 
 
+def test_dev_sets_of_other_sentences_are_told(toy_config: Config, tmp_path: Path) -> None:
+    paths = [write_run(tmp_path / name, toy_config) for name in "ab"]
+    for path, line in zip(paths, ("one\n", "one\n"), strict=True):
+        for side in ("src", "tgt"):
+            (path / f"data/clean/dev.{side}").write_text(line)
+    assert not any("dev" in note for note in compare_runs(paths).notes)
+    (paths[1] / "data/clean/dev.tgt").write_text("another\n")
+    assert any(note.startswith("dev: the runs have other") for note in compare_runs(paths).notes)
+
+
 def test_settings_of_long_values_fit_the_terminal(toy_config: Config, tmp_path: Path) -> None:
     names = [f"run-{i}-with-a-long-name" for i in range(4)]
     paths = [

@@ -106,6 +106,33 @@ def test_a_training_that_has_begun_keeps_its_settings(start: Start) -> None:
     assert plain == Path("own.yaml"), "it began without minutes"
 
 
+@pytest.mark.parametrize(
+    "setting", ["seed=7", "data.clean.empty=1", "tokenizer.vocab_size=900", "data.workers=1"]
+)
+def test_what_the_user_changes_later_is_not_passed_over(start: Start, setting: str) -> None:
+    path, _, _ = start(4)
+    CheckpointStore(path.parent / "checkpoints", {}).save(Progress(update=1), {}, {}, keep_last=1)
+    if setting == "data.workers=1":  # where, not what
+        assert start(4, setting)[0] == path
+        return
+    with pytest.raises(ConfigError, match=setting.partition("=")[0][:9]):
+        start(4, setting)
+
+
+@pytest.mark.parametrize("post", [True, False])
+def test_a_model_that_keeps_post_norm_has_the_long_warm_up_of_the_paper(
+    start: Start, monkeypatch: pytest.MonkeyPatch, post: bool
+) -> None:
+    """It diverges with a short one."""
+    monkeypatch.setattr(timed_start, "measure_budget", lambda _, m, *__: Budget(m, 1e9))
+    monkeypatch.setattr(timed_start, "_size_of", lambda *_: (2_000_000, 40_000_000))
+    _, cfg, _ = start(60, *(["model.norm=post"] if post else []))
+    if post:
+        assert (cfg.train.lr, cfg.train.warmup_updates, cfg.model.norm) == ("paper", 4000, "post")
+    else:
+        assert cfg.model.modern and cfg.train.lr != "paper"
+
+
 def test_a_folder_of_something_else_is_refused_before_the_work(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

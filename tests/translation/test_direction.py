@@ -35,7 +35,9 @@ def test_what_the_user_says_goes_before_the_script(to: str) -> None:
     assert direction_of("今天", ZH_EN, "zh-CN").tgt == "zh"
 
 
-@pytest.mark.parametrize("pair", [("en", "de"), ("zh", "zh-Hant"), ("zh", "ja"), ("ja", "en")])
+@pytest.mark.parametrize(
+    "pair", [("en", "de"), ("zh", "zh-Hant"), ("zh", "ja"), ("ja", "en"), ("zh", "yue")]
+)
 def test_where_no_script_tells_the_user_must(pair: tuple[str, str]) -> None:
     languages = Languages(src=pair[0], tgt=pair[1], bidirectional=True)
     with pytest.raises(TmtError) as caught:

@@ -30,7 +30,8 @@ from transformer_mt.system.terminal import show_folded
 
 if TYPE_CHECKING:
     from transformer_mt.config.experiment import Config
-    from transformer_mt.pipeline.prepare import Prepared
+    from transformer_mt.pipeline.prepare import Fingerprints, Prepared
+    from transformer_mt.pipeline.run_dir import Run
 
 _argument: Any = typer.Argument
 _option: Any = typer.Option
@@ -241,13 +242,26 @@ def data_distill(
 def _prepare(cfg: "Config", run_dir: Path | None) -> "Prepared":
     """The prepared corpus of a run; missing stages are carried out."""
     from transformer_mt.corpus.sources.obtain import obtain_sources
-    from transformer_mt.pipeline.prepare import fingerprints, prepare
+    from transformer_mt.pipeline.prepare import fingerprints, is_prepared, prepare
     from transformer_mt.pipeline.run_dir import Run
 
     run = Run(run_dir or Path("runs", cfg.name))
     run.claim()
     local = obtain_sources(cfg, say)
-    return prepare(local, fingerprints(local), run, say)
+    prints = fingerprints(local)
+    if not is_prepared(run, prints):
+        _refuse_for_a_training(cfg, run, prints)
+    return prepare(local, prints, run, say)
+
+
+def _refuse_for_a_training(cfg: "Config", run: "Run", prints: "Fingerprints") -> None:
+    """Raises: TmtError: what is trained there, or was, has the data that would be replaced."""
+    run.refuse_while_held()
+    if run.checkpoints_dir.is_dir():  # torch is loaded
+        from transformer_mt.pipeline.train import training_identity
+        from transformer_mt.training.checkpoint import CheckpointStore
+
+        CheckpointStore(run.checkpoints_dir, training_identity(cfg, prints)).check_identity()
 
 
 def _translate_corpus(

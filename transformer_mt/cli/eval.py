@@ -106,7 +106,7 @@ def evaluate(
             stages.begin(tr("looking for errors, sentence by sentence"))
             _write_report(found, systems, report)
     if min_bleu is not None:
-        _insist(found, min_bleu)
+        _insist(found, [test.name for test in tests], min_bleu)
 
 
 def _systems(context: typer.Context, models: list[Path], hyps: list[Path]) -> "list[System]":
@@ -205,13 +205,13 @@ def _write_report(found: "Evaluation", systems: "list[System]", directory: Path)
     say(tr("report: {}", directory / "report.html"))
 
 
-def _insist(found: "Evaluation", min_bleu: float) -> None:
-    """Exit with 1 where a BLEU is too low."""
+def _insist(found: "Evaluation", names: list[str], min_bleu: float) -> None:
+    """Exit with 1 where a BLEU on one of these test sets is too low."""
     one = len(found.systems) == 1
     low = [
-        test.name if one else f"{test.name} ({system})"
-        for test in found.tests
-        for system, scores in found.scores[test.name].items()
+        name if one else f"{name} ({system})"
+        for name in names
+        for system, scores in found.scores[name].items()
         if scores["bleu"].score < min_bleu
     ]
     if low:

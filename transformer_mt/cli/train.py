@@ -217,9 +217,11 @@ def _configuration_of(
     path = run.directory / "start.yaml"
     say(own.note)
     if path.is_file() and not anew:
-        check_is_of(own, path)
-        say(tr("settings of the first start: {}", path))
-        return path
+        kept = check_is_of(own, path)
+        begun = any(run.checkpoints_dir.glob("*"))
+        if begun or (own.is_as_long_as(path) and kept.train.max_minutes == minutes):
+            say(tr("settings of the first start: {}", path))
+            return path
     run.claim()  # before some updates are timed
     write_text(path, make_start(own, minutes=minutes, processes=processes))
     say(

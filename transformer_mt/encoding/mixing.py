@@ -90,10 +90,10 @@ def epoch_block(
     size = 1 if is_small else CHUNK_ROWS
     chunks = _chunks_of_epoch(bounds, exact, seed=seed, epoch=epoch, size=size)
     n_blocks = max(1, -(-n_entries // block_entries))
-    if is_small:
-        return EpochBlock(place, 1, _rows_of(chunks), corpus)
-    order = np.random.default_rng([seed, epoch, n_blocks]).permutation(len(chunks))
     # None are left for a block that there was when weights were larger.
+    if is_small:
+        return EpochBlock(place, 1, _rows_of(chunks[: 0 if block else None]), corpus)
+    order = np.random.default_rng([seed, epoch, n_blocks]).permutation(len(chunks))
     own = np.array_split(order, n_blocks)[block] if block < n_blocks else order[:0]
     rows = _rows_of(chunks[own])
     return EpochBlock(place, n_blocks, np.sort(rows), corpus)

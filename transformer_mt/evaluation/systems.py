@@ -24,13 +24,18 @@ from transformer_mt.evaluation.metrics import (
 )
 from transformer_mt.evaluation.robustness import careless_variants, frequent_words, score_words
 from transformer_mt.evaluation.system_names import System, name_systems
-from transformer_mt.evaluation.test_sets import EvaluationSet, named_test_sets, run_test_sets
+from transformer_mt.evaluation.test_sets import (
+    EvaluationSet,
+    count_seen,
+    named_test_sets,
+    run_test_sets,
+)
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.rendering.progress import Stages
 from transformer_mt.search.beam_search import Hypothesis
 from transformer_mt.search.engine import BATCH_TOKENS, Request, SearchEngine, batches_by_length
 from transformer_mt.search.options import SearchOptions
-from transformer_mt.system.terminal import say
+from transformer_mt.system.terminal import Always, say
 from transformer_mt.translation.direction import both_directions, direction_of
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
@@ -155,6 +160,8 @@ def evaluate_systems(
         Scorer(test.tgt).check(metrics)
     if comet_python is not None:
         check_python(comet_python)
+    if len(systems) > 1:
+        _tell_seen(systems, test_sets)
     faults: dict[str, dict[str, Counter[str]]] = {test.name: {} for test in tests}
     shares: dict[str, SystemScores] = defaultdict(dict)
     for system in (system for system in systems if system.is_model):
@@ -175,6 +182,22 @@ def evaluate_systems(
         for test in tests
     }
     return Evaluation(tests, outputs, {**scores, **shares}, faults)
+
+
+def _tell_seen(systems: Sequence[System], test_sets: Sequence[EvaluationSet]) -> None:
+    """A run holds test sets out of its own text, of which another run may have learned."""
+    for system in (system for system in systems if system.is_model):
+        for test in test_sets:
+            if n_seen := count_seen(system.path, test):
+                text = tr(
+                    "problem: {} has learned from {} of the {} sentences of {}: its scores there "
+                    "are too high",
+                    system.name,
+                    n_seen,
+                    len(test.refs),
+                    test.name,
+                )
+                say(Always(text))
 
 
 def _read_outputs(systems: Sequence[System], tests: Sequence[EvaluationSet]) -> Outputs:

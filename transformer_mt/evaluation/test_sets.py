@@ -127,6 +127,17 @@ def training_text(model_dir: Path, tgt: str) -> Path | None:
     return path if path.is_file() else None
 
 
+def count_seen(model_dir: Path, test: EvaluationSet) -> int:
+    """Pairs of a test set that the model was trained on; 0 where its run keeps no clean text."""
+    languages = load_config(model_dir / "config.yaml").languages
+    turned = test.tgt != languages.tgt
+    pairs = set(zip(*(test.refs, test.srcs) if turned else (test.srcs, test.refs), strict=True))
+    paths = [model_dir.parent / "data" / "clean" / f"train.{side}" for side in ("src", "tgt")]
+    if not all(path.is_file() for path in paths):
+        return 0
+    return len(pairs.intersection(zip(*map(split_lines, paths), strict=True)))
+
+
 def describe_model(model_dir: Path) -> dict[str, Any]:
     """Languages, sizes, training and scores of a model directory, as plain values."""
     from safetensors import safe_open

@@ -57,7 +57,8 @@ def finish(
     annealed = ranks.told_by_main(at_zero and verdict.kind != "overfitting")
     weights, chosen = _choose_weights(cfg, trainer, say, annealed=annealed)
     load_weights(trainer.model, weights)
-    translator = Translator(trainer.model.eval(), prepared.tokenizers, cfg)
+    known = known_units(cfg, run)
+    translator = Translator(trainer.model.eval(), prepared.tokenizers, cfg, known=known)
     scores = {
         test.name: score_test(translator, run, test, ranks)
         for test in read_test_sets(run.clean_dir, cfg.languages)
@@ -91,7 +92,6 @@ def finish(
         },
     }
     if ranks.is_main:
-        known = known_units(cfg, run)
         tokenizer_dir = run.tokenizer_dir
         save_model_dir(run.model_dir, cfg, weights, tokenizer_dir, metadata, known=known, ours=True)
         metadata = read_metadata(run.model_dir)

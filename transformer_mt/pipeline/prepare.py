@@ -143,6 +143,15 @@ def fingerprints(local: LocalData) -> Fingerprints:
     return Fingerprints(clean, tokenizer, fingerprint(tokenizer, cfg.data.max_length))
 
 
+def is_prepared(run: Run, prints: Fingerprints) -> bool:
+    """Has `prepare` made the encoded corpus of this experiment already?"""
+    try:
+        manifest = read_manifest(run.encoded_dir, _MARKER)
+    except Damaged:
+        return False
+    return manifest is not None and manifest.get("made_from") == prints.encoded
+
+
 def _stage(
     directory: Path,
     made_from: str,

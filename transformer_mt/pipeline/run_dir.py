@@ -75,19 +75,23 @@ class Run:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Claim the directory and train in it alone; left-overs of killed processes are removed."""
-
-        def refuse() -> None:
-            raise TmtError(
-                tr(
-                    "{}: another tmt train is at work here; wait for it, or use another --run-dir",
-                    self.directory,
-                )
-            )
-
         self.claim()
-        with locked(self.directory / ".lock", refuse):
+        with locked(self.directory / ".lock", self._refuse):
             remove_all_left_over(self.directory)
             yield
+
+    def refuse_while_held(self) -> None:
+        """Raises: TmtError: another process trains in the directory."""
+        with locked(self.directory / ".lock", self._refuse):
+            pass
+
+    def _refuse(self) -> None:
+        raise TmtError(
+            tr(
+                "{}: another tmt train is at work here; wait for it, or use another --run-dir",
+                self.directory,
+            )
+        )
 
     def forget_training(self) -> None:
         """Remove metrics, `max_tokens.json`, `tracking.json`, the model and its translations; files

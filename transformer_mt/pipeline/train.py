@@ -28,7 +28,7 @@ from transformer_mt.pipeline.finish import finish
 from transformer_mt.pipeline.first_embeddings import use_cooccurrence
 from transformer_mt.pipeline.log import TrainingLog, Watch, ignore_update
 from transformer_mt.pipeline.max_tokens import agree_on_max_tokens
-from transformer_mt.pipeline.prepare import Prepared, fingerprints, prepare
+from transformer_mt.pipeline.prepare import Fingerprints, Prepared, fingerprints, prepare
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.tracking import Tracker, import_service
 from transformer_mt.pipeline.validate import dev_validation
@@ -110,19 +110,23 @@ def train_experiment(
         return finish(cfg, run, prepared, trainer, outcome, say)
 
 
+def training_identity(cfg: Config, prints: Fingerprints) -> dict[str, Any]:
+    """Of the checkpoints of a run: one model, one corpus and one seed."""
+    return {
+        "model": cfg.model.model_dump(),
+        "tokenizer": cfg.tokenizer.model_dump(exclude={"sampling", "path"}),
+        "corpus": prints.encoded,
+        "seed": cfg.seed,
+    }
+
+
 def _prepare(
     cfg: Config, run: Run, ranks: Ranks, say: Say, fresh_for: Sequence[str] | None
 ) -> tuple[Prepared, CheckpointStore]:
     """Args: fresh_for: forget the training, but not of one of these torchruns; None: never."""
     local = obtain_sources(cfg, say)
     prints = fingerprints(local)
-    identity = {  # of the checkpoints: one model, one corpus and one seed
-        "model": cfg.model.model_dump(),
-        "tokenizer": cfg.tokenizer.model_dump(exclude={"sampling", "path"}),
-        "corpus": prints.encoded,
-        "seed": cfg.seed,
-    }
-    store = CheckpointStore(run.checkpoints_dir, identity)
+    store = CheckpointStore(run.checkpoints_dir, training_identity(cfg, prints))
     if fresh_for is not None:
         if not run.was_cleared_for(fresh_for):
             store.clear()

@@ -25,13 +25,12 @@ from transformer_mt.encoding.random_sample import RandomSample
 from transformer_mt.encoding.tokenizer import MAX_BYTES
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.pipeline.prepare import fingerprints, prepare
+from transformer_mt.pipeline.prepare import fingerprints, is_prepared, prepare
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling.corpus_index import CorpusIndex
 from transformer_mt.rendering.cells import align_columns, clip
 from transformer_mt.rendering.progress import Stages
 from transformer_mt.system.processes.executors import Workers, count_workers
-from transformer_mt.system.state import Damaged, read_manifest
 from transformer_mt.system.terminal import columns_of
 
 # Characters of both sides together, enough for the vocabulary and for the lengths of sentences.
@@ -203,7 +202,7 @@ def planning_corpus(
         TmtError: what preparing the whole corpus would raise, as far as the sample shows it.
     """
     local = obtain_sources(cfg, lambda _: None)
-    if _is_prepared(run, local):
+    if is_prepared(run, fingerprints(local)):
         return PlanningCorpus(cfg, run, 1.0, len(open_corpus(run.encoded_dir / "dev")), 0.0)
     scale = sum(size.pairs for size in sizes if size.role == "train") / len(sample.items)
     sources = _write_sample(cfg.data.train, sample, folder)
@@ -225,15 +224,6 @@ def planning_corpus(
     started = max(path.stat().st_mtime for path in folder.glob("*.jsonl"))
     seconds = _preparation_seconds(small, sample, started, scale, count_workers(cfg.data.workers))
     return PlanningCorpus(cfg, small, scale, dev_pairs, seconds)
-
-
-def _is_prepared(run: Run, local: LocalData) -> bool:
-    """Has `prepare` made the encoded corpus of this experiment already?"""
-    try:
-        manifest = read_manifest(run.encoded_dir, _MARKER)
-    except Damaged:
-        return False
-    return manifest is not None and manifest.get("made_from") == fingerprints(local).encoded
 
 
 def _write_sample(sources: Sequence[Source], sample: PairSample, folder: Path) -> list[Source]:

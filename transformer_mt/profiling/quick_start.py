@@ -67,6 +67,11 @@ class OwnText:
     counts: Counts
     note: str
 
+    def is_as_long_as(self, start: Path) -> bool:
+        """Whether the settings of an earlier start were made for as many sentence pairs."""
+        first = start.read_text(encoding="utf-8").partition("\n")[0]
+        return f"{self.counts.pairs:,}" in re.findall(r"\d[\d,]*\d|\d", first)
+
 
 def read_own_text(paths: Sequence[Path]) -> OwnText:
     """Find languages and size of two text files, of one table or of one translation memory.
@@ -116,8 +121,8 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
     return OwnText(name, source, languages, counts, note)
 
 
-def check_is_of(own: OwnText, start: Path) -> None:
-    """Raises: ConfigError: the settings of an earlier start are of another text."""
+def check_is_of(own: OwnText, start: Path) -> Config:
+    """The settings of an earlier start. Raises: ConfigError: they are of another text."""
     kept, wanted = load_config(start), Source.model_validate(own.source)
     texts = [_absolute(source) for source in kept.data.train]
     if kept.languages != own.languages or _absolute(wanted) not in texts:
@@ -128,6 +133,7 @@ def check_is_of(own: OwnText, start: Path) -> None:
                 ", ".join(map(str, kept.data.train)),
             )
         )
+    return kept
 
 
 def _absolute(source: Source) -> list[str]:

@@ -48,6 +48,7 @@ _LENGTH = 20  # tokens of a sentence, in the updates that are measured
 # As in training: matrices that begin at 0 and hardly move give gradients of subnormal numbers,
 # which a processor computes with many times as slowly.
 _LR = 1e-3
+_WHERE = ("root", "workers", "cache", "offline")  # of data, which change no text
 _START_S = 8.0  # of new processes, about
 _TRAINED = 0.8  # of that speed, in a training: padding, validations; docs/lab/muon.md
 
@@ -81,9 +82,11 @@ def configuration_for_minutes(
     run = Run(run_dir or Path("runs") / cfg.name)
     path = run.directory / "start.yaml"
     if not fresh and CheckpointStore(run.checkpoints_dir, {}).has_any():
-        if path.is_file():
-            say(tr("settings of the first start: {}", path))
-        return str(path) if path.is_file() else config
+        if not path.is_file():
+            return config
+        _refuse_other_experiments(named, path)
+        say(tr("settings of the first start: {}", path))
+        return str(path)
     run.claim()  # before the work
     obtain_sources(cfg, say)  # downloads, which count for no speed
     with ShownStages() as stages:
@@ -133,6 +136,29 @@ def _refuse_other_launchers(minutes: float) -> None:
                 "--minutes measures this machine before processes are started; for those that "
                 "another program starts: --set train.max_minutes={:g}",
                 minutes,
+            )
+        )
+
+
+def _refuse_other_experiments(named: Config, start: Path) -> None:
+    """Raises: ConfigError: a training began with another text than the configuration names now."""
+    kept = load_experiment(start, ())
+    pairs = [
+        (f"{section}.{key}", value, getattr(getattr(kept, section), key))
+        for section in ("languages", "data", "tokenizer")
+        for key, value in getattr(named, section)
+        if key not in _WHERE
+    ]
+    if changed := [
+        key for key, now, then in [*pairs, ("seed", named.seed, kept.seed)] if now != then
+    ]:
+        raise ConfigError(
+            tr(
+                "{}: the training began with other settings: {}. To go on with them: tmt train {}; "
+                "--fresh begins anew, another --run-dir beside it",
+                start,
+                ", ".join(changed),
+                start,
             )
         )
 

@@ -13,6 +13,7 @@ from transformer_mt.messages.catalogue import tr
 from transformer_mt.text.languages import canonical_code, is_chinese
 from transformer_mt.text.scripts import script_of
 
+_WRITTEN_IN_HAN = {"ja", "yue", "wuu", "lzh", "hak", "gan"}  # as Chinese is
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -53,7 +54,7 @@ def both_directions(languages: Languages) -> list[Languages]:
 def _source_is_first(text: str, languages: Languages) -> bool:
     """Whether a text is in the first language of a pair, of which one is Chinese."""
     chinese = [is_chinese(code) for code in (languages.src, languages.tgt)]
-    if sum(chinese) != 1 or "ja" in (languages.src, languages.tgt):
+    if sum(chinese) != 1 or not _WRITTEN_IN_HAN.isdisjoint((languages.src, languages.tgt)):
         raise TmtError(_say_which(languages))
     # 用 Python 写: a foreign name is one word, however many letters it has.
     n_han = script_of(text).han

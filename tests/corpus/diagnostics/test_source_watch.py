@@ -64,6 +64,8 @@ GERMAN = ["Wir lernen Deutsch", "Diese Frage ist schwer", "Sie sind gefahren", "
         (ENGLISH, SIMPLIFIED, "en ja", "the ja side looks Chinese, e.g. We "),
         (GERMAN, ENGLISH, "fr en", "the fr side looks German, e.g. Wir "),
         (GERMAN, ENGLISH, "tlh en", None),
+        (SIMPLIFIED, TRADITIONAL, "zh zh-Hant", None),
+        (TRADITIONAL, SIMPLIFIED, "zh zh-Hant", "looks swapped"),
         (["1 2"], ["3 4"], "zh en", None),
         ([""], ["x"], "zh en", None),
     ],

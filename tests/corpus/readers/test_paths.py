@@ -12,6 +12,8 @@ from reading import PAIRS, ZH_EN, read, refusal
 
 from transformer_mt.config.data import Languages, Source
 from transformer_mt.corpus.readers.pairs import source_files
+from transformer_mt.corpus.readers.paths import looking_at
+from transformer_mt.errors import DataError
 
 
 def write(root: Path, name: str, text: str = "x\n") -> None:
@@ -83,6 +85,13 @@ def test_files_are_those_that_are_read_in_order(tmp_path: Path) -> None:
     back = source_files(Source(path="c"), ZH_EN.reversed(), tmp_path)
     assert sorted(back) == sorted(found)
     assert back[:2] == found[1::-1]
+
+
+def test_what_cannot_be_read_is_named() -> None:
+    """A folder below the one that is asked for."""
+    with pytest.raises(DataError, match=r"^/disk/private: cannot be read: Permission denied"):
+        with looking_at(Path("/disk")):
+            raise PermissionError(13, "Permission denied", "/disk/private")
 
 
 def test_linked_folders_are_read_once(tmp_path: Path) -> None:

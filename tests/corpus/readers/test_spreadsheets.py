@@ -331,6 +331,13 @@ def test_tables_of_a_folder_are_read_if_they_are_in_the_languages(tmp_path: Path
     )
     assert read(tmp_path, path="c") == [*ROWS, *read(folder, path="c.csv")]
     assert is_parallel(folder / "c.csv", ZH_EN.reversed())
+    (folder / "d.csv").write_text(
+        written([("天氣很好，我們去公園吧。", "The weather is fine.")] * 9)
+    )
+    assert is_parallel(folder / "d.csv", ZH_EN), "the other script is Chinese as well"
+    (folder / "e.csv").write_text(written([("zh", "en"), ("一", "one")]) + "一,one,two\n")
+    with pytest.raises(DataError, match=r"e\.csv"):  # none is left out in silence
+        read(tmp_path, path="c")
 
 
 def test_names_of_columns() -> None:

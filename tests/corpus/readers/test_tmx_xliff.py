@@ -142,6 +142,15 @@ def test_xliff(tmp_path: Path) -> None:
         assert "no text in both de and en; languages found: en" in message
 
 
+def test_each_file_of_an_xliff_has_its_own_languages(tmp_path: Path) -> None:
+    unit = "<body><trans-unit><source>{}</source><target{}>{}</target></trans-unit></body>"
+    first = '<file source-language="en" target-language="zh">' + unit.format("One", "", "一")
+    second = '<file source-language="en">' + unit.format("Two", ' xml:lang="de"', "Zwei")
+    path = write(tmp_path / "t.xlf", f"<xliff>{first}</file>{second}</file></xliff>")
+    assert read(path, ZH_EN) == [("一", "One")]
+    assert read(path, Languages(src="en", tgt="de")) == [("Two", "Zwei")]
+
+
 def wmt(*docs: str) -> str:
     return f"<?xml version='1.0'?><dataset id='wmt22'>{''.join(docs)}</dataset>"
 

@@ -253,13 +253,23 @@ def _text_columns(rows: Sequence[Row], width: int) -> tuple[int, int] | None:
 
 
 def is_parallel(path: Path, languages: Languages) -> bool:
-    """Whether a table is in these languages, by its header or else its text."""
+    """Whether a table is in these languages, by its header, whatever its rows, or by its text."""
     try:
         layout = layout_of(path, languages)
+        if layout.codes:
+            return True
         sides = zip(*islice(read_columns(path, layout), ROWS_LOOKED_AT), strict=True)
-        return bool(layout.codes) or set(map(identify, sides)) == {languages.src, languages.tgt}
+        found: set[str | None] = set(map(identify, sides))
     except DataError:
         return False
+    wanted: set[str | None] = {languages.src, languages.tgt}
+    if not all(
+        map(is_chinese, (languages.src, languages.tgt))
+    ):  # else the script is what tells them apart
+        found, wanted = (
+            {c and c.removesuffix("-Hant") for c in codes} for codes in (found, wanted)
+        )
+    return found == wanted
 
 
 def read_columns(path: Path, layout: Layout) -> Iterator[Pair]:

@@ -104,8 +104,8 @@ def _tmx(events: Iterator[Event], _: Path) -> Iterator[Unit]:
 
 def _xliff(events: Iterator[Event], _: Path) -> Iterator[Unit]:
     """A `trans-unit` of version 1, or a `segment` of version 2, is a unit."""
-    languages = ["", ""]
-    texts = ["", ""]
+    whole = ["", ""]  # languages of all files of the package
+    languages, texts = list(whole), ["", ""]
     state = ""
     for kind, name, attributes in events:
         if kind == "end" and name in ("trans-unit", "segment"):
@@ -113,9 +113,10 @@ def _xliff(events: Iterator[Event], _: Path) -> Iterator[Unit]:
         elif kind != "start":
             continue
         elif name in ("xliff", "file"):
-            src, tgt = languages
-            languages[0] = attributes.get("srcLang") or attributes.get("source-language") or src
-            languages[1] = attributes.get("trgLang") or attributes.get("target-language") or tgt
+            src = attributes.get("srcLang") or attributes.get("source-language") or whole[0]
+            tgt = attributes.get("trgLang") or attributes.get("target-language") or whole[1]
+            languages = [src, tgt]
+            whole = languages if name == "xliff" else whole
         elif name in ("trans-unit", "segment"):
             texts, state = ["", ""], attributes.get("state", "")
         elif name == "alt-trans":
@@ -125,7 +126,7 @@ def _xliff(events: Iterator[Event], _: Path) -> Iterator[Unit]:
         elif name == "target":
             text = _text(events)
             texts[1] = "" if attributes.get("state", state) in _UNTRANSLATED else text
-            languages[1] = languages[1] or attributes.get("xml:lang", "")
+            languages = [languages[0], languages[1] or attributes.get("xml:lang", "")]
 
 
 def _wmt(events: Iterator[Event], path: Path) -> Iterator[Unit]:
