@@ -1,11 +1,13 @@
 """The whole application, before workers that answer nothing."""
 
 import asyncio
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import pytest
 
 from transformer_mt.serve.app import ServerSettings, make_app
 from transformer_mt.serve.jobs import ModelInfo
@@ -15,14 +17,16 @@ from transformer_mt.serve.text_queue import TextQueue
 ORIGIN = "https://page.example"
 
 
-def answers(settings: ServerSettings, *requests: tuple[str, str, bytes]) -> list[httpx.Response]:
+def answers(
+    settings: ServerSettings, *requests: tuple[str, str, bytes], **others: str
+) -> list[httpx.Response]:
     queue = TextQueue(most_characters=10**6, wait_s=0)
     models = (ModelInfo("m", (("zh", "en"),), 99),)
     pool: Any = SimpleNamespace(queue=queue, models=models, pids=set())
     app: Any = make_app(settings, pool)
 
     async def ask() -> list[httpx.Response]:
-        headers = {"origin": ORIGIN, "access-control-request-method": "POST"}
+        headers = {"origin": ORIGIN, "access-control-request-method": "POST", **others}
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(
             transport=transport, base_url="http://here", headers=headers
@@ -44,6 +48,42 @@ def test_a_page_that_may_ask_can_read_why_it_was_refused() -> None:
     for one in found:
         assert one.headers["access-control-allow-origin"] == ORIGIN
     assert found[0].headers["access-control-expose-headers"] == "Retry-After"
+
+
+def test_headers_of_public_clients_in_pages_are_allowed() -> None:
+    found = answers(
+        ServerSettings(cors=(ORIGIN,)), ("OPTIONS", "/v1/chat/completions", b""),
+        **{"access-control-request-headers": "authorization,x-stainless-lang,x-stainless-os"},
+    )  # fmt: skip
+    assert found[0].status_code == 200
+    assert "x-stainless-lang" in found[0].headers["access-control-allow-headers"]
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "same-origin", "none"])
+def test_pages_of_other_sites_write_nothing(site: str) -> None:
+    """A browser sends their forms without a question before."""
+    body = b'{"name": "a", "source_lang": "zh", "target_lang": "en", "entries": "a\\tb"}'
+    requests = ("POST", "/v2/glossaries", body), ("GET", "/v2/glossaries", b"")
+    is_other = site in ("cross-site", "same-site")
+    made, all_ = answers(ServerSettings(), *requests, **{"sec-fetch-site": site})
+    assert (made.status_code, all_.status_code) == (403 if is_other else 201, 200)
+    assert len(all_.json()["glossaries"]) == (not is_other)
+    named = answers(ServerSettings(cors=(ORIGIN,)), *requests, **{"sec-fetch-site": site})
+    assert named[0].status_code == 201
+
+
+def test_a_request_has_so_many_texts_at_most() -> None:
+    body = json.dumps({"q": ["a"] * (Limits().texts + 1), "target": "en"}).encode()
+    (found,) = answers(ServerSettings(), ("POST", "/translate", body))
+    assert found.status_code == 413 and "at most 128" in found.text
+
+
+def test_health_metrics_and_pages_need_no_key(tmp_path: Path) -> None:
+    """A load balancer has none."""
+    (tmp_path / "keys").write_text("")
+    paths = ("/health", "/metrics", "/", "/languages", "/api/languages")
+    found = answers(ServerSettings(keys=tmp_path / "keys"), *(("GET", p, b"") for p in paths))
+    assert [one.status_code for one in found] == [200] * len(paths)
 
 
 def test_a_key_that_is_not_known_is_told_as_each_interface_does(tmp_path: Path) -> None:

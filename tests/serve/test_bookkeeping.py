@@ -3,11 +3,14 @@
 import asyncio
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from transformer_mt.errors import TmtError
@@ -130,6 +133,100 @@ def test_what_is_translated_for_want_of_another_language_is_not_called_detected(
     assert (found.src, found.certainty) == ("zh", 0.0)
     certainty = asyncio.run(served.direction(["这是什么语言？"], "auto", "en")).certainty
     assert certainty is not None and certainty > 50
+
+
+def test_a_short_text_is_in_one_of_the_languages_that_can_be_translated() -> None:
+    served, _ = service()
+    pool: Any = served.pool
+    pool.models = (ModelInfo("m", (("zh", "en"),), 99), ModelInfo("n", (("de", "en"),), 99))
+    for text, src in (("Hallo", "de"), ("Ja, das ist gut.", "de"), ("你好", "zh"), ("漢語", "zh")):
+        assert asyncio.run(served.direction([text], "auto", "en")).src == src
+    with pytest.raises(Refused, match="zh → en"):
+        asyncio.run(served.direction(["12 + 30"], "auto", "en"))
+    french = "Bonjour tout le monde, comment allez-vous aujourd'hui ? Je vous remercie beaucoup."
+    with pytest.raises(Refused, match="fr → en"):
+        asyncio.run(served.direction([french], "auto", "en"))
+
+
+def test_lines_keep_what_is_said_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    served, _ = service()
+
+    async def ask(call: object, texts: list[str]) -> list[Translated]:
+        return [
+            Translated(text.upper(), faults=("loop",), notes=(f"odd: {text}",)) for text in texts
+        ]
+
+    monkeypatch.setattr(served, "ask", ask)
+    (found,) = asyncio.run(served.translate(["a\n\nb\n"], ZH_EN))
+    assert found.text == "A\n\nB\n"
+    assert found.faults == ("loop",) and set(found.notes) == {"odd: a", "odd: b"}
+
+
+def test_what_is_not_translated_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document that waits asks again and again."""
+    served, _ = service()
+    n_refused = 3
+
+    async def ask(call: object, texts: list[str]) -> list[Translated]:
+        nonlocal n_refused
+        if texts == ["later"] and n_refused:
+            n_refused -= 1
+            raise Refused(429, "busy", 1)
+        return [Translated(text) for text in texts]
+
+    monkeypatch.setattr(served, "ask", ask)
+    monkeypatch.setattr("transformer_mt.serve.service._BUSY_S", 0.01)
+    monkeypatch.setattr("transformer_mt.serve.service._SEGMENTS_AT_ONCE", 1)
+    asyncio.run(served.document(b"first\nlater", "text", ZH_EN))
+    assert n_refused == 0 and served.n_characters == len("firstlater")
+
+
+def test_a_translated_document_is_not_lost_for_its_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they cannot be aligned in time, their places are guessed."""
+    served, _ = service(answer_s=1.5)
+
+    async def ask(call: Any, texts: list[str]) -> list[Any]:
+        if call.does == "align":
+            raise Refused(429, "busy", 1)
+        return [Translated(text) for text in texts]
+
+    monkeypatch.setattr(served, "ask", ask)
+    content = b"<p>one <b>two</b> three</p>"
+    assert asyncio.run(served.document(content, "html", ZH_EN)) == content
+
+
+def test_a_line_that_would_hold_a_worker_for_minutes() -> None:
+    served, queue = service()
+    most = 4 * served.limits.characters
+    with pytest.raises(Refused, match=f"{most + 1:,} characters; at most {most:,}") as refused:
+        asyncio.run(served.document(b"short\n" + b"x" * (most + 1), "text", ZH_EN))
+    assert refused.value.status == 413 and not len(queue)
+
+
+def test_a_database_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    glossaries = Glossaries()
+    stored = glossaries.add("me", "animals", "zh", "en", (("猫", "cat"),))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OperationalError("select", {}, OSError("gone"))
+
+    monkeypatch.setattr(Session, "scalars", refuse)
+    with pytest.raises(Refused) as refused:
+        glossaries.get("me", stored.id)
+    assert (refused.value.status, refused.value.retry_after) == (503, 5)
+
+
+def test_glossaries_in_memory_are_shared_by_threads() -> None:
+    glossaries = Glossaries()
+
+    def make(number: int) -> str:
+        made = glossaries.add("me", f"{number}", "zh", "en", (("猫", "cat"),))
+        assert glossaries.get("me", made.id).name == f"{number}"
+        return made.id
+
+    with ThreadPoolExecutor(8) as pool:
+        made = set(pool.map(make, range(40)))
+    assert {one.id for one in glossaries.all("me")} == made and len(made) == 40
 
 
 def test_more_requests_than_may_wait() -> None:

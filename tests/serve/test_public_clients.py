@@ -72,6 +72,17 @@ def test_openai(server: Server, expected: str) -> None:
     parts = client.chat.completions.create(model=model, messages=messages, stream=True)
     found = [(part.choices[0].delta.content or "") for part in parts]
     assert "".join(found) == whole.choices[0].message.content and len(found) > 3
+    n_read, n_written = len(messages[1]["content"]), len(whole.choices[0].message.content)
+    assert whole.usage.total_tokens == n_read + n_written, "characters"
+    options = {"include_usage": True}
+    *_, last = client.chat.completions.create(
+        model=model, messages=messages, stream=True, stream_options=options
+    )
+    assert last.choices == [] and last.usage == whole.usage
+    too_long: Any = [{"role": "user", "content": "猫" * 6000}]
+    for stream in (False, True):
+        with pytest.raises(openai.APIStatusError, match="at most"):
+            client.chat.completions.create(model=model, messages=too_long, stream=stream)
     with pytest.raises(openai.NotFoundError):
         client.chat.completions.create(model="other", messages=messages)
 

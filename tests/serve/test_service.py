@@ -174,6 +174,52 @@ def test_what_is_wrong_is_told(
     assert told in response.text and "Traceback" not in response.text
 
 
+def test_a_busy_server_says_so_before_a_stream(toy_model: Path) -> None:
+    """Clients ask again by a status, not by an event."""
+    options = ("--workers", "1", "--queue", "60", "--wait", "3000")
+    with serving("-m", toy_model, *options) as server, ThreadPoolExecutor(8) as pool:
+        (model,) = [one["id"] for one in server.client.get("/v1/models").json()["data"]]
+
+        def ask(number: int) -> int:
+            message = {"role": "user", "content": f"{'猫看见狗，' * 6}{number}"}
+            body = {"model": model, "messages": [message], "stream": True}
+            return server.client.post("/v1/chat/completions", json=body).status_code
+
+        assert {*pool.map(ask, range(8))} == {200, 429}
+
+
+def test_texts_of_clients_stay_out_of_the_log(toy_model: Path) -> None:
+    for options, n_told in (((), 0), (("--log-texts",), 1)):
+        with serving("-m", toy_model, "--workers", "1", *options) as server:
+            assert server.translate("猫看见机密。").status_code == 200
+            until(lambda server=server: any("/translate" in line for line in server.said))
+        assert sum("机密" in line for line in server.said) == n_told
+
+
+def test_a_proxy_may_call_it_by_its_own_name(toy_model: Path) -> None:
+    with serving("-m", toy_model, "--workers", "1", "--name", "mt.example") as server:
+        for host, status in (("mt.example", 200), ("other.example", 400), ("localhost:1", 200)):
+            found = server.client.get("/languages", headers={"host": host})
+            assert found.status_code == status
+
+
+def test_what_is_too_short_to_tell_is_told_all_the_same(server: Server) -> None:
+    """Clients of LibreTranslate take the first language of the list."""
+    for text in ("Hello", "12", ""):
+        (found,) = server.client.post("/detect", json={"q": text}).json()
+        assert found["language"] and 0 <= found["confidence"] <= 100
+
+
+def test_a_picture_of_the_attention_has_a_limit(server: Server) -> None:
+    fields = {
+        "text": "猫看见狗。" * 200,
+        "translation": "the cat sees the dog " * 150,
+        "target": "en",
+    }
+    found = server.client.post("/api/explain", json=fields)
+    assert found.status_code == 400 and "too long" in found.text
+
+
 def test_headers_keep_pages_of_others_out(server: Server) -> None:
     response = server.client.get("/", headers={"host": "evil.example"})
     assert response.status_code == 400

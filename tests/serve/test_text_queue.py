@@ -127,6 +127,19 @@ def test_nobody_translates_for_a_client_that_has_gone() -> None:
     assert [text.text for text in queue.take(60)] == ["here"]
 
 
+def test_nobody_translates_for_who_has_gone_while_a_worker_had_the_text() -> None:
+    """The worker has died of it: it is neither given to another one, nor does it take room."""
+    gone = waiting("x" * 60)
+    assert gone.is_wanted(), "a worker takes it"
+    gone.dropped = True
+    queue = queue_of(waiting("here"), most=100)
+    queue.put_back([gone])
+    assert [text.text for text in queue.take(60)] == ["here"]
+    queue.put_back([gone])
+    queue.put([waiting("y" * 50)])
+    assert len(queue) == 1
+
+
 def test_who_has_gone_takes_no_room() -> None:
     gone = waiting("x" * 60)
     queue = queue_of(gone, most=100)

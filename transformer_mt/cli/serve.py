@@ -38,6 +38,7 @@ _MODELS = "model or run directory, or hf:OWNER/NAME; repeatable; default: the ne
 _WORKERS = "default: one per core, if there is as much memory: 768 MiB for each"
 _WAIT = "ms that the last free worker waits for more texts"
 _KEYS = "a file of API keys; --add-key writes it; default: everybody may ask"
+_NAME = "as a proxy before this machine passes it on, besides localhost; repeatable"
 _GLOSSARIES = "a database that keeps clients' glossaries, such as sqlite:///glossaries.db"
 
 
@@ -66,6 +67,7 @@ def serve(
     cors: Annotated[
         list[str] | None, _who(metavar="ORIGIN", help="a site whose pages may ask; repeatable")
     ] = None,
+    names: Annotated[list[str] | None, _who("--name", metavar="HOST", help=_NAME)] = None,
     log_texts: Annotated[bool, _option("--log-texts", help="the log tells texts, too")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -80,7 +82,8 @@ def serve(
     from transformer_mt.serve.text_queue import TextQueue
 
     waiting = TextQueue(most_characters=queue, wait_s=wait / 1000)
-    n_workers = workers or count_workers()
+    # A copy of a process has memory of its own; threads share theirs.
+    n_workers = workers or (count_workers() if engine == "native" else usable_cores())
     pool = WorkerPool(waiting, paths, n_workers=n_workers, engine=engine, precision=precision)
     # The models are loaded while the rest is imported.
     with listening(host, port) as listener, pool:
@@ -93,7 +96,8 @@ def serve(
             characters=characters, file_bytes=file_size << 20, request_s=request_time,
             answer_s=answer_time,
         )  # fmt: skip
-        hosts = LOOPBACK if host in LOOPBACK else ()
+        pool.batch_s = max(pool.batch_s, answer_time)
+        hosts = (*LOOPBACK, *(names or ())) if host in LOOPBACK else ()
         settings = ServerSettings(limits, keys, glossaries, cors or (), hosts, log_texts, cache)
         app = make_app(settings, pool)
         _log_to_stderr()

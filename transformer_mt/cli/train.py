@@ -33,6 +33,7 @@ from transformer_mt.cli.options import (
 from transformer_mt.errors import STOPPED, ConfigError, TrainingStopped
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.processes.environment import is_rank, own_meeting_dir, own_place
+from transformer_mt.system.processes.executors import refuse_mpi_of_several
 from transformer_mt.system.processes.launch import count_processes, launch
 
 if TYPE_CHECKING:
@@ -104,22 +105,12 @@ def train(
         logging.getLogger("transformer_mt.config").setLevel(logging.ERROR)
     cfg = read_config(config[0], settings, reverse=reverse, offline=offline)
     if n_processes > 1:
-        _refuse_mpi(cfg)
+        refuse_mpi_of_several(cfg.data.workers)
         flags = {"reverse": reverse, "offline": offline, "fresh": fresh, "json": as_json,
                  "quiet": quiet, "debug": "--debug" in sys.argv}  # fmt: skip
         options = _options(settings, flags, {"run-dir": run_dir, "profile": profile})
         raise typer.Exit(launch(n_processes, ["train", *options, "--", *config]))
     _train_here(cfg, run_dir or Path("runs") / cfg.name, profile, fresh=fresh, as_json=as_json)
-
-
-def _refuse_mpi(cfg: "Config") -> None:
-    if cfg.data.workers == "mpi":
-        raise ConfigError(
-            tr(
-                "mpi prepares data only in the process that mpiexec starts: give --processes 1, or "
-                "first tmt data prepare with it, then tmt train without"
-            )
-        )
 
 
 def _train_here(

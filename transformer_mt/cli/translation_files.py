@@ -111,9 +111,10 @@ class TranslationFiles:
         def translated(texts: list[str]) -> list[str]:
             return list(job.outputs(texts, len(texts), best))
 
+        content = self._content  # an error of reading has the name already
         with self._named():
             result = translate_content(
-                self._content, self.form, translated, field=self.field, align=align
+                content, self.form, translated, field=self.field, align=align
             )
         if self.output_path is None:
             show_document(result.decode())
@@ -126,8 +127,9 @@ class TranslationFiles:
         from transformer_mt.translation.direction import direction_of
         from transformer_mt.translation.documents.translate import texts_of
 
+        content = self._content
         with self._named():
-            texts = texts_of(self._content, self.form, field=self.field)
+            texts = texts_of(content, self.form, field=self.field)
         return direction_of("\n".join(texts), languages, None).tgt
 
     @contextmanager

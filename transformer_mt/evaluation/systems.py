@@ -160,8 +160,7 @@ def evaluate_systems(
         Scorer(test.tgt).check(metrics)
     if comet_python is not None:
         check_python(comet_python)
-    if len(systems) > 1:
-        _tell_seen(systems, test_sets)
+    _tell_seen(systems, test_sets)
     faults: dict[str, dict[str, Counter[str]]] = {test.name: {} for test in tests}
     shares: dict[str, SystemScores] = defaultdict(dict)
     for system in (system for system in systems if system.is_model):
@@ -186,7 +185,7 @@ def evaluate_systems(
 
 def _tell_seen(systems: Sequence[System], test_sets: Sequence[EvaluationSet]) -> None:
     """A run holds test sets out of its own text, of which another run may have learned."""
-    for system in (system for system in systems if system.is_model):
+    for system in (system for system in systems if system.is_model and len(systems) > 1):
         for test in test_sets:
             if n_seen := count_seen(system.path, test):
                 text = tr(

@@ -28,6 +28,7 @@ from transformer_mt.model.transformer import Transformer
 from transformer_mt.rendering.pages import SHARED_PAGE, write_html
 from transformer_mt.text.languages import is_chinese, is_unspaced, language_name
 from transformer_mt.text.normalise import CJK, Normaliser
+from transformer_mt.text.sentences import sentence_joint
 from transformer_mt.translation.translator import Translator
 
 QUANTIZATIONS = ("bfloat16", "int8", "float32")
@@ -111,7 +112,7 @@ def describe_model(translator: Translator, kind: str) -> tuple[dict[str, Any], b
             "decoder_layers": model.cfg.decoder_layers,
         },
         "decode": cfg.decode.model_dump(), "maxLength": cfg.data.max_length,
-        "silent": translator.tgt_tokenizer.silent_ids, "joint": "" if is_unspaced(tgt) else " ",
+        "silent": translator.tgt_tokenizer.silent_ids, "joint": sentence_joint(tgt),
         "src": describe_tokenizer(translator.src_tokenizer, cfg.tokenizer.type),
         "tgt": describe_tokenizer(translator.tgt_tokenizer, cfg.tokenizer.type),
         "rules": {

@@ -18,6 +18,7 @@ from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.train import train_experiment
 from transformer_mt.system.processes.distributed import joined_ranks
 from transformer_mt.system.processes.environment import is_rank, own_place
+from transformer_mt.system.processes.executors import refuse_mpi_of_several
 from transformer_mt.system.processes.launch import count_processes, launch
 from transformer_mt.system.terminal import Say, say
 
@@ -85,6 +86,7 @@ def start_training(
     n_processes = 1 if is_rank() else processes or count_processes()
     if n_processes == 1:
         return train_here(cfg, run, fresh=fresh, say=say)
+    refuse_mpi_of_several(cfg.data.workers)
     flags = {"--reverse": reverse, "--offline": offline, "--fresh": fresh}
     arguments = ["train", str(find_config(config).absolute()), "--run-dir", str(run.directory)]
     arguments += [word for override in overrides for word in ("--set", override)]

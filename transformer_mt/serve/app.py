@@ -71,12 +71,14 @@ def make_app(settings: ServerSettings, pool: WorkerPool) -> ASGIApp:
     async def told() -> Response:
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
-    gate: ASGIApp = Gate(app, settings.limits, hosts=settings.hosts, seen=metrics.request)
+    gate: ASGIApp = Gate(
+        app, settings.limits, hosts=settings.hosts, origins=settings.cors, seen=metrics.request
+    )
     if not settings.cors:
         return gate
     return CORSMiddleware(  # outside of the gate, so that a page can read why it was refused
         gate, allow_origins=list(settings.cors), allow_methods=["GET", "POST", "DELETE"],
-        allow_headers=["Authorization", "Content-Type"], expose_headers=["Retry-After"],
+        allow_headers=["*"], expose_headers=["Retry-After"],  # clients name their versions
     )  # fmt: skip
 
 

@@ -66,15 +66,18 @@ class Gate:
         limits: Limits,
         *,
         hosts: Collection[str] = (),
+        origins: Collection[str] = (),
         seen: Seen = lambda *_: None,
     ) -> None:
         """
         Args:
             hosts: names of this server that requests may use; none: any. On loopback these are its
                 own, so that no page of another site speaks to it by a name of its own.
+            origins: sites whose pages may ask, besides the server's own.
             seen: called with each answered request.
         """
         self._app, self._limits, self._hosts, self._seen = app, limits, hosts, seen
+        self._origins = origins
         self._n_open = self._n_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,7 +106,10 @@ class Gate:
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            self._check_host(Headers(scope=scope).get("host", ""))
+            headers = Headers(scope=scope)
+            self._check_host(headers.get("host", ""))
+            if scope["method"] not in ("GET", "HEAD"):
+                self._check_site(headers)
             body = await self._body(scope, receive)
             if self._n_open > MOST_REQUESTS and scope["method"] != "GET":
                 raise Refused(429, tr("too many requests wait; try again in {} s", 1), 1)
@@ -123,6 +129,14 @@ class Gate:
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if self._hosts and name not in self._hosts:
             raise Refused(400, tr("this server is not called {}", name[:80]))
+
+    def _check_site(self, headers: Headers) -> None:
+        """A browser asks nobody before a page of another site sends a form, or a text."""
+        site, origin = headers.get("sec-fetch-site", ""), headers.get("origin", "")
+        if site in ("cross-site", "same-site") and not {origin, "*"} & {*self._origins}:
+            raise Refused(
+                403, tr("pages of other sites may not ask here; --cors names those that may")
+            )
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         """The whole body; None: the client has gone.

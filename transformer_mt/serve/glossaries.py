@@ -1,11 +1,15 @@
 """Glossaries that clients have made: kept in a database, so that several servers share them."""
 
+import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Double, Select, String, Text, create_engine, delete, func, select
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import StaticPool
 
@@ -46,7 +50,10 @@ class StoredGlossary:
 
 
 class Glossaries:
-    """A table of a database; an owner sees only his own."""
+    """A table of a database; an owner sees only his own. Threads may share it.
+
+    Every method may raise `Refused`: the database cannot be reached.
+    """
 
     def __init__(self, url: str = "sqlite://") -> None:
         """
@@ -55,13 +62,29 @@ class Glossaries:
         Raises:
             TmtError: no such database can be had.
         """
-        shared = {"poolclass": StaticPool} if url == "sqlite://" else {}
+        in_memory = url == "sqlite://"
+        alone: dict[str, Any] = {
+            "poolclass": StaticPool, "connect_args": {"check_same_thread": False}
+        }  # fmt: skip
+        self._one_at_a_time = threading.Lock() if in_memory else nullcontext()
         try:
-            self._engine = create_engine(url, **shared)
+            self._engine = create_engine(url, **(alone if in_memory else {"pool_pre_ping": True}))
             _Table.metadata.create_all(self._engine)
         except (SQLAlchemyError, ImportError) as error:
             reason = str(error).partition("\n")[0]
             raise TmtError(tr("--glossaries {}: {}", url, reason)) from error
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        try:
+            with (
+                self._one_at_a_time,
+                Session(self._engine, expire_on_commit=False) as session,
+                session.begin(),
+            ):
+                yield session
+        except OperationalError as error:
+            raise Refused(503, tr("the glossaries cannot be reached"), 5) from error
 
     def add(self, owner: str, name: str, src: str, tgt: str, terms: Terms) -> StoredGlossary:
         """Raises: Refused: too many entries, or a term with two translations."""
@@ -73,7 +96,7 @@ class Glossaries:
             id=str(uuid.uuid4()), owner=owner, name=_storable(name), src=src, tgt=tgt,
             created=time.time(), entries=entries,
         )  # fmt: skip
-        with Session(self._engine, expire_on_commit=False) as session, session.begin():
+        with self._session() as session:
             size = func.coalesce(func.sum(func.char_length(_Row.entries)), 0)
             found = session.execute(select(func.count(), size).where(_Row.owner == owner)).one()
             if found[0] >= MOST_GLOSSARIES:
@@ -86,12 +109,12 @@ class Glossaries:
         return _stored(row)
 
     def all(self, owner: str) -> list[StoredGlossary]:
-        with Session(self._engine) as session:
+        with self._session() as session:
             return list(map(_stored, session.scalars(_of(owner).order_by(_Row.created))))
 
     def get(self, owner: str, id_: str) -> StoredGlossary:
         """Raises: Refused: there is none."""
-        with Session(self._engine) as session:
+        with self._session() as session:
             row = session.scalars(_of(owner).where(_Row.id == _storable(id_))).one_or_none()
         if row is None:
             raise Refused(404, tr("there is no glossary {}", id_[:40]))
@@ -100,7 +123,7 @@ class Glossaries:
     def delete(self, owner: str, id_: str) -> None:
         """Raises: Refused: there is none."""
         self.get(owner, id_)
-        with Session(self._engine) as session, session.begin():
+        with self._session() as session:
             session.execute(delete(_Row).where(_Row.owner == owner, _Row.id == id_))
 
 

@@ -71,6 +71,7 @@ class Waiting:
     Attributes:
         since: when it came, `time.monotonic`.
         deaths: of workers that had it.
+        dropped: nobody waits for the answer any more, even if a worker has the text.
     """
 
     call: Call
@@ -78,6 +79,7 @@ class Waiting:
     since: float
     answer: "Future[Any]" = field(default_factory=Future)
     deaths: int = 0
+    dropped: bool = False
 
     @property
     def size(self) -> int:
@@ -85,7 +87,8 @@ class Waiting:
 
     def is_wanted(self) -> bool:
         """Whether the answer has not been cancelled; it cannot be any more."""
-        return self.answer.running() or self.answer.set_running_or_notify_cancel()
+        taken = self.answer.running() or self.answer.set_running_or_notify_cancel()
+        return taken and not self.dropped
 
 
 @dataclass(frozen=True)

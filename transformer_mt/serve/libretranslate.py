@@ -103,7 +103,10 @@ def _add_languages(router: APIRouter, service: Service, access: Access) -> None:
         access.admit(request, fields.api_key, texts)
         service.limits.check(texts)
         code, certainty = await asyncio.to_thread(detect, texts)
-        return [] if code is None else [{"language": code_outside(code), "confidence": certainty}]
+        if code is None:  # its clients take the first, whatever it is
+            await service.ready()
+            code = service.directions()[0].src
+        return [{"language": code_outside(code), "confidence": certainty}]
 
 
 def _add_texts(router: APIRouter, service: Service, access: Access) -> None:

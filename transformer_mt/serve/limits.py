@@ -9,6 +9,8 @@ from pathlib import Path
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 
+LONGEST_NAME = 200  # of a key, in characters
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -89,7 +91,7 @@ class ApiKeys:
         Raises:
             TmtError: the name is blank, or has a line end.
         """
-        if not name.strip() or len(name.splitlines()) > 1:
+        if not name.strip() or len(name.splitlines()) > 1 or len(name) > LONGEST_NAME:
             raise TmtError(tr("the name of a key is a word or some, on one line"))
         key = secrets.token_urlsafe(24)
         is_new = not path.exists()

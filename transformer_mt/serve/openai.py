@@ -34,10 +34,15 @@ class Message(BaseModel):
         return self.content or ""
 
 
+class StreamOptions(BaseModel):
+    include_usage: bool | None = None
+
+
 class ChatFields(BaseModel):
     model: str
     messages: list[Message] = Field(min_length=1)
-    stream: bool = False
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
 
 
 def openai_router(service: Service, access: Access) -> APIRouter:
@@ -80,12 +85,15 @@ def openai_router(service: Service, access: Access) -> APIRouter:
             "model": fields.model,
         }  # fmt: skip
         if fields.stream:
-            chunks = _chunks(service, direction, text, head)
-            return StreamingResponse(chunks, media_type="text/event-stream")
+            with_usage = bool(fields.stream_options and fields.stream_options.include_usage)
+            chunks = _chunks(service, direction, text, head, with_usage=with_usage)
+            begun = [await anext(chunks), await anext(chunks)]  # until then a status can be told
+            return StreamingResponse(_after(begun, chunks), media_type="text/event-stream")
         (found,) = await service.translate([text], direction)
         message = {"role": "assistant", "content": found.text}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-        return {**head, "object": "chat.completion", "choices": [choice]}
+        usage = _usage(len(text), len(found.text))
+        return {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
 
     return router
 
@@ -97,27 +105,52 @@ def _known(name: str, names: dict[str, Direction]) -> str:
     return name
 
 
-async def _chunks(
-    service: Service, direction: Direction, text: str, head: dict[str, Any]
-) -> AsyncIterator[str]:
-    """Events: the translation line by line, as lines are done."""
+def _usage(n_read: int, n_written: int) -> dict[str, int]:
+    """In characters: what a token is, depends on the model."""
+    counts = {"prompt_tokens": n_read, "completion_tokens": n_written}
+    return {**counts, "total_tokens": sum(counts.values())}
 
-    def event(delta: dict[str, str], reason: str | None = None) -> str:
-        choice = {"index": 0, "delta": delta, "finish_reason": reason}
-        content = {**head, "object": "chat.completion.chunk", "choices": [choice]}
+
+async def _after(begun: list[str], chunks: AsyncIterator[str]) -> AsyncIterator[str]:
+    for chunk in begun:
+        yield chunk
+    async for chunk in chunks:
+        yield chunk
+
+
+async def _chunks(
+    service: Service, direction: Direction, text: str, head: dict[str, Any], *, with_usage: bool
+) -> AsyncIterator[str]:
+    """Events: the translation line by line, as lines are done.
+
+    Raises:
+        Refused: the first line cannot be translated now; of a later one an event tells that.
+    """
+
+    def event(choices: list[dict[str, Any]], **others: Any) -> str:
+        content = {**head, "object": "chat.completion.chunk", "choices": choices, **others}
         return f"data: {json.dumps(content, ensure_ascii=False)}\n\n"
 
-    yield event({"role": "assistant", "content": ""})
-    try:
-        lines = text.split("\n")
-        for number, line in enumerate(lines):
+    def of(delta: dict[str, str], reason: str | None = None) -> str:
+        return event([{"index": 0, "delta": delta, "finish_reason": reason}])
+
+    yield of({"role": "assistant", "content": ""})
+    lines, n_written = text.split("\n"), 0
+    for number, line in enumerate(lines):
+        try:
             if len(lines) > 1:  # as a document: indents, and lines without words, stay
                 (translation,) = await service.documents([line], "text", direction)
             else:
                 translation = (await service.translate([line], direction))[0].text
-            yield event({"content": "\n" * bool(number) + translation})
-    except Refused as error:  # the status has been sent
-        yield f"data: {json.dumps({'error': {'message': str(error)}})}\n\n"
-        return
-    yield event({}, "stop")
+        except Refused as error:
+            if not number:
+                raise
+            yield f"data: {json.dumps({'error': {'message': str(error)}})}\n\n"
+            return
+        written = "\n" * bool(number) + translation
+        n_written += len(written)
+        yield of({"content": written})
+    yield of({}, "stop")
+    if with_usage:
+        yield event([], usage=_usage(len(text), n_written))
     yield "data: [DONE]\n\n"

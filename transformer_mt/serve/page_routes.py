@@ -87,7 +87,7 @@ def page_router(service: Service, access: Access) -> APIRouter:
             "translation": found.text, "alternatives": found.alternatives,
             "words": [vars(word) for word in found.words],
             "source": direction.src, "target": direction.tgt,
-            "detected": direction.certainty is not None,
+            "detected": bool(direction.certainty),
             "confidence": found.confidence, "notes": found.notes, "faults": found.faults,
             "milliseconds": round(1000 * (time.monotonic() - start)),
         }  # fmt: skip

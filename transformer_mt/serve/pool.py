@@ -56,6 +56,7 @@ class WorkerPool:
         # A worker has ended, though nobody had asked it to; texts and seconds of a batch.
         self.on_death: Callable[[], None] = lambda: None
         self.on_batch: Callable[[int, float], None] = lambda n_texts, seconds: None
+        self.batch_s = BATCH_S
         self.models: tuple[ModelInfo, ...] = ()
         self.failed = False  # there will be no workers; the first process has said why
         self.pids: set[int] = set()
@@ -165,7 +166,7 @@ class WorkerPool:
     def _have_done(self, batch: Sequence[Waiting], connection: Connection, pid: int) -> None:
         start = time.monotonic()
         connection.send((batch[0].call, [text.text for text in batch]))
-        if not connection.poll(BATCH_S):
+        if not connection.poll(self.batch_s):
             os.kill(pid, signal.SIGKILL)  # and `recv` says that it has died
         answers = connection.recv()
         seconds = time.monotonic() - start
@@ -183,7 +184,7 @@ class WorkerPool:
 
     def _again(self, batch: Sequence[Waiting]) -> None:
         """Put back what a dead worker has not answered, but for texts that end every worker."""
-        unanswered = [text for text in batch if not text.answer.done()]
+        unanswered = [text for text in batch if not (text.answer.done() or text.dropped)]
         for text in unanswered:
             text.deaths += 1
             if text.deaths >= MOST_DEATHS:

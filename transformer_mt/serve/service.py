@@ -6,9 +6,9 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -22,7 +22,7 @@ from transformer_mt.serve.pool import Broken, WorkerPool
 from transformer_mt.serve.text_queue import QueueFull
 from transformer_mt.text.languages import canonical_code, is_chinese
 from transformer_mt.text.normalise import well_formed
-from transformer_mt.translation.documents.forms import Form, PackageForm
+from transformer_mt.translation.documents.forms import PACKAGE_FORMS, Form, PackageForm
 from transformer_mt.translation.documents.translate import texts_of, translate_content
 
 Result = TypeVar("Result")
@@ -33,6 +33,8 @@ _LONGEST_LANGUAGE = 100  # characters: Unicode's normal forms of long texts can 
 _SEGMENTS_AT_ONCE = 1024  # of a document, so that the server answers others between them
 _BUSY_S = 0.5  # between two attempts of a document that is begun
 _POLL_S = 0.02  # while the models are loaded
+_LONGEST_SEGMENT = 4  # times the characters of a request
+_MOST_PACKAGES = 2  # at once: their XML takes memory
 _MOST_DOCUMENTS = 64  # that are translated at once; each has a thread, which waits
 
 
@@ -59,6 +61,7 @@ class Service:
         self.n_characters = self.n_cached = 0  # translated; texts that were in the cache
         # Not the threads of the loop: detection would wait until a document is translated.
         self._threads = ThreadPoolExecutor(_MOST_DOCUMENTS)
+        self._packages = asyncio.Semaphore(_MOST_PACKAGES)
 
     async def ready(self) -> None:
         """Until the models are loaded.
@@ -91,8 +94,8 @@ class Service:
         candidates = [one for one in self.directions() if one.tgt == to]
         if source.lower() != AUTO:
             return self._first(candidates, code_of(source), to)
-        code, certainty = await asyncio.to_thread(detect, texts)
         codes = [one.src for one in candidates]
+        code, certainty = await asyncio.to_thread(detect, texts, codes)
         if len(codes) == 1 and not _near(code, codes):
             code, certainty = codes[0], 0.0  # nothing else can be translated, or was detected
         return replace(self._first(candidates, code, to), certainty=certainty)
@@ -128,17 +131,22 @@ class Service:
         return [next(lines if "\n" in text else answers) for text in texts]
 
     async def _lines(self, text: str, direction: Direction, terms: Terms) -> list[Translated]:
-        return list(map(Translated, await self.documents([text], "text", direction, terms=terms)))
+        lines: list[Translated] = []
+        work = self.document(text.encode(), "text", direction, terms=terms, tell=lines.append)
+        whole = (await work).decode()
+        faults, notes = (
+            tuple(dict.fromkeys(chain.from_iterable(of_each)))
+            for of_each in ([one.faults for one in lines], [one.notes for one in lines])
+        )
+        return [Translated(whole, faults=faults, notes=notes)]
 
     async def _translate_cached(self, call: Call, texts: Sequence[str]) -> list[Translated]:
-        self.n_characters += sum(map(len, texts))
         known: dict[str, Translated] = {}
         for text in dict.fromkeys(texts):
             if (call, text) in self._cache:
                 self._cache.move_to_end((call, text))
                 known[text] = self._cache[call, text]
         missing = [text for text in dict.fromkeys(texts) if text not in known]
-        self.n_cached += len(texts) - len(missing)
         n_terms = sum(map(len, chain.from_iterable(call.terms)))
         for text, answer in zip(missing, await self.ask(call, missing), strict=True):
             known[text] = answer
@@ -146,6 +154,8 @@ class Service:
                 self._cache[call, text] = answer
         while len(self._cache) > self._most_cached:
             self._cache.popitem(last=False)
+        self.n_characters += sum(map(len, texts))
+        self.n_cached += len(texts) - len(missing)
         return [known[text] for text in texts]
 
     async def ask(self, call: Call, texts: Sequence[str]) -> list[Any]:
@@ -168,12 +178,17 @@ class Service:
             raise Refused(500, tr("this text could not be translated")) from error
         except TmtError as error:
             raise Refused(400, str(error)) from error
+        finally:
+            for one in waiting:
+                one.dropped = True  # or answered
 
-    async def _insisting(self, call: Call, texts: list[str], *, is_begun: bool) -> list[Translated]:
+    async def _insisting(
+        self, ask: Callable[[], Awaitable[list[Result]]], *, is_begun: bool
+    ) -> list[Result]:
         """Of a document; of one that is begun, also after a wait where others fill the queue."""
         while True:
             try:
-                return await self._translate_cached(call, texts)
+                return await ask()
             except Refused as error:
                 if error.status != 429 or not is_begun:
                     raise
@@ -194,14 +209,30 @@ class Service:
     ) -> Direction:
         """`direction`, by the text of a document where that must tell."""
         is_named = source.lower() != AUTO
-        read = _refusing()(texts_of)
-        texts = () if is_named else await asyncio.to_thread(read, content, form)
+        if is_named:
+            return await self.direction((), source, target)
+        work = partial(_refusing()(texts_of), content, form)
+        async with self._packages if form in PACKAGE_FORMS else nullcontext():
+            texts = await asyncio.get_running_loop().run_in_executor(self._threads, work)
         return await self.direction(texts, source, target)
 
+    def _check_longest(self, texts: Sequence[str]) -> None:
+        """A worker would have a text for minutes that is as long as many requests."""
+        most = _LONGEST_SEGMENT * self.limits.characters
+        if (longest := max(map(len, texts), default=0)) > most:
+            text = tr("a line or paragraph of {:,} characters; at most {:,}", longest, most)
+            raise Refused(413, text)
+
     async def document(
-        self, content: bytes, form: Form | PackageForm, direction: Direction, *, terms: Terms = ()
+        self,
+        content: bytes,
+        form: Form | PackageForm,
+        direction: Direction,
+        *,
+        terms: Terms = (),
+        tell: Callable[[Translated], object] = lambda _: None,
     ) -> bytes:
-        """A translated document: only its text changes.
+        """A translated document: only its text changes. `tell` gets the translation of each text.
 
         Raises:
             Refused: as `translate`, or it is not a document of that form.
@@ -219,21 +250,31 @@ class Service:
         end = time.monotonic() + self.limits.answer_s
 
         def translated(texts: list[str]) -> list[str]:
+            self._check_longest(texts)
             found: list[str] = []
             for start in range(0, len(texts), _SEGMENTS_AT_ONCE):
                 part = texts[start : start + _SEGMENTS_AT_ONCE]
-                work = self._insisting(call, part, is_begun=start > 0)
-                in_time = asyncio.wait_for(work, end - time.monotonic())
-                found += [one.text for one in wait_for(in_time)]
+                ask = partial(self._translate_cached, call, part)
+                answers = wait_for(asyncio.wait_for(
+                    self._insisting(ask, is_begun=start > 0), end - time.monotonic()
+                ))  # fmt: skip
+                found += [one.text for one in answers]
+                for one in answers:
+                    tell(one)
             return found
 
         def aligned(text: str, translation: str) -> list[int] | None:
-            (found,) = wait_for(self.ask(replace(call, does="align", against=translation), [text]))
-            return found
+            ask = partial(self.ask, replace(call, does="align", against=translation), [text])
+            work = self._insisting(ask, is_begun=True)
+            try:
+                return wait_for(asyncio.wait_for(work, end - time.monotonic()))[0]
+            except (Refused, TimeoutError):  # marks are placed by a guess, and nothing is lost
+                return None
 
+        work = partial(_refusing()(translate_content), content, form, translated, align=aligned)
         try:
-            work = partial(_refusing()(translate_content), content, form, translated, align=aligned)
-            return await loop.run_in_executor(self._threads, work)
+            async with self._packages if form in PACKAGE_FORMS else nullcontext():
+                return await loop.run_in_executor(self._threads, work)
         except TimeoutError as error:
             text = tr("it took longer than {:g} s", self.limits.answer_s)
             raise Refused(504, text) from error
@@ -266,11 +307,15 @@ def _refusing() -> Iterator[None]:
         raise Refused(400, tr("has elements in elements, too deep to be read")) from error
 
 
-def detect(texts: Sequence[str]) -> tuple[str | None, float]:
-    """The language of texts, and how sure that is, in percent; 0 with None."""
-    from transformer_mt.text.identify import identified
+def detect(texts: Sequence[str], codes: Sequence[str] = ()) -> tuple[str | None, float]:
+    """The language of texts, and how sure that is, in percent; 0 with None.
 
-    code, probability = identified(texts)
+    Args:
+        codes: one of these, where the texts are too short to tell; none: any.
+    """
+    from transformer_mt.text.identify import identified_among
+
+    code, probability = identified_among(texts, codes)
     return code, round(100 * probability, 1)
 
 

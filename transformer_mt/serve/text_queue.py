@@ -56,7 +56,7 @@ class TextQueue:
             QueueFull: there is no room; a request that is alone always has room.
         """
         with self._changed:
-            self._texts = [text for text in self._texts if not text.answer.cancelled()]
+            self._texts = [t for t in self._texts if not (t.answer.cancelled() or t.dropped)]
             waiting = sum(text.size for text in self._texts)
             if waiting and waiting + sum(text.size for text in texts) > self._most:
                 raise QueueFull(1 + min(59, int(waiting / self._speed / 2)))

@@ -24,6 +24,7 @@ import torch
 from transformer_mt.encoding.tokenizer import BOS_ID
 from transformer_mt.errors import OUTSIDE, TmtError, describe
 from transformer_mt.explain.value_zeroing import movements
+from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.jobs import (
     Call,
     Failed,
@@ -42,6 +43,7 @@ from transformer_mt.translation.lexical_constraints import LexicalConstraints
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.translator import Translator
 
+_MOST_WEIGHTS = 2_000_000  # of attention, in an answer
 _log = logging.getLogger(__name__)
 
 
@@ -115,8 +117,12 @@ class Answerer:
 
     def _explain(self, translator: Translator, call: Call, text: str) -> dict[str, Any]:
         """Attention of each layer and head; shares of source words and EOS, by value zeroing."""
-        maps = translator.attention(text, call.against, to=call.to)
         src, tgt = translator.forced_ids(text, call.against, to=call.to)
+        cfg, s, t = translator.cfg.model, len(src) + 1, len(tgt) + 1
+        size = cfg.encoder_layers * s * s + cfg.decoder_layers * t * (s + t)
+        if size * cfg.heads > _MOST_WEIGHTS:
+            raise TmtError(tr("too long for a picture of the attention"))
+        maps = translator.attention(text, call.against, to=call.to)
         unspaced = is_unspaced(direction_of(text, translator.cfg.languages, call.to).src)
         words = [*_words_of(maps.src_pieces[:-1], unspaced), [len(src) - 1]]
         moved = movements(translator.model, translator.pad([src]), tgt, words)  # (T, words)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _MOST_CHARACTERS = 20_000  # looked at; the library normalises marks in quadratic time
 _FEWEST_LETTERS = 10
+_ENOUGH_LETTERS, _LIKELY = 40, 0.9  # of a text in a language that nobody has asked for
 _ASIAN = 0.25  # of the letters, at least; Chinese text is full of Latin names
 _KANA = 0.2  # of Han and kana together, at least; Chinese text quotes some
 _LEAST = 0.3  # probability; text of no language has about 0.2
@@ -54,6 +55,24 @@ def identified(texts: Sequence[str]) -> tuple[str | None, float]:
         return None, 0.0
     label, probability = _all_languages().classify(text)
     return (None, 0.0) if label == _NO_LANGUAGE else (canonical_code(label), float(probability))
+
+
+def identified_among(texts: Sequence[str], codes: Iterable[str]) -> tuple[str | None, float]:
+    """`identified`; of texts too short for that one of these languages, or, of none, any."""
+    code, probability = identified(texts)
+    text = "\n".join(texts)[:_MOST_CHARACTERS]
+    is_long = sum(script_of(text)) >= _ENOUGH_LETTERS
+    labels = [one for one in codes if one in _all_languages().labels and not is_chinese(one)]
+    is_tellable = any(map(str.isalpha, text)) and (labels or not codes)
+    if (is_long and probability > _LIKELY) or probability == 1 or not is_tellable:
+        return code, probability
+    label, probability = _some_languages(tuple(labels)).classify(text)
+    return (None, 0.0) if label == _NO_LANGUAGE else (canonical_code(label), float(probability))
+
+
+@lru_cache(maxsize=64)
+def _some_languages(labels: tuple[str, ...]) -> "LanguageIdentifier":
+    return language_identifier(labels or None)
 
 
 def is_identified(code: str) -> bool:

@@ -267,4 +267,9 @@ class _Splitter:
 
 def join_translations(pieces: list[str], language: str) -> str:
     """Put translated pieces back together as the target language writes sentences."""
-    return ("" if language in _MEET else " ").join(piece for piece in pieces if piece)
+    return sentence_joint(language).join(piece for piece in pieces if piece)
+
+
+def sentence_joint(language: str) -> str:
+    """What stands between two sentences."""
+    return "" if language in _MEET else " "

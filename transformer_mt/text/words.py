@@ -26,7 +26,7 @@ _MARKS += "".join(
     for base in range(0x900, 0xD80, 0x80)
     for first, last in ((0x00, 0x03), (0x3A, 0x4F), (0x51, 0x57), (0x62, 0x63))
 )
-WORD = rf"[^\W_](?:[^\W_]|[{_MARKS}])*"
+WORD = rf"[^\W_]++(?:[{_MARKS}]++[^\W_]*+)*+"
 _SPACED = re.compile(rf"\s+|[{HAN}]|{WORD}(?:['’]{WORD})*|[^\w\s]|_", re.UNICODE)
 _UNSPACED = re.compile(r"\s+|[0-9A-Za-zÀ-ɏ]+|.", re.DOTALL)
 

@@ -16,6 +16,7 @@ from transformer_mt.translation.glossary import Glossary
 from transformer_mt.translation.input_checks import InputCheck, check_inputs
 from transformer_mt.translation.lexical_constraints import LexicalConstraints
 
+_MOST_RESPELLED = 64  # glossaries that are kept, of a server
 MOSTLY_UNKNOWN = 0.9  # of the ids of a segment, spelled because the vocabulary lacks the characters
 
 
@@ -93,9 +94,16 @@ class Segmenter:
             return constraints
         respelled = self._respelled.get((terms, language))
         if respelled is None:
-            respelled = terms.respelled(partial(self.read, language=language))
-            self._respelled = {(terms, language): respelled}
+            respelled = terms.respelled(partial(self._read_term, language=language))
+            while len(self._respelled) >= _MOST_RESPELLED:
+                del self._respelled[next(iter(self._respelled))]
+            self._respelled[terms, language] = respelled
         return replace(constraints, glossary=respelled)
+
+    def _read_term(self, term: str, language: str) -> str:
+        """As it stands in a text that is converted as a whole, known or not."""
+        term = self.normalise(term, language)
+        return _to_simplified()(term) if language == "zh" and self._known else term
 
     def sentences(self, segment: SourceSegment) -> list[SourceSegment]:
         """The sentences of a segment as segments; none if it is a single sentence."""

@@ -89,9 +89,9 @@ def test_files_are_those_that_are_read_in_order(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_named() -> None:
     """A folder below the one that is asked for."""
-    with pytest.raises(DataError, match=r"^/disk/private: cannot be read: Permission denied"):
-        with looking_at(Path("/disk")):
-            raise PermissionError(13, "Permission denied", "/disk/private")
+    told = pytest.raises(DataError, match=r"^/disk/private: cannot be read: Permission denied")
+    with told, looking_at(Path("/disk")):
+        raise PermissionError(13, "Permission denied", "/disk/private")
 
 
 def test_linked_folders_are_read_once(tmp_path: Path) -> None:

@@ -102,6 +102,8 @@ function show() {
 }
 
 function showTranslation() {
+  const spoken = parts.flatMap(({ tgtWords }) => tgtWords.map(([text]) => text)).join(translator.rules.tgt.unspaced ? "" : " ");
+  if ($("spoken").textContent !== spoken) $("spoken").textContent = spoken; // read aloud once
   $("translation").replaceChildren(...parts.flatMap((part, p) => part.tgtWords.map(([text, places], w) =>
     press(text, p === chosen.part && w === chosen.word, () => Object.assign(chosen, { part: p, word: w, row: places[0] })))));
 }

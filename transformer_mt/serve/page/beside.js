@@ -39,7 +39,7 @@ async function ask(path, body, signal) {
   const { status } = response, detail = String(found?.error ?? status);
   const wait = Math.min(Math.max(Number(response.headers.get("Retry-After")) || 2, 1), 120);
   if (status === 429) throw new Problem("busy", detail, wait);
-  if (status === 503) throw new Problem("notReady", detail, wait);
+  if ([502, 503].includes(status) || (status === 504 && !body)) throw new Problem("notReady", detail, wait); // a proxy says so, too
   throw new Problem(status === 403 ? "wrongKey" : status < 500 ? "refused" : "broken", detail);
 }
 
@@ -73,6 +73,15 @@ const MOST_TERMS = 500; // that the server takes at once
 const terms = storedTerms();
 const glossary = () => terms.filter(([term]) => term.trim());
 
+/** Another tab has changed what the browser keeps; what is being typed here stays. */
+function changedElsewhere({ key }) {
+  if (key === "tmt.history") showPast();
+  if (key !== "tmt.glossary" || $("terms").contains(document.activeElement)) return;
+  terms.splice(0, Infinity, ...storedTerms());
+  showTerms();
+  soon();
+}
+
 const termsChanged = () => { store("glossary", glossary()); soon(); };
 
 function showTerms() {
@@ -102,24 +111,28 @@ function addFiles(list) {
   for (const file of list) {
     const entry = { file, fields: { file, ...pair, api_key: $("key").value }, name: file.name.replace(/(\.\w+)?$/, `.${pair.target}$1`) };
     files.push(entry);
+    showFile(entry);
     filesDone = filesDone.then(() => translateFile(entry));
   }
-  showFiles();
 }
 
 async function translateFile(entry) {
-  const form = new FormData(), tell = (problem) => { entry.problem = problem; showFiles(); };
+  const form = new FormData(), tell = (problem) => { entry.problem = problem; showFile(entry); };
   if (!(await entry.file.slice(0, 1).arrayBuffer().catch(() => null))) return tell(new Problem("unreadable"));
   for (const [name, value] of Object.entries(entry.fields)) form.append(name, value);
   const found = await askPatiently("translate_file", form, tell);
   [entry.link] = /download_file\/[\w-]+$/.exec(found?.translatedFileUrl) ?? [];
-  showFiles();
+  showFile(entry);
 }
 
-function showFiles() {
-  const state = ({ name, link, problem }) => (link ? make("a", { href: link, download: name }, say("download", name)) : problem?.text ?? say("working"));
-  $("files").replaceChildren(...files.map((entry) => make("li", {},
-    make("span", { class: "name" }, entry.file.name), make("span", { class: entry.problem ? "mark" : "muted" }, state(entry)))));
+const showFiles = () => files.forEach(showFile);
+
+/** In its own place: who stands on the link of another file stays there. */
+function showFile(entry) {
+  const { file, name, link, problem } = entry;
+  entry.row ??= $("files").appendChild(make("li", {}, make("span", { class: "name" }, file.name), make("span", { role: "status" })));
+  entry.row.lastChild.className = problem ? "mark" : "muted";
+  entry.row.lastChild.replaceChildren(link ? make("a", { href: link, download: name }, say("download", name)) : problem?.text ?? say("working"));
 }
 
 /** Files may be dropped everywhere; other things go where they are dropped. */

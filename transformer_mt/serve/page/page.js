@@ -113,8 +113,9 @@ function showInput() {
   $("count").textContent = say("characters", n, most);
   $("termCount").textContent = glossary().length || "";
   $("clear").disabled = $("share").disabled = !$("input").value;
-  $("problem").textContent = isTooLong() ? say("tooLong", known.maxCharacters) : trouble?.text ?? "";
-  $("problem").hidden = !$("problem").textContent;
+  const problem = isTooLong() ? say("tooLong", known.maxCharacters) : trouble?.text ?? "";
+  if ($("problem").textContent !== problem) $("problem").textContent = problem; // or it would be read aloud again
+  $("problem").hidden = !problem;
 }
 
 function showStatus() {
@@ -134,8 +135,9 @@ function showTranslation() {
   else $("translation").replaceChildren(answer ? shownTranslation() : make("span", { class: "muted" }, say("resultHere")));
   $("copy").disabled = !answer;
   $("legend").hidden = !words.length;
-  $("quality").textContent = typeof answer?.confidence === "number" ? say("quality", Math.round(100 * answer.confidence)) : "";
-  const faults = (answer?.faults ?? []).map((name) => (Object.hasOwn(WORDS, `${name}Fault`) ? say(`${name}Fault`) : name));
+  $("quality").textContent = chosen.choice === 0 && typeof answer?.confidence === "number" ? say("quality", Math.round(100 * answer.confidence)) : "";
+  const ofBest = chosen.choice === 0 ? answer?.faults ?? [] : [];
+  const faults = ofBest.map((name) => (Object.hasOwn(WORDS, `${name}Fault`) ? say(`${name}Fault`) : name));
   $("notes").replaceChildren(...[...faults, ...(answer?.notes ?? [])].map((text) => make("li", {}, text)));
   showStatus();
 }
@@ -149,7 +151,8 @@ function wordButton({ text, probability }, i) {
 
 function wordKey(event) {
   const words = [...$("translation").querySelectorAll(".word")], at = words.indexOf(document.activeElement);
-  const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: words.length - 1 }[event.key];
+  const step = getComputedStyle($("translation")).direction === "rtl" ? -1 : 1;
+  const to = { ArrowRight: at + step, ArrowLeft: at - step, Home: 0, End: words.length - 1 }[event.key];
   if (at < 0 || event.ctrlKey || event.metaKey) return;
   if (["Enter", " "].includes(event.key)) lookAt(at);
   else if (!words[to]) return;
@@ -193,6 +196,7 @@ async function look() {
   looking = new AbortController();
   showInside();
   now.found = await askPatiently("api/explain", withKey(fields), (problem) => { now.problem = problem; showInside(); }, looking);
+  if (!now.found) now.of = ""; // asked again when it is opened again
   showInside();
 }
 
@@ -260,6 +264,7 @@ function listen() {
   $("inside").ontoggle = look;
   document.ondragover = document.ondragleave = document.ondrop = drag;
   document.onkeydown = (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); copy(); } };
+  window.onstorage = changedElsewhere;
   window.onhashchange = () => openText(linked(), true);
   window.onpagehide = () => { if (!typing) remember(); };
 }

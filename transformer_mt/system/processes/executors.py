@@ -17,7 +17,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
 from transformer_mt import __version__
-from transformer_mt.errors import DataError
+from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.machine import keep_freed_memory, usable_cores
 from transformer_mt.system.processes.child_python import protected_children
@@ -31,6 +31,17 @@ _KEPT_BYTES = 128 << 20  # of freed memory, by a worker of a cluster
 def count_workers(configured: int | str) -> Workers:
     """What `data.workers` means here."""
     return usable_cores() if configured == "auto" else configured
+
+
+def refuse_mpi_of_several(workers: int | str) -> None:
+    """Raises: ConfigError: several processes would train, and mpiexec has started none of them."""
+    if workers == "mpi":
+        raise ConfigError(
+            tr(
+                "mpi prepares data only in the process that mpiexec starts: give --processes 1, or "
+                "first tmt data prepare with it, then tmt train without"
+            )
+        )
 
 
 @contextmanager
