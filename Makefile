@@ -4,6 +4,9 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile
 FOR_PROGRAMS := tests/export tests/serve
+# In part skipped without a browser, Node or services for curves
+WITH_PROGRAMS := tests/pipeline/test_tracking.py tests/explain/test_attention_pictures.py \
+	tests/evaluation/test_eval_page.py
 unexport PYTHONDONTWRITEBYTECODE  # or every command that a test starts compiles tmt anew
 
 .PHONY: demo test test-exports exports-ready check format bench fuzz man clean
@@ -21,10 +24,10 @@ test: .venv/ready
 # Chromium by npm; what needs a program that could not be installed skips, and says so
 test-exports: .venv/ready
 	$(MAKE) exports-ready || echo "the programs that exports are for could not be installed"
-	$(PYTEST) $(FOR_PROGRAMS)
+	$(PYTEST) $(FOR_PROGRAMS) $(WITH_PROGRAMS)
 
 exports-ready: .venv/ready
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,test-exports,test-serve]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,track,test-exports,test-serve]'
 	cd tests/export/node && npm install --silent && node chromium.mjs
 
 check: .venv/ready

@@ -91,12 +91,13 @@ def test_what_is_pushed_is_pulled(hub: Hub, model_dir: Path, tmp_path: Path) -> 
     assert not [*tmp_path.glob("**/.tmt-*")]
     assert "is new or empty" in refusal("pull", "ann/toy", "-o", tmp_path / "back")
 
+    hub.put("ann/toy", {"notes.txt": b"of somebody else"})
     again = content(tmp_path / "back")["README.md"] + b"\nMy own words.\n"
     (tmp_path / "back" / "README.md").write_bytes(again)
     assert "is the card" in refusal("push", "ann/toy", "-m", tmp_path / "back", "--license", "mit")
     said = tmt_here("push", "ann/toy", "-m", tmp_path / "back").stderr
     assert "removing hf:ann/toy: ctranslate2-int8/deep/model.bin" in said
-    assert there.files.keys() == {".gitattributes", "README.md", *content(model_dir)}
+    assert there.files.keys() == {".gitattributes", "README.md", "notes.txt", *content(model_dir)}
     assert there.files["README.md"] == again
 
 

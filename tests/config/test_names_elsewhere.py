@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.config.names_elsewhere import MEANINGS, meaning_of
 from transformer_mt.config.problems import _keys
@@ -23,10 +25,9 @@ def test_the_message_of_every_name_leads_there_from_every_section() -> None:
     for name, meant in MEANINGS.items():
         for section in ("", "train", "model"):
             tree = {**TREE, section: {name: 1}} if section else {**TREE, name: 1}
-            try:
+            with pytest.raises(ConfigError) as caught:
                 build_config(tree, "x")
-            except ConfigError as error:
-                (line,) = str(error).split("\n")
+            (line,) = str(caught.value).split("\n")
             own = line.partition("unknown key")[2]
             # A key of the section itself that differs by a letter is nearer still.
             assert meant in own or own.startswith(f" (did you mean {section}"), line

@@ -177,7 +177,7 @@ def test_a_file_that_is_indented_by_tabs_alone_is_mended(name: str) -> None:
     mistakes = find_mistakes(tabs)
     if "\t\t\t" not in tabs:  # entries that go on under a bracket
         assert parse_yaml(mended(tabs, mistakes), name) == parse_yaml(text, name)
-    assert {mistake.message for mistake in mistakes} <= {"a tab (U+0009): type spaces"}
+    assert {mistake.message for mistake in mistakes} == {"a tab (U+0009): type spaces"}
 
 
 @pytest.mark.parametrize("name", preset_paths())

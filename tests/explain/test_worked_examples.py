@@ -82,7 +82,7 @@ def test_without_scaling_the_softmax_saturates_and_its_gradient_vanishes() -> No
 def test_the_measurements_are_repeatable_and_written_in_full() -> None:
     measured = measure_scaling()
     assert measured != measure_scaling(seed=3)
-    lines = example_text("scaling").split("\n")[4:]
-    for (d_k, (plain, scaled)), line in zip(measured.items(), lines, strict=False):
+    lines = example_text("scaling").split("\n")[4 : 4 + len(measured)]
+    for (d_k, (plain, scaled)), line in zip(measured.items(), lines, strict=True):
         assert line.split()[:2] == [str(d_k), f"{plain.variance:.2f}"]
         assert line.endswith(f"{scaled.gradient:.4f}")

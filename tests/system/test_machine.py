@@ -92,6 +92,9 @@ def test_available_memory(
         ("0::/a/b", {f"{V2}/a/cpu.max": "100000 100000", f"{V2}/a/b/cpu.max": "max 100000"}, 1),
         ("0::/", {f"{V2}/cpu.max": "10000 100000"}, 1),
         ("0::/", {f"{V2}/cpu.max": "9900000 100000"}, None),
+        ("0::/", {f"{V2}/cpu.max": "250000 100000"}, 3),
+        ("0::/", {f"{V2}/cpu.max": "150000 100000"}, 2),
+        ("0::/a/b", {f"{V2}/a/cpu.max": "200000 100000", f"{V2}/a/b/cpu.max": "400000 100000"}, 2),
         ("4:cpu,cpuacct:/a", {f"{V1_CPU}/a/cpu.cfs_quota_us": "50000",
                               f"{V1_CPU}/a/cpu.cfs_period_us": "100000"}, 1),
         ("4:cpu:/a", {f"{V1_CPU}/a/cpu.cfs_quota_us": "-1",
@@ -105,10 +108,10 @@ def test_cores_of_a_container(
     files: dict[str, str],
     expected: int | None,
 ) -> None:
-    everything = usable_cores()
     monkeypatch.setattr(machine, "ROOT", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     write_tree(tmp_path, {"proc/self/cgroup": membership, **files})
-    assert usable_cores() == (expected or everything)
+    assert usable_cores() == (expected or 8)
 
 
 def test_flags_of_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -324,4 +324,5 @@ def test_more_terms_than_a_translation_has_room_for(translator: Translator) -> N
     long = " ".join(["dog"] * (translator.cfg.data.max_length // 8))
     terms = [Term(character, long, i) for i, character in enumerate("猫狗鸟鱼马牛羊")]
     (found,) = constrained(translator, ["猫狗鸟鱼马牛羊" * 3], glossary=Glossary(terms))
+    assert terms[0].target in found.text
     assert "term" in found.faults or all(term.target in found.text for term in terms)

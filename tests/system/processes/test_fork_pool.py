@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -79,6 +80,14 @@ def test_copies_end_with_their_process(busy: bool, capfd: pytest.CaptureFixture[
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux alone")
+def test_alone_copies_are_made() -> None:
+    """In a process that has loaded torch, and has no thread of its own."""
+    code = f"import torch; from {may_fork.__module__} import may_fork; print(may_fork())"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "True\n"
 
 
 def test_beside_other_threads_no_copy_is_made() -> None:

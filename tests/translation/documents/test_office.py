@@ -370,7 +370,7 @@ def test_time_is_linear(unit: str) -> None:
 
 def test_elements_within_elements() -> None:
     deep = archive(**{"content.xml": "<a>" * 100_000 + "</a>" * 100_000})
-    with pytest.raises((RecursionError, DataError)):
+    with pytest.raises(RecursionError):  # the command and the server have words for it
         read_package(deep, "odt")
 
 
