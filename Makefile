@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile
 FOR_PROGRAMS := tests/export tests/serve
-# In part skipped without a browser, Node or services for curves
+# Their tests skip in part without a browser, Node or the services that draw curves
 WITH_PROGRAMS := tests/pipeline/test_tracking.py tests/explain/test_attention_pictures.py \
 	tests/evaluation/test_eval_page.py
 unexport PYTHONDONTWRITEBYTECODE  # or every command that a test starts compiles tmt anew
