@@ -66,6 +66,21 @@ def test_few_pairs_are_translated_by_characters_and_at_length(
     assert (found.get("decode.length_penalty", usual) > usual) is longer
 
 
+def test_lines_that_carriage_returns_end_are_not_one_pair(tmp_path: Path) -> None:
+    files = tmp_path / "my.zh", tmp_path / "my.en"
+    for path, texts in zip(files, zip(*PAIRS[:9], strict=True), strict=True):
+        path.write_bytes("\r".join(texts).encode())
+    with pytest.raises(DataError, match=r"holds 8 carriage returns \(CR\), more than it has lines"):
+        read_own_text(files)
+
+
+def test_a_name_with_a_colon_is_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "opus:2024.tsv"
+    path.write_text("".join(f"{en}\t{zh}\n" for zh, en in PAIRS), encoding="utf-8")
+    own = read_own_text([path])
+    assert own.source == {"path": str(path)} and own.counts.pairs == 300
+
+
 def test_a_table_with_and_without_a_header(tmp_path: Path) -> None:
     rows = "".join(f"{en}\t{zh}\n" for zh, en in PAIRS)
     for header, expected in (("", 300), ("English\tChinese\n", 300)):

@@ -16,6 +16,7 @@ from transformer_mt.config.experiment import Config
 from transformer_mt.corpus.clean import decide_fates, keys_of
 from transformer_mt.corpus.cleaning.score_store import Hashes, ScoredCorpus
 from transformer_mt.corpus.diagnostics.source_watch import FaultyLines
+from transformer_mt.corpus.diagnostics.whole_sides import carriage_returns
 from transformer_mt.corpus.readers.lines import plain_name, split_lines
 from transformer_mt.corpus.readers.pairs import Pair, read_pairs, source_files
 from transformer_mt.corpus.readers.paths import is_memory, tells_languages
@@ -138,7 +139,7 @@ def check_source(
     except DataError as error:
         problems += str(error).split("\n")
     unread = bool(problems)
-    problems += _carriage_returns(n_returns, n_pairs)
+    problems += carriage_returns(n_returns, n_pairs)
     if not n_pairs:
         problems = problems or [tr("nothing is kept: there is no pair")]
         return CorpusReport({"pairs": PartReport(0, 0)}, problems=problems, languages=languages)
@@ -154,22 +155,6 @@ def check_source(
         report = build_report(found)
     parts = {"pairs": report.parts["train"]}
     return replace(report, parts=parts, problems=[*problems, *report.problems, *leaks])
-
-
-def _carriage_returns(counts: list[int], n_pairs: int) -> list[str]:
-    """More carriage returns than lines were most likely meant to end lines."""
-    return [
-        tr(
-            "the {} side holds {:,} carriage returns (CR), more than it has lines ({:,}): the "
-            "lines of the file seem to end with CR alone, and tmt reads LF and CR LF; convert it: "
-            "tr '\\r' '\\n' < FILE > NEW",
-            side,
-            n,
-            n_pairs,
-        )
-        for side, n in zip((tr("source"), tr("target")), counts, strict=True)
-        if n > n_pairs
-    ]
 
 
 def _leaks(

@@ -19,6 +19,7 @@ from transformer_mt.config.experiment import Config, load_config
 from transformer_mt.config.recipes import starting_point
 from transformer_mt.config.yaml_text import flow_yaml
 from transformer_mt.corpus.check import first_texts, tell_languages
+from transformer_mt.corpus.diagnostics.whole_sides import carriage_returns
 from transformer_mt.corpus.readers.pairs import read_pairs
 from transformer_mt.corpus.readers.paths import is_memory, tells_languages
 from transformer_mt.corpus.readers.spreadsheets import layout_of
@@ -110,7 +111,7 @@ def read_own_text(paths: Sequence[Path]) -> OwnText:
         )
     source: str | dict[str, Any] = {"files": list(map(str, paths))}
     if len(paths) == 1:
-        source = both
+        source = {"path": both} if ":" in both else both
         both += "" if is_memory(paths[0]) else f": {layout_of(paths[0]).describe()}"
     counts = _count(source, languages)
     stem = paths[0].name.partition(".")[0]
@@ -143,6 +144,7 @@ def _absolute(source: Source) -> list[str]:
 
 def _count(source: str | dict[str, Any], languages: Languages) -> Counts:
     n_pairs = tgt_tokens = 0
+    n_returns = [0, 0]
     characters: tuple[set[str], set[str]] = set(), set()
     counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
     codes = languages.src, languages.tgt
@@ -152,9 +154,12 @@ def _count(source: str | dict[str, Any], languages: Languages) -> Counts:
         n_pairs += 1
         tgt_tokens += 1 + round(len(pair[1]) * per_character)
         for side, text in enumerate(pair):
+            n_returns[side] += text.count("\r")
             characters[side].update(text)
             if n_pairs <= _COUNTED and not is_unspaced(codes[side]):
                 counts[side].update(words(text, codes[side]))
+    if problems := carriage_returns(n_returns, n_pairs):
+        raise DataError("\n".join(problems))
     src, tgt = (sum(n >= _OFTEN for n in side.values()) for side in counts)
     return Counts(n_pairs, tgt_tokens, (len(characters[0]), len(characters[1])), (src, tgt))
 

@@ -46,6 +46,16 @@ def test_parts_are_the_whole(
     assert sum(part.size for part in parts) == len(whole)
 
 
+def test_a_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
+    """Its lines are elsewhere, and would go with those of other pairs."""
+    write(tmp_path, b"a\nb\nc\nd\n", b"1\n2\n3\n4\n")
+    first, second = split_source(SOURCE, ZH_EN, tmp_path, 2) or ()
+    assert list(first.read()) == [("a", "1"), ("b", "2")]
+    write(tmp_path, b"a\nnew\nb\nc\nd\n", b"1\nnew\n2\n3\n4\n")
+    with pytest.raises(DataError, match=r"a\.zh: has changed while it was read"):
+        list(second.read())
+
+
 def test_errors_name_the_line_of_the_file(tmp_path: Path) -> None:
     write(tmp_path, b"a\nb\nc\nd\xff\n", b"1\n2\n3\n4\n")
     *good, bad = split_source(SOURCE, ZH_EN, tmp_path, 2) or ()

@@ -61,6 +61,22 @@ def whole_side_faults(
     ]
 
 
+def carriage_returns(counts: Sequence[int], n_pairs: int) -> list[str]:
+    """What is wrong with sides that hold more carriage returns than lines: those end the lines."""
+    return [
+        tr(
+            "the {} side holds {:,} carriage returns (CR), more than it has lines ({:,}): the "
+            "lines of the file seem to end with CR alone, and tmt reads LF and CR LF; convert it: "
+            "tr '\\r' '\\n' < FILE > NEW",
+            side,
+            n,
+            n_pairs,
+        )
+        for side, n in zip((tr("source"), tr("target")), counts, strict=True)
+        if n > n_pairs
+    ]
+
+
 def _fault(code: str, texts: list[str]) -> str | None:
     """A side that is in another script, or surely in another language."""
     letters = script_of("\n".join(texts))

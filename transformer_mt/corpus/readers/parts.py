@@ -15,6 +15,15 @@ import numpy as np
 
 from transformer_mt.corpus.readers.lines import blocks_of, lines_between, open_bytes
 from transformer_mt.corpus.readers.tables import Pair
+from transformer_mt.errors import DataError
+from transformer_mt.messages.catalogue import tr
+
+Version = tuple[int, int]  # bytes, and nanoseconds of the last change
+
+
+def _version(path: Path) -> Version:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 @dataclass(frozen=True)
@@ -25,13 +34,20 @@ class LinesOfFiles:
     bounds: tuple[tuple[int, int], ...]  # of each file
     first: int  # number of the first pair, from 0
     size: int  # pairs
+    versions: tuple[Version, ...]  # of the files, when they were cut
 
     def read(self) -> Iterator[Pair]:
+        """Raises: DataError: a file is not the one any more that was cut."""
         sides = [
             lines_between(path, *bounds, n_before=self.first)
             for path, bounds in zip(self.paths, self.bounds, strict=True)
         ]
-        return islice(zip(*sides, strict=False), self.size)
+        yield from islice(zip(*sides, strict=False), self.size)
+        for path, version in zip(self.paths, self.versions, strict=True):
+            if _version(path) != version:
+                raise DataError(
+                    tr("{}: has changed while it was read; run the command again", path)
+                )
 
 
 @dataclass(frozen=True)
@@ -67,13 +83,14 @@ def cut_files(
         limit: pairs, after which no file is looked at.
         unequal: called at the end of one file that is not the end of the other one.
     """
-    first = 0
+    first, versions = 0, tuple(map(_version, paths))
     left = sys.maxsize if limit is None else limit
     for cuts in zip_longest(*(_cuts(path, every) for path in paths), fillvalue=(0, 0, 0)):
         sizes = [n_lines for _, _, n_lines in cuts]
         size = min(*sizes, left)
         if size:
-            yield LinesOfFiles(paths, tuple((start, end) for start, end, _ in cuts), first, size)
+            bounds = tuple((start, end) for start, end, _ in cuts)
+            yield LinesOfFiles(paths, bounds, first, size, versions)
         first, left = first + size, left - size
         if not left:
             return
