@@ -9,6 +9,7 @@ from html import unescape
 from pathlib import Path
 
 from transformer_mt.export.html import element, write_page
+from transformer_mt.text.languages import is_unspaced
 
 DEMO = Path(__file__).parents[2] / "docs/demo/translator.html"
 
@@ -19,6 +20,8 @@ def renew(page: Path, into: Path) -> None:
     example = re.search(r"<textarea[^>]*>(.*?)</textarea>", text, re.DOTALL)
     assert example is not None
     model = json.loads(element(text, "model"))
+    for side, code in (("src", model["from"]), ("tgt", model["to"])):  # the page asks it for more
+        model["rules"][side]["unspaced"] = is_unspaced(code)
     write_page(into, model, element(text, "weights"), unescape(example[1]))
 
 

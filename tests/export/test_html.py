@@ -192,6 +192,12 @@ def test_traditional_of_the_demo_is_read_with_the_rules_of_its_page() -> None:
     assert read == simplified
 
 
+def test_the_words_of_the_demo_are_the_pieces_of_its_chinese() -> None:
+    """Of which one decides what 它 becomes."""
+    model = json.loads(html.element(DEMO.read_text(encoding="utf-8"), "model"))
+    assert model["rules"]["src"]["unspaced"] and not model["rules"]["tgt"]["unspaced"]
+
+
 def test_the_page_in_docs_is_the_page_of_today(tmp_path: Path) -> None:
     renew(DEMO, tmp_path / "renewed.html")
     same = (tmp_path / "renewed.html").read_bytes() == DEMO.read_bytes()

@@ -1,7 +1,10 @@
 """What the server keeps in mind: translations, who has gone, keys and how often they asked."""
 
 import asyncio
+import io
+import threading
 import time
+import zipfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -139,10 +142,11 @@ def test_a_short_text_is_in_one_of_the_languages_that_can_be_translated() -> Non
     served, _ = service()
     pool: Any = served.pool
     pool.models = (ModelInfo("m", (("zh", "en"),), 99), ModelInfo("n", (("de", "en"),), 99))
+    for text in ("Привет", "こんにちは", "12 + 30"):
+        with pytest.raises(Refused, match="zh → en"):
+            asyncio.run(served.direction([text], "auto", "en"))
     for text, src in (("Hallo", "de"), ("Ja, das ist gut.", "de"), ("你好", "zh"), ("漢語", "zh")):
         assert asyncio.run(served.direction([text], "auto", "en")).src == src
-    with pytest.raises(Refused, match="zh → en"):
-        asyncio.run(served.direction(["12 + 30"], "auto", "en"))
     french = "Bonjour tout le monde, comment allez-vous aujourd'hui ? Je vous remercie beaucoup."
     with pytest.raises(Refused, match="fr → en"):
         asyncio.run(served.direction([french], "auto", "en"))
@@ -197,10 +201,56 @@ def test_a_translated_document_is_not_lost_for_its_marks(monkeypatch: pytest.Mon
 
 def test_a_line_that_would_hold_a_worker_for_minutes() -> None:
     served, queue = service()
-    most = 4 * served.limits.characters
+    most = 20_000
     with pytest.raises(Refused, match=f"{most + 1:,} characters; at most {most:,}") as refused:
         asyncio.run(served.document(b"short\n" + b"x" * (most + 1), "text", ZH_EN))
     assert refused.value.status == 413 and not len(queue)
+
+
+def test_a_database_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for something else does not wait for it."""
+    monkeypatch.setattr("transformer_mt.serve.glossaries._PATIENCE_S", 0.1)
+    glossaries, released = Glossaries(), threading.Event()
+
+    async def ask() -> None:
+        with pytest.raises(Refused, match="cannot be reached"):
+            await glossaries.ask(released.wait)
+
+    asyncio.run(ask())
+    released.set()
+
+
+def test_heavy_documents_are_few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where their clients have gone: what a thread reads, it reads to the end."""
+    served, _ = service()
+    monkeypatch.setattr("transformer_mt.serve.service._HEAVY_WAIT_S", 0.2)
+    stream, going = io.BytesIO(), threading.Event()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("word/document.xml", " " * (5 << 20))
+    heavy, light = stream.getvalue(), b"no archive"
+    n_reading = 0
+
+    def read() -> int:
+        nonlocal n_reading
+        n_reading += 1
+        going.wait(20)
+        return 1
+
+    async def clients() -> None:
+        asked = [asyncio.create_task(served._in_thread(heavy, "docx", read)) for _ in range(2)]
+        while n_reading < 2:
+            await asyncio.sleep(0.01)
+        for one in asked:
+            one.cancel()
+        with pytest.raises(Refused) as refused:
+            await served._in_thread(heavy, "docx", read)
+        assert refused.value.status == 429 and n_reading == 2
+        assert await served._in_thread(light, "docx", lambda: 2) == 2
+        going.set()
+        await asyncio.sleep(0.1)
+        assert await served._in_thread(heavy, "docx", read) == 1
+
+    asyncio.run(clients())
 
 
 def test_a_database_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,8 +266,9 @@ def test_a_database_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (refused.value.status, refused.value.retry_after) == (503, 5)
 
 
-def test_glossaries_in_memory_are_shared_by_threads() -> None:
-    glossaries = Glossaries()
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+def test_glossaries_in_memory_are_shared_by_threads(url: str) -> None:
+    glossaries = Glossaries(url)
 
     def make(number: int) -> str:
         made = glossaries.add("me", f"{number}", "zh", "en", (("猫", "cat"),))

@@ -304,7 +304,7 @@ def test_two_tabs_have_one_glossary(opened: Callable[..., Any]) -> None:
         tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         tab.click("#addTerm")
         tab.locator("#terms .term:last-child input").first.fill(term)
-        tab.locator("#input").focus()
+        tab.locator("#input").focus()  # here each tab believes that it is in front
         wanted = ["cat"] if term == "cat" else ["cat", "dog"]
         for one in (page, other):
             one.wait_for_function("n => terms.length === n", arg=len(wanted))

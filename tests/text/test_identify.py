@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from transformer_mt.text.identify import identify, is_identified, language_identifier
+from transformer_mt.text.identify import identify, is_identified, language_identifier, likeliest
 from transformer_mt.text.languages import canonical_code
 
 DECLARATION = {
@@ -50,6 +50,16 @@ def test_a_sentence_is_enough(code: str) -> None:
 )  # fmt: skip
 def test_mixed_and_short_text(texts: list[str], code: str | None, why: str) -> None:
     assert identify(texts) == code, why
+
+
+def test_of_a_short_text_the_likeliest_of_some_languages() -> None:
+    """How probable it is among all: not every text is in one of them."""
+    for text, codes, found in (
+        ("Guten Tag", ["en", "de"], "de"), ("Hello", ["ja", "zh"], None), ("Hallo", ["zh"], None),
+        ("Привет", ["en", "de"], None), ("Привет", ["en", "ru"], "ru"), ("123", ["en"], None),
+    ):  # fmt: skip
+        code, probability = likeliest([text], codes)
+        assert code == found and (0 < probability < 1) == (found is not None), text
 
 
 def test_every_language_of_the_model_has_a_code() -> None:

@@ -97,7 +97,7 @@ def serve(
             answer_s=answer_time,
         )  # fmt: skip
         pool.batch_s = max(pool.batch_s, answer_time)
-        hosts = (*LOOPBACK, *(names or ())) if host in LOOPBACK else ()
+        hosts = (*LOOPBACK, *map(str.lower, names or ())) if host in LOOPBACK else ()
         settings = ServerSettings(limits, keys, glossaries, cors or (), hosts, log_texts, cache)
         app = make_app(settings, pool)
         _log_to_stderr()

@@ -258,7 +258,7 @@ def _preparation_seconds(
 
 
 def _share_of_one(workers: Workers, n_pairs: float) -> float:
-    """The time that preparing takes, of what one process takes; of a cluster that of one is told.
+    """The time that preparing takes, in that of one process; a cluster, of unknown size, is one.
 
     Each process has a part of the corpus at a time.
     """

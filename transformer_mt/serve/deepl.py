@@ -3,7 +3,6 @@
 Source: its documentation (developers.deepl.com/docs) and its Python client.
 """
 
-import asyncio
 import csv
 import io
 from datetime import UTC, datetime
@@ -64,7 +63,7 @@ def deepl_router(service: Service, access: Access, glossaries: Glossaries) -> AP
         direction = await service.direction(texts, source, fields.target_lang)
         terms: Terms = ()
         if fields.glossary_id is not None:
-            stored = await asyncio.to_thread(glossaries.get, owner, fields.glossary_id)
+            stored = await glossaries.ask(glossaries.get, owner, fields.glossary_id)
             if (_short(stored.src), _short(stored.tgt)) != (
                 _short(direction.src),
                 _short(direction.tgt),
@@ -136,26 +135,26 @@ def _add_glossaries(
         owner = admitted(request)
         terms = read_entries(well_formed(fields.entries), fields.entries_format)
         pair = code_of(fields.source_lang), code_of(fields.target_lang)
-        work = asyncio.to_thread(glossaries.add, owner, fields.name, *pair, terms)
+        work = glossaries.ask(glossaries.add, owner, fields.name, *pair, terms)
         return _described(await work)
 
     @router.get("/glossaries")
     async def all_of_them(request: Request) -> dict[str, Any]:
-        found = await asyncio.to_thread(glossaries.all, admitted(request))
+        found = await glossaries.ask(glossaries.all, admitted(request))
         return {"glossaries": list(map(_described, found))}
 
     @router.get("/glossaries/{id_}")
     async def one(request: Request, id_: str) -> dict[str, Any]:
-        return _described(await asyncio.to_thread(glossaries.get, admitted(request), id_))
+        return _described(await glossaries.ask(glossaries.get, admitted(request), id_))
 
     @router.get("/glossaries/{id_}/entries")
     async def entries(request: Request, id_: str) -> Response:
-        stored = await asyncio.to_thread(glossaries.get, admitted(request), id_)
+        stored = await glossaries.ask(glossaries.get, admitted(request), id_)
         return Response("\n".join("\t".join(term) for term in stored.terms), media_type=_TSV)
 
     @router.delete("/glossaries/{id_}", status_code=204)
     async def delete(request: Request, id_: str) -> None:
-        await asyncio.to_thread(glossaries.delete, admitted(request), id_)
+        await glossaries.ask(glossaries.delete, admitted(request), id_)
 
 
 def read_entries(text: str, form: Literal["tsv", "csv"]) -> Terms:

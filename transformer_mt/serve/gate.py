@@ -127,7 +127,7 @@ class Gate:
 
     def _check_host(self, host: str) -> None:
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        if self._hosts and name not in self._hosts:
+        if self._hosts and name.lower() not in self._hosts:
             raise Refused(400, tr("this server is not called {}", name[:80]))
 
     def _check_site(self, headers: Headers) -> None:

@@ -1,15 +1,20 @@
 """Glossaries that clients have made: kept in a database, so that several servers share them."""
 
+import asyncio
+import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from sqlalchemy import Double, Select, String, Text, create_engine, delete, func, select
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy import Double, Select, String, Text, create_engine, delete, func, make_url, select
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import StaticPool
 
@@ -19,6 +24,10 @@ from transformer_mt.serve.jobs import Terms
 from transformer_mt.serve.limits import Refused
 from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.glossary import Glossary, Term
+
+Result = TypeVar("Result")
+_MOST_AT_ONCE, _PATIENCE_S = 4, 30.0  # questions to the database
+_log = logging.getLogger(__name__)
 
 MOST_ENTRIES = 5000  # of a glossary
 MOST_GLOSSARIES, MOST_CHARACTERS = 1000, 16 << 20  # of an owner
@@ -62,17 +71,20 @@ class Glossaries:
         Raises:
             TmtError: no such database can be had.
         """
-        in_memory = url == "sqlite://"
         alone: dict[str, Any] = {
             "poolclass": StaticPool, "connect_args": {"check_same_thread": False}
         }  # fmt: skip
-        self._one_at_a_time = threading.Lock() if in_memory else nullcontext()
         try:
+            parsed = make_url(url)
+            is_sqlite = parsed.get_backend_name() == "sqlite"
+            in_memory = is_sqlite and parsed.database in (None, "", ":memory:")
             self._engine = create_engine(url, **(alone if in_memory else {"pool_pre_ping": True}))
             _Table.metadata.create_all(self._engine)
         except (SQLAlchemyError, ImportError) as error:
             reason = str(error).partition("\n")[0]
             raise TmtError(tr("--glossaries {}: {}", url, reason)) from error
+        self._one_at_a_time = threading.Lock() if in_memory else nullcontext()
+        self._threads = ThreadPoolExecutor(_MOST_AT_ONCE)  # others do not wait for the database
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
@@ -83,7 +95,17 @@ class Glossaries:
                 session.begin(),
             ):
                 yield session
-        except OperationalError as error:
+        except (OperationalError, InterfaceError, PoolTimeout) as error:
+            _log.error("glossaries: %s", str(error).partition("\n")[0])
+            raise Refused(503, tr("the glossaries cannot be reached"), 5) from error
+
+    async def ask(self, method: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a method of this object, in a thread."""
+        work = partial(method, *arguments)
+        try:
+            loop = asyncio.get_running_loop()
+            return await asyncio.wait_for(loop.run_in_executor(self._threads, work), _PATIENCE_S)
+        except TimeoutError as error:
             raise Refused(503, tr("the glossaries cannot be reached"), 5) from error
 
     def add(self, owner: str, name: str, src: str, tgt: str, terms: Terms) -> StoredGlossary:

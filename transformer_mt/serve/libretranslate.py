@@ -105,7 +105,9 @@ def _add_languages(router: APIRouter, service: Service, access: Access) -> None:
         code, certainty = await asyncio.to_thread(detect, texts)
         if code is None:  # its clients take the first, whatever it is
             await service.ready()
-            code = service.directions()[0].src
+            sources = [one.src for one in service.directions()]
+            code, certainty = await asyncio.to_thread(detect, texts, sources)
+            code = code or sources[0]
         return [{"language": code_outside(code), "confidence": certainty}]
 
 

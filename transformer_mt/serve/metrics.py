@@ -38,7 +38,7 @@ class Metrics:
         for name, text, value in (
             ("tmt_waiting_texts", "texts in the queue", lambda: len(pool.queue)),
             ("tmt_workers", "workers that are there", lambda: len(pool.pids)),
-            ("tmt_characters_total", "characters asked for", lambda: service.n_characters),
+            ("tmt_characters_total", "characters translated", lambda: service.n_characters),
             ("tmt_cached_total", "texts found in the cache", lambda: service.n_cached),
         ):
             Gauge(name, text, registry=self._registry).set_function(value)

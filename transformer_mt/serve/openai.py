@@ -87,7 +87,9 @@ def openai_router(service: Service, access: Access) -> APIRouter:
         if fields.stream:
             with_usage = bool(fields.stream_options and fields.stream_options.include_usage)
             chunks = _chunks(service, direction, text, head, with_usage=with_usage)
-            begun = [await anext(chunks), await anext(chunks)]  # until then a status can be told
+            begun = [await anext(chunks)]
+            for _ in text[: -len(text.lstrip())].split("\n") if text.strip() else ():
+                begun.append(await anext(chunks))  # until words are translated a status can be told
             return StreamingResponse(_after(begun, chunks), media_type="text/event-stream")
         (found,) = await service.translate([text], direction)
         message = {"role": "assistant", "content": found.text}
@@ -143,7 +145,7 @@ async def _chunks(
             else:
                 translation = (await service.translate([line], direction))[0].text
         except Refused as error:
-            if not number:
+            if not "".join(lines[:number]).strip():
                 raise
             yield f"data: {json.dumps({'error': {'message': str(error)}})}\n\n"
             return

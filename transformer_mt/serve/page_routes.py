@@ -20,6 +20,7 @@ from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.documents.forms import SUFFIXES
 
 _HERE = Path(__file__).parent / "page"
+LEAST_DETECTED = 10  # percent, below which nothing is called detected
 MOST_TERMS = 500  # of the glossary in a request
 
 
@@ -87,7 +88,7 @@ def page_router(service: Service, access: Access) -> APIRouter:
             "translation": found.text, "alternatives": found.alternatives,
             "words": [vars(word) for word in found.words],
             "source": direction.src, "target": direction.tgt,
-            "detected": bool(direction.certainty),
+            "detected": (direction.certainty or 0) >= LEAST_DETECTED,
             "confidence": found.confidence, "notes": found.notes, "faults": found.faults,
             "milliseconds": round(1000 * (time.monotonic() - start)),
         }  # fmt: skip

@@ -3,12 +3,14 @@ documents, through the queue to the workers.
 """
 
 import asyncio
+import io
 import threading
 import time
+import zipfile
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -20,6 +22,7 @@ from transformer_mt.serve.jobs import Call, Terms, Translated, Waiting
 from transformer_mt.serve.limits import Limits, Refused
 from transformer_mt.serve.pool import Broken, WorkerPool
 from transformer_mt.serve.text_queue import QueueFull
+from transformer_mt.system.zip_damage import ZIP_DAMAGE
 from transformer_mt.text.languages import canonical_code, is_chinese
 from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.documents.forms import PACKAGE_FORMS, Form, PackageForm
@@ -33,8 +36,11 @@ _LONGEST_LANGUAGE = 100  # characters: Unicode's normal forms of long texts can 
 _SEGMENTS_AT_ONCE = 1024  # of a document, so that the server answers others between them
 _BUSY_S = 0.5  # between two attempts of a document that is begun
 _POLL_S = 0.02  # while the models are loaded
-_LONGEST_SEGMENT = 4  # times the characters of a request
-_MOST_PACKAGES = 2  # at once: their XML takes memory
+_SURE = 90.0  # percent, of a language that no model here has
+_LONGEST_SEGMENT = 20_000  # characters; or four times those of a request
+_HEAVY = 4 << 20  # bytes of XML: in memory they take many times as much
+_MOST_HEAVY = 2  # documents at once
+_HEAVY_WAIT_S = 5.0
 _MOST_DOCUMENTS = 64  # that are translated at once; each has a thread, which waits
 
 
@@ -61,7 +67,7 @@ class Service:
         self.n_characters = self.n_cached = 0  # translated; texts that were in the cache
         # Not the threads of the loop: detection would wait until a document is translated.
         self._threads = ThreadPoolExecutor(_MOST_DOCUMENTS)
-        self._packages = asyncio.Semaphore(_MOST_PACKAGES)
+        self._heavy = asyncio.Semaphore(_MOST_HEAVY)
 
     async def ready(self) -> None:
         """Until the models are loaded.
@@ -95,9 +101,11 @@ class Service:
         if source.lower() != AUTO:
             return self._first(candidates, code_of(source), to)
         codes = [one.src for one in candidates]
-        code, certainty = await asyncio.to_thread(detect, texts, codes)
+        code, certainty = await asyncio.to_thread(detect, texts)
         if len(codes) == 1 and not _near(code, codes):
             code, certainty = codes[0], 0.0  # nothing else can be translated, or was detected
+        elif certainty < _SURE and not _near(code, codes):
+            code, certainty = await asyncio.to_thread(detect, texts, codes)
         return replace(self._first(candidates, code, to), certainty=certainty)
 
     def _first(self, candidates: Sequence[Direction], src: str | None, tgt: str) -> Direction:
@@ -211,14 +219,28 @@ class Service:
         is_named = source.lower() != AUTO
         if is_named:
             return await self.direction((), source, target)
-        work = partial(_refusing()(texts_of), content, form)
-        async with self._packages if form in PACKAGE_FORMS else nullcontext():
-            texts = await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        texts = await self._in_thread(content, form, partial(_refusing()(texts_of), content, form))
         return await self.direction(texts, source, target)
+
+    async def _in_thread(
+        self, content: bytes, form: Form | PackageForm, work: Callable[[], Result]
+    ) -> Result:
+        """Of heavy documents few at once, also of those whose client has gone."""
+        loop = asyncio.get_running_loop()
+        if form not in PACKAGE_FORMS or _bytes_of_xml(content) < _HEAVY:
+            return await loop.run_in_executor(self._threads, work)
+        try:
+            await asyncio.wait_for(self._heavy.acquire(), _HEAVY_WAIT_S)
+        except TimeoutError as error:
+            text = tr("too many requests wait; try again in {} s", 5)
+            raise Refused(429, text, 5) from error
+        future = self._threads.submit(work)
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._heavy.release))
+        return await asyncio.wrap_future(future)
 
     def _check_longest(self, texts: Sequence[str]) -> None:
         """A worker would have a text for minutes that is as long as many requests."""
-        most = _LONGEST_SEGMENT * self.limits.characters
+        most = max(_LONGEST_SEGMENT, 4 * self.limits.characters)
         if (longest := max(map(len, texts), default=0)) > most:
             text = tr("a line or paragraph of {:,} characters; at most {:,}", longest, most)
             raise Refused(413, text)
@@ -273,8 +295,7 @@ class Service:
 
         work = partial(_refusing()(translate_content), content, form, translated, align=aligned)
         try:
-            async with self._packages if form in PACKAGE_FORMS else nullcontext():
-                return await loop.run_in_executor(self._threads, work)
+            return await self._in_thread(content, form, work)
         except TimeoutError as error:
             text = tr("it took longer than {:g} s", self.limits.answer_s)
             raise Refused(504, text) from error
@@ -307,15 +328,22 @@ def _refusing() -> Iterator[None]:
         raise Refused(400, tr("has elements in elements, too deep to be read")) from error
 
 
+def _bytes_of_xml(content: bytes) -> int:
+    """Of an archive, unpacked; 0: it is none, which `read_package` tells."""
+    with suppress(*ZIP_DAMAGE), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return sum(i.file_size for i in archive.infolist() if i.filename.endswith(".xml"))
+    return 0
+
+
 def detect(texts: Sequence[str], codes: Sequence[str] = ()) -> tuple[str | None, float]:
     """The language of texts, and how sure that is, in percent; 0 with None.
 
     Args:
-        codes: one of these, where the texts are too short to tell; none: any.
+        codes: the likeliest of these, however few letters there are; none: any language.
     """
-    from transformer_mt.text.identify import identified_among
+    from transformer_mt.text.identify import identified, likeliest
 
-    code, probability = identified_among(texts, codes)
+    code, probability = likeliest(texts, codes) if codes else identified(texts)
     return code, round(100 * probability, 1)
 
 

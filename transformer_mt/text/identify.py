@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _MOST_CHARACTERS = 20_000  # looked at; the library normalises marks in quadratic time
 _FEWEST_LETTERS = 10
-_ENOUGH_LETTERS, _LIKELY = 40, 0.9  # of a text in a language that nobody has asked for
+_POSSIBLE = 1e-3  # probability; in another script it is next to nothing
 _ASIAN = 0.25  # of the letters, at least; Chinese text is full of Latin names
 _KANA = 0.2  # of Han and kana together, at least; Chinese text quotes some
 _LEAST = 0.3  # probability; text of no language has about 0.2
@@ -57,22 +57,19 @@ def identified(texts: Sequence[str]) -> tuple[str | None, float]:
     return (None, 0.0) if label == _NO_LANGUAGE else (canonical_code(label), float(probability))
 
 
-def identified_among(texts: Sequence[str], codes: Iterable[str]) -> tuple[str | None, float]:
-    """`identified`; of texts too short for that one of these languages, or, of none, any."""
-    code, probability = identified(texts)
+def likeliest(texts: Sequence[str], codes: Iterable[str]) -> tuple[str | None, float]:
+    """The likeliest of some languages, for texts that `identified` says little of.
+
+    The probability is that among all languages; None, 0: it is none of these.
+    """
     text = "\n".join(texts)[:_MOST_CHARACTERS]
-    is_long = sum(script_of(text)) >= _ENOUGH_LETTERS
-    labels = [one for one in codes if one in _all_languages().labels and not is_chinese(one)]
-    is_tellable = any(map(str.isalpha, text)) and (labels or not codes)
-    if (is_long and probability > _LIKELY) or probability == 1 or not is_tellable:
-        return code, probability
-    label, probability = _some_languages(tuple(labels)).classify(text)
-    return (None, 0.0) if label == _NO_LANGUAGE else (canonical_code(label), float(probability))
-
-
-@lru_cache(maxsize=64)
-def _some_languages(labels: tuple[str, ...]) -> "LanguageIdentifier":
-    return language_identifier(labels or None)
+    if not any(map(str.isalpha, text)):
+        return None, 0.0
+    found = dict(_all_languages().rank(text))
+    others = [code for code in codes if not is_chinese(code)]  # which its script tells
+    probable = {code: float(found[code]) for code in others if found.get(code, 0.0) >= _POSSIBLE}
+    code = max(probable, key=lambda one: probable[one], default=None)
+    return code, probable.get(code or "", 0.0)
 
 
 def is_identified(code: str) -> bool:

@@ -37,7 +37,7 @@ class Segmenter:
         """Args: tokenizer: of the source side. known: words that training has seen on it."""
         self._tokenizer, self._known = tokenizer, known
         self._limit = cfg.data.max_length
-        # The one that was used last; threads may replace it at any time.
+        # Those that were used; threads may replace them at any time.
         self._respelled: dict[tuple[Glossary, str], Glossary] = {}
         codes, script = (cfg.languages.src, cfg.languages.tgt), cfg.data.clean.chinese_script
         self._normalisers = {code: Normaliser(code, script) for code in codes}
@@ -95,8 +95,8 @@ class Segmenter:
         respelled = self._respelled.get((terms, language))
         if respelled is None:
             respelled = terms.respelled(partial(self._read_term, language=language))
-            while len(self._respelled) >= _MOST_RESPELLED:
-                del self._respelled[next(iter(self._respelled))]
+            if len(self._respelled) >= _MOST_RESPELLED:  # other threads may use the old ones
+                self._respelled = {}
             self._respelled[terms, language] = respelled
         return replace(constraints, glossary=respelled)
 

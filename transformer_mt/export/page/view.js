@@ -85,6 +85,8 @@ function force(part, prefix) {
 
 function show() {
   showTranslation();
+  const spoken = parts.flatMap(({ tgtWords }) => tgtWords.map(([text]) => text)).join(translator.rules.tgt.unspaced ? "" : " ");
+  if (took !== null && $("spoken").textContent !== spoken) $("spoken").textContent = spoken; // read aloud once
   const n = parts.reduce((sum, part) => sum + part.src.length + part.best.ids.length, 0);
   const cut = parts.some((part) => !part.best.complete);
   $("status").textContent = parts.length && took !== null ? say("took", took, n) + (cut ? ` · ${say("cut")}` : "") : "";
@@ -102,8 +104,6 @@ function show() {
 }
 
 function showTranslation() {
-  const spoken = parts.flatMap(({ tgtWords }) => tgtWords.map(([text]) => text)).join(translator.rules.tgt.unspaced ? "" : " ");
-  if ($("spoken").textContent !== spoken) $("spoken").textContent = spoken; // read aloud once
   $("translation").replaceChildren(...parts.flatMap((part, p) => part.tgtWords.map(([text, places], w) =>
     press(text, p === chosen.part && w === chosen.word, () => Object.assign(chosen, { part: p, word: w, row: places[0] })))));
 }

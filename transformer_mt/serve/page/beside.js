@@ -75,8 +75,8 @@ const glossary = () => terms.filter(([term]) => term.trim());
 
 /** Another tab has changed what the browser keeps; what is being typed here stays. */
 function changedElsewhere({ key }) {
-  if (key === "tmt.history") showPast();
-  if (key !== "tmt.glossary" || $("terms").contains(document.activeElement)) return;
+  if (key === "tmt.history") { if (!storedPast().length) forgotten = answer; showPast(); }
+  if (key !== "tmt.glossary" || (document.hasFocus() && $("terms").contains(document.activeElement))) return;
   terms.splice(0, Infinity, ...storedTerms());
   showTerms();
   soon();

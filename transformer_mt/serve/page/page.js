@@ -196,7 +196,6 @@ async function look() {
   looking = new AbortController();
   showInside();
   now.found = await askPatiently("api/explain", withKey(fields), (problem) => { now.problem = problem; showInside(); }, looking);
-  if (!now.found) now.of = ""; // asked again when it is opened again
   showInside();
 }
 
@@ -261,7 +260,7 @@ function listen() {
   $("key").oninput = () => { store("key", $("key").value, () => sessionStorage); soon(); };
   $("file").onchange = () => { addFiles($("file").files); $("file").value = ""; };
   $("translation").onkeydown = wordKey;
-  $("inside").ontoggle = look;
+  $("inside").ontoggle = () => { if (inside.problem) inside.of = ""; look(); }; // asked again when it is opened again
   document.ondragover = document.ondragleave = document.ondrop = drag;
   document.onkeydown = (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); copy(); } };
   window.onstorage = changedElsewhere;

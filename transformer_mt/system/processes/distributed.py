@@ -158,7 +158,6 @@ def joined_ranks() -> Iterator[Ranks]:
             own_store = dist.PrefixStore(_name_of_start(place, store), store)
             _join(place, backend, own_store)
         end_silent_connections()
-        _refuse_differing_devices(ranks)
     else:
         keep_to_loopback()
         doors = open_doors()
@@ -170,6 +169,8 @@ def joined_ranks() -> Iterator[Ranks]:
         close_doors(open_doors() - doors)
     leaves = True
     try:
+        if place.meeting_dir is None:  # the machines may differ
+            _refuse_differing_devices(ranks)
         yield ranks
     except BaseException as error:
         # NCCL would wait for the others, who wait for what this process was to send.
