@@ -108,11 +108,11 @@ def test_a_test_set_that_another_run_has_learned_is_counted(
     (tmp_path / "data/clean").mkdir(parents=True)
     srcs, refs = (list(side) for side in zip(*pairs[3:6], ("新。", "new."), strict=True))
     test = EvaluationSet("held_out", "en", srcs, refs, "zh")
-    assert count_seen(tmp_path / "model", test) == 0, "it keeps no text"
+    assert count_seen(tmp_path / "model", [test]) == [0], "it keeps no text"
     write_sides(tmp_path / "data/clean/train", pairs, ("src", "tgt"))
-    assert count_seen(tmp_path / "model", test) == 3
-    assert count_seen(tmp_path / "model", EvaluationSet("back", "zh", refs, srcs, "en")) == 3
-    assert count_seen(tmp_path / "model", EvaluationSet("other", "en", srcs, refs[::-1], "zh")) == 0
+    back = EvaluationSet("back", "zh", refs, srcs, "en")
+    other = EvaluationSet("other", "en", srcs, refs[::-1], "zh")
+    assert count_seen(tmp_path / "model", [test, back, other]) == [3, 3, 0]
 
 
 def test_a_least_bleu_is_that_of_the_test_sets_themselves(run_dir: Path) -> None:

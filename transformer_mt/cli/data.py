@@ -24,7 +24,7 @@ from transformer_mt.cli.options import (
     show,
     with_executor,
 )
-from transformer_mt.errors import DataError, TmtError
+from transformer_mt.errors import CheckpointError, DataError, TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.terminal import show_folded
 
@@ -261,7 +261,11 @@ def _refuse_for_a_training(cfg: "Config", run: "Run", prints: "Fingerprints") ->
         from transformer_mt.pipeline.train import training_identity
         from transformer_mt.training.checkpoint import CheckpointStore
 
-        CheckpointStore(run.checkpoints_dir, training_identity(cfg, prints)).check_identity()
+        try:
+            CheckpointStore(run.checkpoints_dir, training_identity(cfg, prints)).check_identity()
+        except CheckpointError as error:
+            text = tr("{} (tmt train has it; or name another --run-dir)", error)
+            raise CheckpointError(text) from error
 
 
 def _translate_corpus(

@@ -213,6 +213,9 @@ def _configuration_of(
         if begun or (own.is_as_long_as(path) and kept.train.max_minutes == minutes):
             say(tr("settings of the first start: {}", path))
             return path
+        before = path.with_name("start.before.yaml")
+        path.replace(before)  # it may have been edited
+        say(tr("{}: the settings before, which were never used", before))
     run.claim()  # before some updates are timed
     write_text(path, make_start(own, minutes=minutes, processes=processes))
     say(

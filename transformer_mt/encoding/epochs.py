@@ -2,7 +2,7 @@
 
 The sub-words of a sentence are a pure function of (seed, epoch, row): a run that was stopped goes
 on with the same bytes. While a block is trained on, a process beside draws the next one; the disk
-holds these two. This file knows nothing of batches or models.
+holds these two and the one before. This file knows nothing of batches or models.
 """
 
 import os

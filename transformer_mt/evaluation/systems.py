@@ -160,7 +160,7 @@ def evaluate_systems(
         Scorer(test.tgt).check(metrics)
     if comet_python is not None:
         check_python(comet_python)
-    _tell_seen(systems, test_sets)
+    _tell_seen(systems, test_sets, stages)
     faults: dict[str, dict[str, Counter[str]]] = {test.name: {} for test in tests}
     shares: dict[str, SystemScores] = defaultdict(dict)
     for system in (system for system in systems if system.is_model):
@@ -183,11 +183,16 @@ def evaluate_systems(
     return Evaluation(tests, outputs, {**scores, **shares}, faults)
 
 
-def _tell_seen(systems: Sequence[System], test_sets: Sequence[EvaluationSet]) -> None:
+def _tell_seen(
+    systems: Sequence[System], test_sets: Sequence[EvaluationSet], stages: Stages
+) -> None:
     """A run holds test sets out of its own text, of which another run may have learned."""
-    for system in (system for system in systems if system.is_model and len(systems) > 1):
-        for test in test_sets:
-            if n_seen := count_seen(system.path, test):
+    if len(systems) < 2:
+        return
+    for system in (system for system in systems if system.is_model):
+        stages.begin(tr("looking for test sentences in the training text of {}", system.name))
+        for test, n_seen in zip(test_sets, count_seen(system.path, test_sets), strict=True):
+            if n_seen:
                 text = tr(
                     "problem: {} has learned from {} of the {} sentences of {}: its scores there "
                     "are too high",

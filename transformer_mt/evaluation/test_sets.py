@@ -4,7 +4,7 @@ This file knows nothing of training, nor of systems, see `systems.py`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,15 +127,19 @@ def training_text(model_dir: Path, tgt: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def count_seen(model_dir: Path, test: EvaluationSet) -> int:
-    """Pairs of a test set that the model was trained on; 0 where its run keeps no clean text."""
+def count_seen(model_dir: Path, tests: Sequence[EvaluationSet]) -> list[int]:
+    """Pairs of test sets that the model was trained on; 0 where its run keeps no clean text."""
     languages = load_config(model_dir / "config.yaml").languages
-    turned = test.tgt != languages.tgt
-    pairs = set(zip(*(test.refs, test.srcs) if turned else (test.srcs, test.refs), strict=True))
     paths = [model_dir.parent / "data" / "clean" / f"train.{side}" for side in ("src", "tgt")]
     if not all(path.is_file() for path in paths):
-        return 0
-    return len(pairs.intersection(zip(*map(split_lines, paths), strict=True)))
+        return [0] * len(tests)
+    pairs = [
+        set(zip(*((test.srcs, test.refs)[:: 1 if test.tgt == languages.tgt else -1]), strict=True))
+        for test in tests
+    ]
+    asked = set().union(*pairs)
+    seen = asked.intersection(zip(*map(split_lines, paths), strict=True))
+    return [len(one & seen) for one in pairs]
 
 
 def describe_model(model_dir: Path) -> dict[str, Any]:

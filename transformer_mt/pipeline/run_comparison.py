@@ -101,7 +101,7 @@ def compare_runs(
         name: best_on_dev(read_metrics(run.metrics_path))
         for name, run in zip(names, runs, strict=True)
     }
-    if len({*map(_dev_references, runs, configs)}) > 1:
+    if len({*map(_dev_references, runs, configs)} - {None}) > 1:
         notes.append(tr("dev: the runs have other sentences; their best values say little"))
     return RunComparison(names, _differences(configs), dev, scores, notes)
 

@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from transformer_mt.errors import ModelDirError, TmtError
@@ -17,6 +17,7 @@ from transformer_mt.system.output import (
     write_text,
 )
 from transformer_mt.system.staging import remove_all_left_over
+from transformer_mt.system.state import Damaged, read_json
 from transformer_mt.system.terminal import say
 
 _MARK = "run.json"
@@ -97,6 +98,8 @@ class Run:
         """Remove metrics, `max_tokens.json`, `tracking.json`, the model and its translations; files
         of others stay."""
         tests = [path.name.split(".")[1] for path in self.clean_dir.glob("test.*.src")]
+        with suppress(Damaged):  # the text may be gone
+            tests += (read_json(self.model_dir / _OF_A_MODEL) or {}).get("scores", {})
         found = {path.name: path for path in self.translations_dir.glob("*.txt")}
         form = re.compile(rf"({'|'.join(map(re.escape, tests))})(\.{_CODE}-{_CODE})?\.txt")
         written = [path for name, path in found.items() if tests and form.fullmatch(name)]

@@ -202,7 +202,7 @@ def planning_corpus(
         TmtError: what preparing the whole corpus would raise, as far as the sample shows it.
     """
     local = obtain_sources(cfg, lambda _: None)
-    if is_prepared(run, fingerprints(local)):
+    if run.encoded_dir.is_dir() and is_prepared(run, fingerprints(local)):
         return PlanningCorpus(cfg, run, 1.0, len(open_corpus(run.encoded_dir / "dev")), 0.0)
     scale = sum(size.pairs for size in sizes if size.role == "train") / len(sample.items)
     sources = _write_sample(cfg.data.train, sample, folder)

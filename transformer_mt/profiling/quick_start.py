@@ -70,8 +70,8 @@ class OwnText:
 
     def is_as_long_as(self, start: Path) -> bool:
         """Whether the settings of an earlier start were made for as many sentence pairs."""
-        first = start.read_text(encoding="utf-8").partition("\n")[0]
-        return f"{self.counts.pairs:,}" in re.findall(r"\d[\d,]*\d|\d", first)
+        numbers = re.findall(r"\d[\d,]*", start.read_text(encoding="utf-8").partition("\n")[0])
+        return not numbers or f"{self.counts.pairs:,}" in numbers
 
 
 def read_own_text(paths: Sequence[Path]) -> OwnText:
@@ -154,11 +154,11 @@ def _count(source: str | dict[str, Any], languages: Languages) -> Counts:
         n_pairs += 1
         tgt_tokens += 1 + round(len(pair[1]) * per_character)
         for side, text in enumerate(pair):
-            n_returns[side] += text.count("\r")
+            n_returns[side] += text.count("\r") - text.count("\r\n")
             characters[side].update(text)
             if n_pairs <= _COUNTED and not is_unspaced(codes[side]):
                 counts[side].update(words(text, codes[side]))
-    if problems := carriage_returns(n_returns, n_pairs):
+    if spec.files and (problems := carriage_returns(n_returns, n_pairs)):
         raise DataError("\n".join(problems))
     src, tgt = (sum(n >= _OFTEN for n in side.values()) for side in counts)
     return Counts(n_pairs, tgt_tokens, (len(characters[0]), len(characters[1])), (src, tgt))

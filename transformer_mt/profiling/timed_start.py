@@ -34,6 +34,7 @@ from transformer_mt.system.processes.environment import own_place
 from transformer_mt.system.terminal import Say
 from transformer_mt.text.languages import is_unspaced
 from transformer_mt.training.checkpoint import CheckpointStore
+from transformer_mt.training.memory import is_out_of_memory
 from transformer_mt.training.micro_batch import Learner
 from transformer_mt.training.padding import Batch
 
@@ -48,7 +49,9 @@ _LENGTH = 20  # tokens of a sentence, in the updates that are measured
 # As in training: matrices that begin at 0 and hardly move give gradients of subnormal numbers,
 # which a processor computes with many times as slowly.
 _LR = 1e-3
-_WHERE = ("root", "workers", "cache", "offline")  # of data, which change no text
+_MAY_CHANGE = (
+    "data.root", "data.workers", "data.cache", "data.offline", "tokenizer.sampling",
+)  # fmt: skip
 _START_S = 8.0  # of new processes, about
 _TRAINED = 0.8  # of that speed, in a training: padding, validations; docs/lab/muon.md
 
@@ -84,7 +87,7 @@ def configuration_for_minutes(
     if not fresh and CheckpointStore(run.checkpoints_dir, {}).has_any():
         if not path.is_file():
             return config
-        _refuse_other_experiments(named, path)
+        _refuse_other_experiments(named, path, run, reverse=reverse)
         say(tr("settings of the first start: {}", path))
         return str(path)
     run.claim()  # before the work
@@ -101,13 +104,14 @@ def configuration_for_minutes(
     chosen = _chosen(advice, kept, named)
     fitted, changed = apply_advice(named, chosen, on_defaults=False), changes(named, chosen)
     write_text(path, "".join(_text(config, minutes, changed)) + fitted.to_yaml())
+    read = budget.tokens / tokens_of_tiny(1.0, advice)
     say(
         tr(
             "[minutes] {:g} minutes are about {:,.0f} target tokens here, {:.1f} times the corpus; "
             "settings for that (--set keeps yours):",
             minutes,
-            budget.tokens,
-            budget.tokens / tokens,
+            read,
+            read / tokens,
         )
     )
     for a in changed:
@@ -140,27 +144,31 @@ def _refuse_other_launchers(minutes: float) -> None:
         )
 
 
-def _refuse_other_experiments(named: Config, start: Path) -> None:
+def _refuse_other_experiments(named: Config, start: Path, run: Run, *, reverse: bool) -> None:
     """Raises: ConfigError: a training began with another text than the configuration names now."""
-    kept = load_experiment(start, ())
-    pairs = [
-        (f"{section}.{key}", value, getattr(getattr(kept, section), key))
-        for section in ("languages", "data", "tokenizer")
-        for key, value in getattr(named, section)
-        if key not in _WHERE
-    ]
-    if changed := [
-        key for key, now, then in [*pairs, ("seed", named.seed, kept.seed)] if now != then
-    ]:
+    now, then = map(_of_text, (named, load_experiment(start, ())))
+    if changed := [key for key, value in now.items() if value != then[key]]:
+        command = f"tmt train {start} --run-dir {run.directory}" + " --reverse" * reverse
         raise ConfigError(
             tr(
-                "{}: the training began with other settings: {}. To go on with them: tmt train {}; "
+                "{}: the training began with other settings: {}. To go on with them: {}; "
                 "--fresh begins anew, another --run-dir beside it",
                 start,
                 ", ".join(changed),
-                start,
+                command,
             )
         )
+
+
+def _of_text(cfg: Config) -> dict[str, object]:
+    """Settings that decide the text and its sub-words, which no training changes on its way."""
+    found: dict[str, object] = {"seed": cfg.seed}
+    for section in ("languages", "data", "tokenizer"):
+        found |= {f"{section}.{key}": value for key, value in getattr(cfg, section)}
+    train = [source.model_copy(update={"weight": None}) for source in cfg.data.train]
+    return {key: value for key, value in found.items() if key not in _MAY_CHANGE} | {
+        "data.train": train
+    }
 
 
 def _refuse_other_architectures(named: Config, minutes: float) -> None:
@@ -246,20 +254,30 @@ def _update_seconds(cfg: Config, ranks: Ranks, sizes: Sequence[int]) -> list[flo
     for size in sizes:
         rows = max(1, size // ranks.size // _LENGTH)
         src = torch.randint(4, min(vocab_sizes), (rows, _LENGTH), device=learner.device)
-        parts = src.tensor_split(-(-rows * _LENGTH // _PART))
-        times = []
-        for _ in range(warm_up + _MEASURED):
+        part_size, times = _PART, list[float]()
+        while len(times) < warm_up + _MEASURED:
             started = time.perf_counter()
-            for n, part in enumerate(parts, 1):
-                if n == len(parts):
-                    learner.send_with_next()
-                learner.add_gradients(Batch(part, part, part))
+            try:
+                _update(learner, src.tensor_split(-(-rows * _LENGTH // part_size)))
+            except RuntimeError as error:
+                if not is_out_of_memory(error) or part_size <= _LENGTH:
+                    raise
+                part_size, times = part_size // 2, []
+                continue
             learner.optimizer.step(_LR, ranks.size * rows * _LENGTH)
             if on_gpu:
                 torch.cuda.synchronize(learner.device)
             times.append(time.perf_counter() - started)
         medians.append(statistics.median(times[warm_up:]))
     return medians
+
+
+def _update(learner: Learner, parts: Sequence[torch.Tensor]) -> None:
+    """The gradients of all parts."""
+    for n, part in enumerate(parts, 1):
+        if n == len(parts):
+            learner.send_with_next()
+        learner.add_gradients(Batch(part, part, part))
 
 
 def _size_of(cfg: Config, stages: Stages) -> tuple[int, int]:

@@ -18,12 +18,12 @@ from transformer_mt.corpus.readers.tables import Pair
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
 
-Version = tuple[int, int]  # bytes, and nanoseconds of the last change
+Version = tuple[int, int]  # bytes, and the second of the last change: not all disks know more
 
 
 def _version(path: Path) -> Version:
     status = path.stat()
-    return status.st_size, status.st_mtime_ns
+    return status.st_size, int(status.st_mtime)
 
 
 @dataclass(frozen=True)

@@ -70,9 +70,12 @@ def _processes(workers: int, killed: str) -> Iterator[tuple[Executor, Callable[[
             yield pool, lambda: workers
         except BrokenExecutor as error:
             raise DataError(killed) from error
-        except KeyboardInterrupt:  # a task may take minutes, and leaves nothing that is half done
+        # Nobody wants the rest: a task may take minutes, and leaves nothing that is half done.
+        except (KeyboardInterrupt, GeneratorExit):
             for process in set(multiprocessing.active_children()).difference(others):
                 process.terminate()
+            # As Python does from 3.11.5 on: or what fills the queue would wait for a reader.
+            getattr(pool, "_call_queue")._reader.close()  # noqa: B009
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
