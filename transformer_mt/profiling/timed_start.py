@@ -104,7 +104,12 @@ def configuration_for_minutes(
     chosen = _chosen(advice, kept, named)
     fitted, changed = apply_advice(named, chosen, on_defaults=False), changes(named, chosen)
     write_text(path, "".join(_text(config, minutes, changed)) + fitted.to_yaml())
-    read = budget.tokens / tokens_of_tiny(1.0, advice)
+    _tell(minutes, budget.tokens / tokens_of_tiny(1.0, advice), tokens, changed, say)
+    return str(path)
+
+
+def _tell(minutes: float, read: float, tokens: int, changed: Iterable[Advice], say: Say) -> None:
+    """Args: read, tokens: target tokens, in the time and in the corpus."""
     say(
         tr(
             "[minutes] {:g} minutes are about {:,.0f} target tokens here, {:.1f} times the corpus; "
@@ -116,7 +121,6 @@ def configuration_for_minutes(
     )
     for a in changed:
         say(f"  {a.key}: {a.value}" + (f" ({a.why})" if a.why else ""))
-    return str(path)
 
 
 def _chosen(advice: Sequence[Advice], kept: set[str], named: Config) -> list[Advice]:
