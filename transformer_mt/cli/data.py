@@ -24,14 +24,13 @@ from transformer_mt.cli.options import (
     show,
     with_executor,
 )
-from transformer_mt.errors import CheckpointError, DataError, TmtError
+from transformer_mt.errors import DataError, TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.terminal import show_folded
 
 if TYPE_CHECKING:
     from transformer_mt.config.experiment import Config
-    from transformer_mt.pipeline.prepare import Fingerprints, Prepared
-    from transformer_mt.pipeline.run_dir import Run
+    from transformer_mt.pipeline.prepare import Prepared
 
 _argument: Any = typer.Argument
 _option: Any = typer.Option
@@ -250,22 +249,12 @@ def _prepare(cfg: "Config", run_dir: Path | None) -> "Prepared":
     local = obtain_sources(cfg, say)
     prints = fingerprints(local)
     if not is_prepared(run, prints):
-        _refuse_for_a_training(cfg, run, prints)
+        run.refuse_while_held()
+        if run.checkpoints_dir.is_dir():  # torch is loaded
+            from transformer_mt.pipeline.train import refuse_for_a_training
+
+            refuse_for_a_training(cfg, run, prints)
     return prepare(local, prints, run, say)
-
-
-def _refuse_for_a_training(cfg: "Config", run: "Run", prints: "Fingerprints") -> None:
-    """Raises: TmtError: what is trained there, or was, has the data that would be replaced."""
-    run.refuse_while_held()
-    if run.checkpoints_dir.is_dir():  # torch is loaded
-        from transformer_mt.pipeline.train import training_identity
-        from transformer_mt.training.checkpoint import CheckpointStore
-
-        try:
-            CheckpointStore(run.checkpoints_dir, training_identity(cfg, prints)).check_identity()
-        except CheckpointError as error:
-            text = tr("{} (tmt train has it; or name another --run-dir)", error)
-            raise CheckpointError(text) from error
 
 
 def _translate_corpus(

@@ -121,7 +121,7 @@ def _require_packages() -> None:
 def _watch(pool: "WorkerPool", stop: Callable[[], None]) -> None:
     """Tell when the models are loaded; stop if they cannot be."""
 
-    from transformer_mt.serve.service import detect
+    from transformer_mt.serve.detection import detect
 
     def wait() -> None:
         detect(["What is loaded here, no request waits for."])

@@ -18,7 +18,7 @@ from transformer_mt.corpus.sources.obtain import obtain_sources
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus
 from transformer_mt.encoding.epochs import EpochData, epoch_blocks
 from transformer_mt.encoding.subword_alignment import learn_alignment
-from transformer_mt.errors import TrainingError, TrainingStopped
+from transformer_mt.errors import CheckpointError, TrainingError, TrainingStopped
 from transformer_mt.evaluation.metrics import Scorer
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.encoder_decoder import EncoderDecoder
@@ -118,6 +118,15 @@ def training_identity(cfg: Config, prints: Fingerprints) -> dict[str, Any]:
         "corpus": prints.encoded,
         "seed": cfg.seed,
     }
+
+
+def refuse_for_a_training(cfg: Config, run: Run, prints: Fingerprints) -> None:
+    """Raises: CheckpointError: what was trained there has the data that would be replaced."""
+    try:
+        CheckpointStore(run.checkpoints_dir, training_identity(cfg, prints)).check_identity()
+    except CheckpointError as error:
+        text = tr("{} (tmt train has it; or name another --run-dir)", error)
+        raise CheckpointError(text) from error
 
 
 def _prepare(

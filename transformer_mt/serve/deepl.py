@@ -14,11 +14,12 @@ from starlette.responses import Response
 
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.access import Access, key_of_header
+from transformer_mt.serve.detection import code_of
 from transformer_mt.serve.fields import described, read_fields
 from transformer_mt.serve.glossaries import Glossaries, StoredGlossary
 from transformer_mt.serve.jobs import Terms
 from transformer_mt.serve.limits import Refused
-from transformer_mt.serve.service import AUTO, Service, code_of
+from transformer_mt.serve.service import AUTO, Service
 from transformer_mt.text.languages import language_name
 from transformer_mt.text.normalise import well_formed
 

@@ -18,9 +18,10 @@ from starlette.responses import Response
 
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.access import Access
+from transformer_mt.serve.detection import detect
 from transformer_mt.serve.fields import described, fields_of, read_fields, validated
 from transformer_mt.serve.limits import Refused
-from transformer_mt.serve.service import AUTO, Service, detect
+from transformer_mt.serve.service import AUTO, Service
 from transformer_mt.text.languages import language_name
 from transformer_mt.translation.documents.forms import SUFFIXES, form_of
 

@@ -16,14 +16,14 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
-from transformer_mt.errors import ConfigError, DataError, TmtError
+from transformer_mt.errors import DataError, TmtError
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.serve.detection import code_of, detect, near
 from transformer_mt.serve.jobs import Call, Terms, Translated, Waiting
 from transformer_mt.serve.limits import Limits, Refused
 from transformer_mt.serve.pool import Broken, WorkerPool
 from transformer_mt.serve.text_queue import QueueFull
 from transformer_mt.system.zip_damage import ZIP_DAMAGE
-from transformer_mt.text.languages import canonical_code, is_chinese
 from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.documents.forms import PACKAGE_FORMS, Form, PackageForm
 from transformer_mt.translation.documents.translate import texts_of, translate_content
@@ -32,7 +32,6 @@ Result = TypeVar("Result")
 
 AUTO = "auto"
 _LONGEST_CACHED = 1000  # characters of a text and its glossary, both of which the cache keeps
-_LONGEST_LANGUAGE = 100  # characters: Unicode's normal forms of long texts can take minutes
 _SEGMENTS_AT_ONCE = 1024  # of a document, so that the server answers others between them
 _BUSY_S = 0.5  # between two attempts of a document that is begun
 _POLL_S = 0.02  # while the models are loaded
@@ -102,14 +101,14 @@ class Service:
             return self._first(candidates, code_of(source), to)
         codes = [one.src for one in candidates]
         code, certainty = await asyncio.to_thread(detect, texts)
-        if len(codes) == 1 and not _near(code, codes):
+        if len(codes) == 1 and not near(code, codes):
             code, certainty = codes[0], 0.0  # nothing else can be translated, or was detected
-        elif certainty < _SURE and not _near(code, codes):
+        elif certainty < _SURE and not near(code, codes):
             code, certainty = await asyncio.to_thread(detect, texts, codes)
         return replace(self._first(candidates, code, to), certainty=certainty)
 
     def _first(self, candidates: Sequence[Direction], src: str | None, tgt: str) -> Direction:
-        if (code := _near(src, [one.src for one in candidates])) is not None:
+        if (code := near(src, [one.src for one in candidates])) is not None:
             return next(one for one in candidates if one.src == code)
         there = ", ".join(f"{one.src} → {one.tgt}" for one in self.directions())
         text = tr("{} → {}: no model here does that; there are {}", src or "?", tgt, there)
@@ -333,29 +332,3 @@ def _bytes_of_xml(content: bytes) -> int:
     with suppress(*ZIP_DAMAGE), zipfile.ZipFile(io.BytesIO(content)) as archive:
         return sum(i.file_size for i in archive.infolist() if i.filename.endswith(".xml"))
     return 0
-
-
-def detect(texts: Sequence[str], codes: Sequence[str] = ()) -> tuple[str | None, float]:
-    """The language of texts, and how sure that is, in percent; 0 with None.
-
-    Args:
-        codes: the likeliest of these, however few letters there are; none: any language.
-    """
-    from transformer_mt.text.identify import identified, likeliest
-
-    code, probability = likeliest(texts, codes) if codes else identified(texts)
-    return code, round(100 * probability, 1)
-
-
-def code_of(language: str) -> str:
-    try:
-        return canonical_code(language[:_LONGEST_LANGUAGE])
-    except ConfigError as error:
-        raise Refused(400, str(error)) from error
-
-
-def _near(code: str | None, codes: Sequence[str]) -> str | None:
-    """The language of a model for a code: itself, or Chinese in its other script."""
-    if code in codes or code is None or not is_chinese(code):
-        return code if code in codes else None
-    return next(filter(is_chinese, codes), None)
