@@ -18,7 +18,8 @@ def test_as_many_workers_as_have_room(
 ) -> None:
     monkeypatch.setattr(serve, "usable_cores", lambda: 16)
     monkeypatch.setattr(serve, "available_memory_bytes", lambda: free_mib << 20)
-    assert serve.count_workers() == workers
+    assert serve.count_workers("native") == workers
+    assert serve.count_workers("ctranslate2") == 16, "threads of one process"
 
 
 def test_a_stop_while_a_large_model_is_loaded(

@@ -82,9 +82,9 @@ def serve(
     from transformer_mt.serve.text_queue import TextQueue
 
     waiting = TextQueue(most_characters=queue, wait_s=wait / 1000)
-    # A copy of a process has memory of its own; threads share theirs.
-    n_workers = workers or (count_workers() if engine == "native" else usable_cores())
+    n_workers = workers or count_workers(engine)
     pool = WorkerPool(waiting, paths, n_workers=n_workers, engine=engine, precision=precision)
+    pool.batch_s = max(pool.batch_s, answer_time)
     # The models are loaded while the rest is imported.
     with listening(host, port) as listener, pool:
         from transformer_mt.serve.app import ServerSettings, make_app
@@ -92,11 +92,8 @@ def serve(
         from transformer_mt.serve.limits import Limits
         from transformer_mt.serve.listen import run_app
 
-        limits = Limits(
-            characters=characters, file_bytes=file_size << 20, request_s=request_time,
-            answer_s=answer_time,
-        )  # fmt: skip
-        pool.batch_s = max(pool.batch_s, answer_time)
+        limits = Limits(characters, file_bytes=file_size << 20, request_s=request_time,
+                        answer_s=answer_time)  # fmt: skip
         hosts = (*LOOPBACK, *map(str.lower, names or ())) if host in LOOPBACK else ()
         settings = ServerSettings(limits, keys, glossaries, cors or (), hosts, log_texts, cache)
         app = make_app(settings, pool)
@@ -107,9 +104,10 @@ def serve(
         raise typer.Exit(2)
 
 
-def count_workers() -> int:
-    """One per core, as far as the memory that is free has room for torch and a small model."""
-    return max(1, min(usable_cores(), available_memory_bytes() // _WORKER_BYTES))
+def count_workers(engine: str) -> int:
+    """One per core; of tmt's own, which are processes, as many as have memory for a small model."""
+    room = available_memory_bytes() // _WORKER_BYTES if engine == "native" else usable_cores()
+    return max(1, min(usable_cores(), room))
 
 
 def _require_packages() -> None:

@@ -115,11 +115,7 @@ def epoch_blocks(
         _keep_only(own_dir, left or out_dir.name, out_dir.name, next_dir.name)
         left = out_dir.name
         if not _is_whole(next_dir):
-            following = data.plain_block(block.following)
-            task = (data, following.place.epoch, following.rows, next_dir)
-            # A fork would copy the state of torch.
-            ahead = spawn_context().Process(target=_draw_beside, args=task)
-            ahead.start()
+            ahead = _begin_beside(data, data.plain_block(block.following), next_dir)
 
     def block_of(place: Place) -> EpochBlock:
         block = data.plain_block(place)
@@ -136,6 +132,14 @@ def epoch_blocks(
         if ahead is not None:
             ahead.terminate()  # its finished shards stay for the next start
             ahead.join()
+
+
+def _begin_beside(data: EpochData, block: EpochBlock, out_dir: Path) -> BaseProcess:
+    """A process that draws a block; a fork would copy the state of torch."""
+    task = (data, block.place.epoch, block.rows, out_dir)
+    process = spawn_context().Process(target=_draw_beside, args=task)
+    process.start()
+    return process
 
 
 def _keep_only(own_dir: Path, *names: str) -> None:
