@@ -55,18 +55,20 @@ def test_machines_that_count_their_restarts_differently_meet() -> None:
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.port), "WORLD_SIZE": "2",
         "TORCHELASTIC_USE_AGENT_STORE": "True",
     }  # fmt: skip
-    for _ in range(2):  # the second start finds the addresses of the first
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, "-c", RANK],
-                env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": "0",
-                     "TORCHELASTIC_RESTART_COUNT": str(1 - rank)},
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for rank in range(2)
-        ]  # fmt: skip
-        assert [rank.communicate(timeout=120)[0] for rank in ranks] == ["2.0\n", "2.0\n"]
+    for rank in range(2):  # of an earlier start
+        server.set(f"comes/{rank}", f"left by {rank}")
+        server.set(f"answer/left by {rank}", "an earlier name")
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK],
+            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": "0",
+                 "TORCHELASTIC_RESTART_COUNT": str(1 - rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    assert [rank.communicate(timeout=120)[0] for rank in ranks] == ["2.0\n", "2.0\n"]
 
 
 def test_a_machine_without_its_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
