@@ -125,7 +125,7 @@ def refuse_for_a_training(cfg: Config, run: Run, prints: Fingerprints) -> None:
     try:
         CheckpointStore(run.checkpoints_dir, training_identity(cfg, prints)).check_identity()
     except CheckpointError as error:
-        text = tr("{} (tmt train has it; or name another --run-dir)", error)
+        text = tr("{} (--fresh is an option of tmt train)", error)
         raise CheckpointError(text) from error
 
 
