@@ -14,6 +14,7 @@ import time
 from collections import Counter, defaultdict
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 from transformer_mt.system.processes.environment import DEFAULTS
 
@@ -77,7 +78,6 @@ def main() -> None:
         calls[layer, len(x)] += 1
         return y
 
-    int8.Int8Linear.in_fp32 = timed  # type: ignore[method-assign]
     whole, empty = engine_of(empty=False), engine_of(empty=True)
     options = SearchOptions(min_length=LENGTH - 1, max_length=LENGTH - 1, beam=5)
     ids = torch.randint(4, EMPTY_VOCAB, (N, SOURCE_LENGTH)).tolist()
@@ -87,7 +87,8 @@ def main() -> None:
             spent = 0.0
             calls.clear()
             started = time.process_time()
-            engine.search(list(map(Request, ids)), options)
+            with patch.object(int8.Int8Linear, "in_fp32", timed):
+                engine.search(list(map(Request, ids)), options)
             found = {name: time.process_time() - started}
             if engine is whole:
                 found |= {"integer layers": spent, "products alone": products(calls)}

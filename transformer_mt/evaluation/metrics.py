@@ -57,6 +57,14 @@ class Score:
 SystemScores = dict[str, dict[str, Score]]  # system → metric → score
 
 
+def scores_to_json(scores: Mapping[str, SystemScores]) -> dict[str, Any]:
+    """Test set → system → metric → the score as plain values."""
+    return {
+        test: {name: {m: s.to_json() for m, s in own.items()} for name, own in systems.items()}
+        for test, systems in scores.items()
+    }
+
+
 class Scorer:
     """Scores translations into one language; validation, `tmt eval` and reports share it.
 

@@ -21,6 +21,7 @@ from transformer_mt.evaluation.metrics import (
     Score,
     Scorer,
     SystemScores,
+    scores_to_json,
 )
 from transformer_mt.evaluation.robustness import careless_variants, frequent_words, score_words
 from transformer_mt.evaluation.system_names import System, name_systems
@@ -58,13 +59,7 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """{test set: {metric: …}} of a single system, {test set: {system: {metric: …}}} of more."""
-        plain = {
-            test: {
-                system: {metric: score.to_json() for metric, score in scores.items()}
-                for system, scores in systems.items()
-            }
-            for test, systems in self.scores.items()
-        }
+        plain = scores_to_json(self.scores)
         if len(self.systems) > 1:
             return plain
         return {test: only for test, systems in plain.items() for only in systems.values()}

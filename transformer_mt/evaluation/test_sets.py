@@ -133,10 +133,10 @@ def count_seen(model_dir: Path, tests: Sequence[EvaluationSet]) -> list[int]:
     paths = [model_dir.parent / "data" / "clean" / f"train.{side}" for side in ("src", "tgt")]
     if not all(path.is_file() for path in paths):
         return [0] * len(tests)
-    pairs = [
-        set(zip(*((test.srcs, test.refs)[:: 1 if test.tgt == languages.tgt else -1]), strict=True))
-        for test in tests
-    ]
+    pairs = []
+    for test in tests:
+        sides = (test.srcs, test.refs) if test.tgt == languages.tgt else (test.refs, test.srcs)
+        pairs.append(set(zip(*sides, strict=True)))
     asked = set().union(*pairs)
     seen = asked.intersection(zip(*map(split_lines, paths), strict=True))
     return [len(one & seen) for one in pairs]

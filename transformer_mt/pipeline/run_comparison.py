@@ -17,7 +17,7 @@ from transformer_mt.config.experiment import Config, load_config
 from transformer_mt.config.yaml_text import flattened
 from transformer_mt.corpus.readers.lines import split_lines
 from transformer_mt.errors import DataError, TmtError
-from transformer_mt.evaluation.metrics import Scorer, SystemScores, fit_comparison
+from transformer_mt.evaluation.metrics import Scorer, SystemScores, fit_comparison, scores_to_json
 from transformer_mt.evaluation.system_names import name_systems
 from transformer_mt.evaluation.test_sets import EvaluationSet, read_dev_sets, read_test_sets
 from transformer_mt.messages.catalogue import tr
@@ -56,14 +56,7 @@ class RunComparison:
     notes: list[str]
 
     def to_json(self) -> dict[str, Any]:
-        scores = {
-            test: {
-                run: {metric: score.to_json() for metric, score in own.items()}
-                for run, own in systems.items()
-            }
-            for test, systems in self.scores.items()
-        }
-        return {**vars(self), "scores": scores}
+        return {**vars(self), "scores": scores_to_json(self.scores)}
 
 
 def compare_runs(

@@ -87,9 +87,10 @@ def openai_router(service: Service, access: Access) -> APIRouter:
         if fields.stream:
             with_usage = bool(fields.stream_options and fields.stream_options.include_usage)
             chunks = _chunks(service, direction, text, head, with_usage=with_usage)
-            begun = [await anext(chunks)]
-            for _ in text[: -len(text.lstrip())].split("\n") if text.strip() else ():
-                begun.append(await anext(chunks))  # until words are translated a status can be told
+            lines = text.split("\n")
+            n_blank = next((n for n, line in enumerate(lines) if line.strip()), 0)
+            # The role, and the lines up to the first with words: until then a status can be told.
+            begun = [await anext(chunks) for _ in range(n_blank + 2)]
             return StreamingResponse(_after(begun, chunks), media_type="text/event-stream")
         (found,) = await service.translate([text], direction)
         message = {"role": "assistant", "content": found.text}

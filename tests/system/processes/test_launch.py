@@ -27,6 +27,13 @@ POLITE = (
 )
 
 
+def that_ends(status: int, *, after_s: float = 0.0) -> str:
+    """A program that Ctrl-C ends with this status; a negative one: as a signal does."""
+    handler = f"lambda *_: (time.sleep({after_s}), os._exit({status}))" if status >= 0 else "0"
+    waits = "print('ready', flush=True); time.sleep(60)"
+    return f"import os, signal, time; signal.signal(2, {handler}); {waits}"
+
+
 @pytest.fixture
 def outputs(tmp_path: Path) -> Iterator[list]:
     with (tmp_path / "0").open("w+b") as first, (tmp_path / "1").open("w+b") as second:
@@ -59,20 +66,14 @@ def test_a_first_process_that_stops_late_is_waited_for(
     outputs: list, first: int, second: int
 ) -> None:
     """It prepares data, or scores, where the others only wait for it; one lost contact."""
-    ends = "import os, signal, time; signal.signal(2, lambda *_: (time.sleep({}), os._exit({}))); "
-    waits = "print('ready', flush=True); time.sleep(60)"
-    at_once = ends.format(0, second) if second > 0 else "import signal, time; signal.signal(2, 0); "
-    programs = [ends.format(0.5, first) + waits, at_once + waits]
-    group = group_of(programs, outputs)
+    group = group_of([that_ends(first, after_s=0.5), that_ends(second)], outputs)
     group.ask_to_stop(signal.SIGINT)
     assert group.wait() == 130
     assert [process.returncode for process in group.processes] == [first, second]
 
 
 def test_what_is_finished_when_the_stop_comes_is_finished(outputs: list) -> None:
-    ends = "import os, signal, time; signal.signal(2, lambda *_: (time.sleep(0.3), os._exit({}))); "
-    waits = "print('ready', flush=True); time.sleep(60)"
-    group = group_of([ends.format(0) + waits, ends.format(130) + waits], outputs)
+    group = group_of([that_ends(0, after_s=0.3), that_ends(130)], outputs)
     group.ask_to_stop(signal.SIGINT)
     assert group.wait() == 0
 
@@ -81,8 +82,7 @@ def test_a_first_process_that_is_deaf_before_the_training_is_ended(
     outputs: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launching, "START_PATIENCE_S", 1.0)
-    stops = "import os, signal, time; signal.signal(2, lambda *_: os._exit(130)); "
-    group = group_of([DEAF, stops + "print('ready', flush=True); time.sleep(60)"], outputs)
+    group = group_of([DEAF, that_ends(130)], outputs)
     group.ask_to_stop(signal.SIGINT)
     with pytest.raises(TrainingError, match=r"asked to stop, processes 0 still ran after 1 s"):
         group.wait()
@@ -104,8 +104,7 @@ def test_a_fault_while_processes_stop_is_told(
     outputs: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launching, "PATIENCE_S", 0.5)
-    fails = "import signal, sys, time; signal.signal(2, lambda *_: sys.exit(1)); "
-    group = group_of([DEAF, fails + "print('ready', flush=True); time.sleep(60)"], outputs)
+    group = group_of([DEAF, that_ends(1)], outputs)
     group.ask_to_stop(signal.SIGINT)
     with pytest.raises(TrainingError, match=r"process 1 of 0 … 1 ended \(exit status 1\)"):
         group.wait()

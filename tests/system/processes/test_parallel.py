@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def test_every_file_is_made_and_named_in_order(tmp_path: Path, workers: int) -> 
     assert (tmp_path / "09").read_text() == f"9 {os.getpid()}", "one job needs no process"
 
 
-def begin_long_work(begun: Path, path: Path) -> None:
+def begin_long_work(_: bytes, begun: Path, path: Path) -> None:
     path.write_text("half")
     begun.touch()
     time.sleep(60)
@@ -70,7 +71,9 @@ def test_an_interrupt_waits_for_no_task(tmp_path: Path) -> None:
     try:
         with pytest.raises(KeyboardInterrupt):
             made = [(tmp_path / mark.name[-1], mark) for mark in marks]
-            list(run_shards(made, begin_long_work, workers=2))
+            # More than a pipe holds: what hands jobs over waits for a worker to read.
+            work = partial(begin_long_work, bytes(1 << 20))
+            list(run_shards(made, work, workers=2))
     finally:
         signal.signal(signal.SIGINT, before)
     assert time.monotonic() - started < 40

@@ -262,12 +262,11 @@ def is_parallel(path: Path, languages: Languages) -> bool:
         found: set[str | None] = set(map(identify, sides))
     except DataError:
         return False
-    wanted: set[str | None] = {languages.src, languages.tgt}
-    if not all(
-        map(is_chinese, (languages.src, languages.tgt))
-    ):  # else the script is what tells them apart
+    codes = languages.src, languages.tgt
+    wanted: set[str | None] = set(codes)
+    if not all(map(is_chinese, codes)):  # beside another language either script is Chinese
         found, wanted = (
-            {c and c.removesuffix("-Hant") for c in codes} for codes in (found, wanted)
+            {code and code.removesuffix("-Hant") for code in one} for one in (found, wanted)
         )
     return found == wanted
 

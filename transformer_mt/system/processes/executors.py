@@ -7,6 +7,7 @@ with: paths and numbers, never text. This file does not know what a task does.
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor
@@ -74,8 +75,10 @@ def _processes(workers: int, killed: str) -> Iterator[tuple[Executor, Callable[[
         except (KeyboardInterrupt, GeneratorExit):
             for process in set(multiprocessing.active_children()).difference(others):
                 process.terminate()
-            # As Python does from 3.11.5 on: or what fills the queue would wait for a reader.
-            getattr(pool, "_call_queue")._reader.close()  # noqa: B009
+            if sys.version_info < (3, 11, 5):
+                # Later ones do it by themselves (gh-94777): what fills the queue would wait for a
+                # reader that has gone, and this process for it.
+                vars(pool)["_call_queue"]._reader.close()
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
