@@ -18,14 +18,16 @@ from transformer_mt.model.incremental_decoder import IncrementalDecoder
 pytestmark = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
-@pytest.fixture(params=["transposed", "onednn", "plain", "explicit"])
+@pytest.fixture(params=["transposed", "onednn", "plain", "explicit", "dense"])
 def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Matrices in the layouts for few rows, transposed and oneDNN's, and as they are; attention
-    without the fused kernel."""
+    without the fused kernel, also with the cache that bf16 has."""
     if request.param == "plain":
         monkeypatch.setattr(few_rows, "FEW_ROWS", 0)
-    if request.param == "explicit":
+    if request.param in ("explicit", "dense"):
         monkeypatch.setattr(incremental, "EXPLICIT_MIN_HEADS", 1)
+    if request.param == "dense":
+        monkeypatch.setattr(incremental, "DENSE", torch.float32)
     if request.param == "onednn":
         if not torch.backends.mkldnn.is_available():
             pytest.skip("this build of torch has no oneDNN")
@@ -102,10 +104,10 @@ def test_a_new_order_of_beams_moves_no_keys(kind: dict[str, str]) -> None:
     """What `Decoding` promises: only the mask changes."""
     decoding = IncrementalDecoder(make_model(**kind)).start(random_ids(6, 3))
     decoding.step(torch.full((2, 3), BOS))
-    cache = decoding._cache
+    cache = decoding._cache[0]
     before = cache[:, :, :, :3].clone()
     decoding.select_beams(torch.tensor([[2, 2, 0], [1, 0, 0]]))
-    assert decoding._cache is cache and cache[:, :, :, :3].equal(before)
+    assert decoding._cache[0] is cache and cache[:, :, :, :3].equal(before)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

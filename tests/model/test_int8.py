@@ -6,7 +6,7 @@ from test_transformer import KINDS, make_model, random_ids
 from torch import nn
 
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.model import int8
+from transformer_mt.model import incremental_decoder, int8
 from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.model.incremental_decoder import IncrementalDecoder
 from transformer_mt.model.int8 import Int8Linear, has_int8, use_int8
@@ -70,10 +70,14 @@ def kept_and_rounded(kind: dict[str, str]) -> tuple[EncoderDecoder, EncoderDecod
 
 
 @pytest.mark.usefixtures("everything")
+@pytest.mark.parametrize("min_heads", [1, 1000], ids=["products", "fused kernel"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @torch.inference_mode()
-def test_log_probabilities_stay_near_fp32(kind: dict[str, str], dtype: torch.dtype) -> None:
+def test_log_probabilities_stay_near_fp32(
+    kind: dict[str, str], dtype: torch.dtype, min_heads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incremental_decoder, "EXPLICIT_MIN_HEADS", min_heads)
     model, rounded = kept_and_rounded(kind)
     src, tgt_in = random_ids(6, 3), random_ids(9, 9)
     exact = IncrementalDecoder(model).start(src)
@@ -84,6 +88,24 @@ def test_log_probabilities_stay_near_fp32(kind: dict[str, str], dtype: torch.dty
         assert found.dtype == torch.float32  # without rounding before the softmax
         difference = found.log_softmax(-1) - expected.log_softmax(-1)
         assert difference.abs().max() < 0.05 * expected.abs().max()
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@torch.inference_mode()
+def test_integers_beside_products_in_bf16(
+    kind: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where only some matrices of a layer are large enough, rows change their precision."""
+    monkeypatch.setattr(
+        int8, "MIN_ELEMENTS", make_model(**kind).decoder_layers[0].self_attn.qkv_proj.weight.numel()
+    )
+    model, rounded = kept_and_rounded(kind)
+    assert sum(isinstance(m, Int8Linear) for m in rounded.decoder_layers.modules()) > 0
+    assert any(type(m) is nn.Linear for m in rounded.decoder_layers.modules())
+    src, tokens = random_ids(6, 3), random_ids(1, 1)
+    exact = IncrementalDecoder(model).start(src).step(tokens)
+    found = IncrementalDecoder(rounded.bfloat16()).start(src).step(tokens)
+    assert (found - exact).abs().max() < 0.05 * exact.abs().max()
 
 
 @pytest.mark.usefixtures("everything")

@@ -98,7 +98,7 @@ def test_best_continuations_are_those_of_a_full_sort(
     log_probs = torch.randn(3, beam, vocab_size, generator=generator)
     log_probs[0, 0, 1:] = -math.inf  # rules leave only few
     scores = torch.randn(3, beam, generator=generator)
-    scores[1, 1:] = -math.inf  # dead beams
+    scores[1, 1:], scores[2] = -math.inf, -math.inf  # dead beams
     found = best_continuations(scores, log_probs, 2 * beam)
     totals = (log_probs + scores[..., None]).flatten(1)
     expected = totals.topk(min(2 * beam, totals.size(1)), dim=1)
@@ -106,7 +106,7 @@ def test_best_continuations_are_those_of_a_full_sort(
     real = found.scores > -math.inf
     flat = found.parents * vocab_size + found.tokens
     assert flat[real].equal(expected.indices[real])
-    assert found.tokens.max() < vocab_size
+    assert found.parents.max() < beam and found.tokens.max() < vocab_size
 
 
 @pytest.mark.parametrize("vocab_size", [4, 63, 64, 65, 200, 1000])

@@ -55,10 +55,13 @@ def is_plain(module: nn.Linear) -> bool:
     return in_fp32 and module.weight.device.type == "cpu"
 
 
-def linear(module: nn.Linear) -> Function:
-    """A linear layer, (N, in) → (N, out), in the precision of the module."""
-    is_int8 = isinstance(module, Int8Linear)
-    return module.forward if is_int8 else Linear(module.weight, module.bias)
+def linear(module: nn.Linear, dtype: torch.dtype) -> Function:
+    """A linear layer, (N, in) of this dtype → (N, out) in the precision of the module; integers
+    give fp32."""
+    if isinstance(module, Int8Linear):
+        return module.in_fp32
+    layer, own = Linear(module.weight, module.bias), module.weight.dtype
+    return layer if own == dtype else lambda x: layer(x.to(own))
 
 
 def _layout_for_few_rows(weight: Tensor) -> Literal["onednn", "transposed"] | None:
@@ -75,11 +78,14 @@ def _layout_for_few_rows(weight: Tensor) -> Literal["onednn", "transposed"] | No
     return "transposed" if is_fp32 else None
 
 
-def norm(module: nn.Module) -> Function:
-    """A norm without the calls of its module, which take as long as the norm of few numbers."""
+def norm(module: nn.Module, dtype: torch.dtype) -> Function:
+    """A norm of rows of this dtype without the calls of its module, which take as long as the norm
+    of few numbers."""
+    if isinstance(module, nn.Identity):
+        return module
     assert isinstance(module, nn.LayerNorm | nn.RMSNorm)
-    shape, weight = module.normalized_shape, module.weight
+    shape, weight = module.normalized_shape, module.weight.to(dtype)
     if isinstance(module, nn.RMSNorm):
         return lambda x: torch.rms_norm(x, shape, weight, NORM_EPS)
-    bias = module.bias
+    bias = module.bias.to(dtype)
     return lambda x: torch.layer_norm(x, shape, weight, bias, NORM_EPS)

@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.model.attention import CrossAttention, softmax
+from transformer_mt.model.attention import VECTOR_BYTES, CrossAttention, softmax
 from transformer_mt.model.few_rows import Function, Linear, is_plain, linear, norm
-from transformer_mt.model.int8 import Int8Linear
+from transformer_mt.model.int8 import has_int8
 from transformer_mt.model.modern import SwiGLU
 from transformer_mt.model.transformer import DecoderLayer, FeedForward, Transformer
 
@@ -26,8 +26,11 @@ from transformer_mt.model.transformer import DecoderLayer, FeedForward, Transfor
 EXPLICIT_MIN_HEADS = 64  # heads × sentences
 EXPLICIT_MAX_POSITIONS = 96
 
+SHORTEST = VECTOR_BYTES // 4  # source, padded: torch's softmax does not vectorise shorter rows
 ENCODED_ROWS = 64  # sentences encoded at a time, padded to the longest of them
-FIRST_POSITIONS = 12  # of the first cache, beyond the source length
+FIRST_POSITIONS = 12  # of the cache, beyond the source length
+DENSE = torch.bfloat16  # whose products would copy keys and values with unused slots between them
+DENSE_POSITIONS = 4  # by which a cache grows that has no unused slots for long
 
 
 class IncrementalDecoder:
@@ -36,9 +39,13 @@ class IncrementalDecoder:
     def __init__(self, model: Transformer) -> None:
         """Args: model: in eval mode."""
         self.model = model
-        self.layers = [_Layer(cast(DecoderLayer, layer)) for layer in model.decoder_layers]
-        output = model.output
-        self.output = output.in_fp32 if isinstance(output, Int8Linear) else linear(output)
+        # Integer products come in fp32: what lies between two of them is not rounded to bf16.
+        int8 = has_int8(model.decoder_layers)
+        self.dtype = torch.float32 if int8 else model.output.weight.dtype
+        layers = (cast(DecoderLayer, layer) for layer in model.decoder_layers)
+        self.layers = [_Layer(layer, self.dtype) for layer in layers]
+        self.norm = norm(model.decoder_norm, self.dtype)
+        self.output = linear(model.output, self.dtype)
 
     def start(self, src: Tensor) -> "Decoding":
         """Encode the padded source, (B, S) int64; neighbours should have similar lengths."""
@@ -49,7 +56,8 @@ class IncrementalDecoder:
         """`Transformer.encode`; on a CPU some sentences at a time, which saves padding."""
         if src.device.type != "cpu":
             return self.model.encode(src)
-        longest, memory, mask = src.size(1), [], []
+        longest = max(src.size(1), SHORTEST if len(src) > 1 else 1)
+        memory, mask = [], []
         for part in src.split(ENCODED_ROWS):
             width = int((part != self.model.pad_id).sum(dim=1).max())
             part_memory, part_mask = self.model.encode(part[:, :width])
@@ -85,7 +93,12 @@ class Decoding:
         self._memory_mask = None if memory_mask.all() else _added(memory_mask, keys.dtype)
         self._set_sources()
         batch, heads, _, head_width = keys.shape
-        self._cache = keys.new_empty(len(self._memory), batch, heads, 0, head_width)
+        self._is_dense = _is_explicit(keys, 1) and keys.dtype == DENSE
+        self._used = 0  # slots
+        # Keys and values of layer i are entries 2i and 2i + 1; dense, each layer has its own cache,
+        # since the allocator keeps no pieces beyond 32 MB.
+        n_layers = [1] * len(decoder.layers) if self._is_dense else [len(decoder.layers)]
+        self._cache = [keys.new_empty(2 * n, batch, heads, 0, head_width) for n in n_layers]
         # Added to the scores: 0 for the slots of a beam's own prefix, −∞ for the others.
         self._mask = keys.new_empty(batch, 1, 0)  # (B, K, slots)
         self._own = keys.new_empty(1, 0, 0)  # (1, K, K): of the newest position
@@ -97,13 +110,14 @@ class Decoding:
         """
         decoder = self._decoder
         x = decoder.model.decoder_embedding(tokens.view(-1, 1), self.length).squeeze(1)  # (N, D)
-        newest, cached, mask = self._begin_position(tokens.size(1))
+        x = x.to(decoder.dtype)
+        newest, seen, mask = self._begin_position(tokens.size(1))
+        is_explicit = _is_explicit(seen[0], seen[0].size(2))
         for i, layer in enumerate(decoder.layers):
-            k, v = 2 * i, 2 * i + 1
-            target = _Seen(cached[k], cached[v], mask)
-            x = layer(x, self.length, newest[k : v + 1], target, self._sources[i])
+            target = _Seen(seen[2 * i], seen[2 * i + 1], mask, is_explicit)
+            x = layer(x, self.length, newest[i], target, self._sources[i])
         self.length += 1
-        return decoder.output(decoder.model.decoder_norm(x)).view(*tokens.shape, -1)
+        return decoder.output(decoder.norm(x)).view(*tokens.shape, -1)
 
     def select_beams(self, parents: Tensor) -> None:
         """Reorder the beams: beam k continues the old beam `parents[:, k]`, (B, K) int64."""
@@ -112,11 +126,8 @@ class Decoding:
     def select_sentences(self, sentences: Tensor) -> None:
         """Keep only the sentences with these indices, (B',) int64."""
         self._memory = [keys[sentences] for keys in self._memory]
-        used = self._mask.size(2)
-        layers, _, heads, size, head_width = self._cache.shape  # whose room the next steps need
-        kept = self._cache.new_empty(layers, len(sentences), heads, size, head_width)
-        torch.index_select(self._cache[..., :used, :], 1, sentences, out=kept[..., :used, :])
-        self._cache, self._mask = kept, self._mask[sentences]
+        self._move_cache(sentences, self._mask.size(2))
+        self._mask = self._mask[sentences]
         if self._memory_mask is not None:
             self._memory_mask = self._memory_mask[sentences]
         self._set_sources()
@@ -125,11 +136,11 @@ class Decoding:
         """Prepare the attention of each layer to the source."""
         keys, values, mask = self._memory[::2], self._memory[1::2], self._memory_mask
         self._sources = [
-            layer.attention_to_source(_Seen(k, v, mask))
+            layer.attention_to_source(_Seen(k, v, mask, _is_explicit(k, k.size(2))))
             for layer, k, v in zip(self._decoder.layers, keys, values, strict=True)
         ]
 
-    def _begin_position(self, beam: int) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
+    def _begin_position(self, beam: int) -> tuple[list[Tensor], list[Tensor], Tensor | None]:
         """Make room for the keys and values of the newest position.
 
         The cache of one sentence has a slot for each beam of each position. Here K = 3 beams are at
@@ -146,29 +157,45 @@ class Decoding:
         `select_beams` permutes the rows of the mask, and never moves keys or values.
 
         Returns:
-            The newest slots, to be written, (2L, B, H, K, Dh); the slots of all positions, 2L times
-            (B, H, slots, Dh); the mask, (B, 1, K, slots), or None if nothing is masked.
+            The newest slots, to be written, L times (2, B, H, K, Dh); the slots to attend to, 2L
+            times (B, H, slots, Dh); their mask, (B, 1, K, slots), or None if nothing is masked.
         """
-        start = self._mask.size(2)
-        end = start + beam
-        if end > self._cache.size(3):
-            self._grow_cache(beam, start)
-        newest, all_slots = self._cache[:, :, :, start:end], self._cache[:, :, :, :end].unbind()
-        before = self._mask if start else self._mask.expand(-1, beam, -1)
+        start, end = self._used, self._used + beam
+        if not start:
+            self._mask = self._mask.expand(-1, beam, -1)
+        if end > self._mask.size(2):
+            self._grow_cache(beam)
         if self._own.size(1) != beam:
-            eye = torch.eye(beam, dtype=torch.bool, device=before.device)
-            self._own = _added(eye, before.dtype)[None]
-        self._mask = torch.cat([before, self._own.expand(before.size(0), -1, -1)], dim=2)
-        only_beam = end == self.length + 1  # one slot at every position
-        return newest, all_slots, None if only_beam else self._mask[:, None]
+            eye = torch.eye(beam, dtype=torch.bool, device=self._mask.device)
+            self._own = _added(eye, self._mask.dtype)[None]
+        self._mask[:, :, start:end] = self._own
+        self._used = end
+        n_seen = self._mask.size(2) if self._is_dense else end
+        only_beam = n_seen == self.length + 1  # one slot at every position
+        newest = [y for x in self._cache for y in x[:, :, :, start:end].split(2)]
+        seen = [y for x in self._cache for y in x[:, :, :, :n_seen].unbind()]
+        return newest, seen, None if only_beam else self._mask[:, None, :, :n_seen]
 
-    def _grow_cache(self, beam: int, n_used: int) -> None:
-        """Grow the cache, at least by half; most translations need this once."""
-        layers, batch, heads, _, head_width = self._cache.shape
-        size = max(beam * (FIRST_POSITIONS + self._memory[0].size(2)), 3 * n_used // 2 + beam)
-        grown = self._cache.new_empty(layers, batch, heads, size, head_width)
-        grown[:, :, :, :n_used] = self._cache[:, :, :, :n_used]
-        self._cache = grown
+    def _grow_cache(self, beam: int) -> None:
+        """Grow the cache, at least by half, so that most translations need this once; or, without
+        unused slots, by a few positions."""
+        size = max(beam * (FIRST_POSITIONS + self._memory[0].size(2)), 3 * self._used // 2 + beam)
+        if self._is_dense and self._used < EXPLICIT_MAX_POSITIONS:
+            size = self._used + beam * DENSE_POSITIONS
+        if not self._used:
+            size = beam  # later positions may have more
+        self._move_cache(torch.arange(len(self._mask), device=self._mask.device), size)
+        self._mask = F.pad(self._mask, (0, size - self._mask.size(2)), value=-math.inf)
+
+    def _move_cache(self, sentences: Tensor, size: int) -> None:
+        """Copy these sentences, (B',) int64, into a cache with `size` slots."""
+        for i, cache in enumerate(self._cache):
+            n, _, heads, _, head_width = cache.shape
+            self._cache[i] = cache.new_empty(n, len(sentences), heads, size, head_width)
+            used, unused = self._cache[i].tensor_split([self._used], dim=3)
+            torch.index_select(cache[:, :, :, : self._used], 1, sentences, out=used)
+            if self._is_dense:
+                unused.zero_()  # masked, but multiplied
 
 
 class _Seen(NamedTuple):
@@ -177,22 +204,24 @@ class _Seen(NamedTuple):
     keys: Tensor  # (B, H, any, Dh)
     values: Tensor
     mask: Tensor | None  # added to the scores, broadcastable to (B, H, K, any)
+    is_explicit: bool  # two products instead of the fused kernel
 
 
 class _Layer:
     """One `DecoderLayer` for rows (N, D): the newest positions of N = B·K beams."""
 
-    def __init__(self, layer: DecoderLayer) -> None:
+    def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
+        """Args: dtype: of the rows."""
         residuals = (layer.self_attn_residual, layer.encoder_attn_residual, layer.ffn_residual)
-        self._norms = [norm(residual.layer_norm) for residual in residuals]
+        self._norms = [norm(residual.layer_norm, dtype) for residual in residuals]
         self._pre = layer.ffn_residual.pre
         self._rotary = layer.self_attn.rotary
-        self._qkv = linear(layer.self_attn.qkv_proj)
-        self._self_out = linear(layer.self_attn.out_proj)
-        self._q = linear(layer.encoder_attn.q_proj)
-        self._cross_out = linear(layer.encoder_attn.out_proj)
+        self._qkv = linear(layer.self_attn.qkv_proj, dtype)
+        self._self_out = linear(layer.self_attn.out_proj, dtype)
+        self._q = linear(layer.encoder_attn.q_proj, dtype)
+        self._cross_out = linear(layer.encoder_attn.out_proj, dtype)
         self._encoder_attn = layer.encoder_attn
-        self._ffn = _feed_forward(layer.ffn)
+        self._ffn = _feed_forward(layer.ffn, dtype)
 
     def __call__(
         self, x: Tensor, position: int, newest: Tensor, target: _Seen, source: Function
@@ -251,18 +280,22 @@ def _folded(attention: CrossAttention, keys: Tensor, values: Tensor) -> Function
 
 def _attend(q: Tensor, seen: _Seen) -> Tensor:
     """(B, H, K, Dh) → (N, D), as in `attention.attend`."""
-    keys, values, mask = seen
-    many_heads = q.size(0) * q.size(1) >= EXPLICIT_MIN_HEADS
-    if q.device.type == "cpu" and many_heads and keys.size(2) <= EXPLICIT_MAX_POSITIONS:
-        if q.dtype == torch.bfloat16:
-            keys = keys.contiguous()  # else the product would copy element by element
-        scores = ((q * q.size(-1) ** -0.5) @ keys.transpose(-2, -1)).float()  # (B, H, K, any)
+    keys, values, mask, is_explicit = seen
+    if is_explicit:
+        scaled = torch.mul(q, q.size(-1) ** -0.5, out=keys.new_empty(q.shape))
+        scores = (scaled @ keys.transpose(-2, -1)).float()  # (B, H, K, any)
         if mask is not None:
             scores += mask
-        outputs = softmax(scores).to(q.dtype) @ values  # (B, H, K, Dh)
+        outputs = softmax(scores).to(keys.dtype) @ values  # (B, H, K, Dh)
     else:
-        outputs = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
+        outputs = F.scaled_dot_product_attention(q.to(keys.dtype), keys, values, attn_mask=mask)
     return outputs.transpose(1, 2).reshape(-1, q.size(1) * q.size(3))
+
+
+def _is_explicit(keys: Tensor, n_positions: int) -> bool:
+    """How so many positions of (B, H, any, Dh) keys are attended to, see `_Seen`."""
+    many_heads = keys.size(0) * keys.size(1) >= EXPLICIT_MIN_HEADS
+    return many_heads and n_positions <= EXPLICIT_MAX_POSITIONS and keys.device.type == "cpu"
 
 
 def _added(may_attend: Tensor, dtype: torch.dtype) -> Tensor:
@@ -270,10 +303,11 @@ def _added(may_attend: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros_like(may_attend, dtype=dtype).masked_fill_(~may_attend, -math.inf)
 
 
-def _feed_forward(module: nn.Module) -> Function:
+def _feed_forward(module: nn.Module, dtype: torch.dtype) -> Function:
     if isinstance(module, SwiGLU):
-        gate, up, down = map(linear, (module.gate_proj, module.up_proj, module.down_proj))
+        gate, up = linear(module.gate_proj, dtype), linear(module.up_proj, dtype)
+        down = linear(module.down_proj, dtype)
         return lambda x: down(F.silu(gate(x)) * up(x))
     assert isinstance(module, FeedForward)
-    first, second = linear(module.fc1), linear(module.fc2)
+    first, second = linear(module.fc1, dtype), linear(module.fc2, dtype)
     return lambda x: second(first(x).relu_())
