@@ -11,7 +11,7 @@ from test_transformer import (
     random_ids,
 )
 
-from transformer_mt.model import few_rows
+from transformer_mt.model import decoder_cache, few_rows
 from transformer_mt.model import incremental_decoder as incremental
 from transformer_mt.model.incremental_decoder import IncrementalDecoder
 
@@ -25,9 +25,9 @@ def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     if request.param == "plain":
         monkeypatch.setattr(few_rows, "FEW_ROWS", 0)
     if request.param in ("explicit", "dense"):
-        monkeypatch.setattr(incremental, "EXPLICIT_MIN_HEADS", 1)
+        monkeypatch.setattr(decoder_cache, "EXPLICIT_MIN_HEADS", 1)
     if request.param == "dense":
-        monkeypatch.setattr(incremental, "DENSE", torch.float32)
+        monkeypatch.setattr(decoder_cache, "DENSE", torch.float32)
     if request.param == "onednn":
         if not torch.backends.mkldnn.is_available():
             pytest.skip("this build of torch has no oneDNN")
@@ -101,13 +101,13 @@ def test_sentences_read_some_at_a_time_are_those_read_at_once(
 
 @torch.inference_mode()
 def test_a_new_order_of_beams_moves_no_keys(kind: dict[str, str]) -> None:
-    """What `Decoding` promises: only the mask changes."""
+    """What `DecoderCache` promises: only the mask changes."""
     decoding = IncrementalDecoder(make_model(**kind)).start(random_ids(6, 3))
     decoding.step(torch.full((2, 3), BOS))
-    cache = decoding._cache[0]
-    before = cache[:, :, :, :3].clone()
+    (slots,) = decoding._cache._slots
+    before = slots[:, :, :, :3].clone()
     decoding.select_beams(torch.tensor([[2, 2, 0], [1, 0, 0]]))
-    assert decoding._cache[0] is cache and cache[:, :, :, :3].equal(before)
+    assert decoding._cache._slots[0] is slots and slots[:, :, :, :3].equal(before)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

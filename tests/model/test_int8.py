@@ -6,7 +6,7 @@ from test_transformer import KINDS, make_model, random_ids
 from torch import nn
 
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.model import incremental_decoder, int8
+from transformer_mt.model import decoder_cache, int8
 from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.model.incremental_decoder import IncrementalDecoder
 from transformer_mt.model.int8 import Int8Linear, has_int8, use_int8
@@ -77,7 +77,7 @@ def kept_and_rounded(kind: dict[str, str]) -> tuple[EncoderDecoder, EncoderDecod
 def test_log_probabilities_stay_near_fp32(
     kind: dict[str, str], dtype: torch.dtype, min_heads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incremental_decoder, "EXPLICIT_MIN_HEADS", min_heads)
+    monkeypatch.setattr(decoder_cache, "EXPLICIT_MIN_HEADS", min_heads)
     model, rounded = kept_and_rounded(kind)
     src, tgt_in = random_ids(6, 3), random_ids(9, 9)
     exact = IncrementalDecoder(model).start(src)

@@ -8,29 +8,21 @@ the attention of few sentences; dropout and module calls take none.
 Shapes: see `attention.py`; `L` decoder layers · `P` target positions so far.
 """
 
-import math
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.model.attention import VECTOR_BYTES, CrossAttention, softmax
+from transformer_mt.model.decoder_cache import DecoderCache, Seen, added, is_explicit
 from transformer_mt.model.few_rows import Function, Linear, is_plain, linear, norm
 from transformer_mt.model.int8 import has_int8
 from transformer_mt.model.modern import SwiGLU
 from transformer_mt.model.transformer import DecoderLayer, FeedForward, Transformer
 
-# On a CPU, batched products beat the fused kernel if many heads attend to few positions
-# (docs/lab/decoding-changes.md).
-EXPLICIT_MIN_HEADS = 64  # heads × sentences
-EXPLICIT_MAX_POSITIONS = 96
-
 SHORTEST = VECTOR_BYTES // 4  # source, padded: torch's softmax does not vectorise shorter rows
 ENCODED_ROWS = 64  # sentences encoded at a time, padded to the longest of them
-FIRST_POSITIONS = 12  # of the cache, beyond the source length
-DENSE = torch.bfloat16  # whose products would copy keys and values with unused slots between them
-DENSE_POSITIONS = 4  # by which a cache grows that has no unused slots for long
 
 
 class IncrementalDecoder:
@@ -69,9 +61,8 @@ class IncrementalDecoder:
 class Decoding:
     """B sentences decoded side by side, with K beams each.
 
-    The beams of a sentence are K queries over one set of keys, as in cross-attention. A slot holds
-    the key and value of one beam at one position. Reordering the beams moves no keys and values:
-    the mask says which slots belong to a beam's own prefix.
+    The beams of a sentence are K queries over one set of keys, as in cross-attention: a mask says
+    which of them belong to a beam's own prefix, see `DecoderCache`.
     """
 
     def __init__(
@@ -87,21 +78,11 @@ class Decoding:
         """
         self.length = 0  # target positions decoded so far
         self._decoder = decoder
-        # Keys and values of layer i are entries 2i and 2i + 1.
-        self._memory = [x.contiguous() for pair in memory_keys_values for x in pair]
-        keys = self._memory[0]
-        self._memory_mask = None if memory_mask.all() else _added(memory_mask, keys.dtype)
+        self._memory = [(k.contiguous(), v.contiguous()) for k, v in memory_keys_values]
+        dtype = self._memory[0][0].dtype
+        self._memory_mask = None if memory_mask.all() else added(memory_mask, dtype)
         self._set_sources()
-        batch, heads, _, head_width = keys.shape
-        self._is_dense = _is_explicit(keys, 1) and keys.dtype == DENSE
-        self._used = 0  # slots
-        # Keys and values of layer i are entries 2i and 2i + 1; dense, each layer has its own cache,
-        # since the allocator keeps no pieces beyond 32 MB.
-        n_layers = [1] * len(decoder.layers) if self._is_dense else [len(decoder.layers)]
-        self._cache = [keys.new_empty(2 * n, batch, heads, 0, head_width) for n in n_layers]
-        # Added to the scores: 0 for the slots of a beam's own prefix, −∞ for the others.
-        self._mask = keys.new_empty(batch, 1, 0)  # (B, K, slots)
-        self._own = keys.new_empty(1, 0, 0)  # (1, K, K): of the newest position
+        self._cache = DecoderCache([keys for keys, _ in self._memory])
 
     def step(self, tokens: Tensor) -> Tensor:
         """Decode one position: (B, K) int64, the newest tokens → (B, K, V) logits of the next ones.
@@ -111,100 +92,31 @@ class Decoding:
         decoder = self._decoder
         x = decoder.model.decoder_embedding(tokens.view(-1, 1), self.length).squeeze(1)  # (N, D)
         x = x.to(decoder.dtype)
-        newest, seen, mask = self._begin_position(tokens.size(1))
-        is_explicit = _is_explicit(seen[0], seen[0].size(2))
+        newest, seen = self._cache.begin_position(tokens.size(1))
         for i, layer in enumerate(decoder.layers):
-            target = _Seen(seen[2 * i], seen[2 * i + 1], mask, is_explicit)
-            x = layer(x, self.length, newest[i], target, self._sources[i])
+            x = layer(x, self.length, newest[i], seen[i], self._sources[i])
         self.length += 1
         return decoder.output(decoder.norm(x)).view(*tokens.shape, -1)
 
     def select_beams(self, parents: Tensor) -> None:
         """Reorder the beams: beam k continues the old beam `parents[:, k]`, (B, K) int64."""
-        self._mask = self._mask.gather(1, parents[:, :, None].expand(-1, -1, self._mask.size(2)))
+        self._cache.select_beams(parents)
 
     def select_sentences(self, sentences: Tensor) -> None:
         """Keep only the sentences with these indices, (B',) int64."""
-        self._memory = [keys[sentences] for keys in self._memory]
-        self._move_cache(sentences, self._mask.size(2))
-        self._mask = self._mask[sentences]
+        self._memory = [(keys[sentences], values[sentences]) for keys, values in self._memory]
         if self._memory_mask is not None:
             self._memory_mask = self._memory_mask[sentences]
         self._set_sources()
+        self._cache.select_sentences(sentences)
 
     def _set_sources(self) -> None:
         """Prepare the attention of each layer to the source."""
-        keys, values, mask = self._memory[::2], self._memory[1::2], self._memory_mask
+        explicit = is_explicit(keys := self._memory[0][0], keys.size(2))
         self._sources = [
-            layer.attention_to_source(_Seen(k, v, mask, _is_explicit(k, k.size(2))))
-            for layer, k, v in zip(self._decoder.layers, keys, values, strict=True)
+            layer.attention_to_source(Seen(*pair, self._memory_mask, explicit))
+            for layer, pair in zip(self._decoder.layers, self._memory, strict=True)
         ]
-
-    def _begin_position(self, beam: int) -> tuple[list[Tensor], list[Tensor], Tensor | None]:
-        """Make room for the keys and values of the newest position.
-
-        The cache of one sentence has a slot for each beam of each position. Here K = 3 beams are at
-        position 2: beam 0 continues beam 1 of position 1, beams 1 and 2 continue its beam 0. The
-        mask, which is added to the scores, is 0 at × and −∞ at ·:
-
-            position    0  1        2           not yet used
-            slot        0  1  2  3  4  5  6  7  8  …
-            beam 0      ×  ·  ×  ·  ×  ·  ·
-            beam 1      ×  ×  ·  ·  ·  ×  ·
-            beam 2      ×  ×  ·  ·  ·  ·  ×
-                        before      own
-
-        `select_beams` permutes the rows of the mask, and never moves keys or values.
-
-        Returns:
-            The newest slots, to be written, L times (2, B, H, K, Dh); the slots to attend to, 2L
-            times (B, H, slots, Dh); their mask, (B, 1, K, slots), or None if nothing is masked.
-        """
-        start, end = self._used, self._used + beam
-        if not start:
-            self._mask = self._mask.expand(-1, beam, -1)
-        if end > self._mask.size(2):
-            self._grow_cache(beam)
-        if self._own.size(1) != beam:
-            eye = torch.eye(beam, dtype=torch.bool, device=self._mask.device)
-            self._own = _added(eye, self._mask.dtype)[None]
-        self._mask[:, :, start:end] = self._own
-        self._used = end
-        n_seen = self._mask.size(2) if self._is_dense else end
-        only_beam = n_seen == self.length + 1  # one slot at every position
-        newest = [y for x in self._cache for y in x[:, :, :, start:end].split(2)]
-        seen = [y for x in self._cache for y in x[:, :, :, :n_seen].unbind()]
-        return newest, seen, None if only_beam else self._mask[:, None, :, :n_seen]
-
-    def _grow_cache(self, beam: int) -> None:
-        """Grow the cache, at least by half, so that most translations need this once; or, without
-        unused slots, by a few positions."""
-        size = max(beam * (FIRST_POSITIONS + self._memory[0].size(2)), 3 * self._used // 2 + beam)
-        if self._is_dense and self._used < EXPLICIT_MAX_POSITIONS:
-            size = self._used + beam * DENSE_POSITIONS
-        if not self._used:
-            size = beam  # later positions may have more
-        self._move_cache(torch.arange(len(self._mask), device=self._mask.device), size)
-        self._mask = F.pad(self._mask, (0, size - self._mask.size(2)), value=-math.inf)
-
-    def _move_cache(self, sentences: Tensor, size: int) -> None:
-        """Copy these sentences, (B',) int64, into a cache with `size` slots."""
-        for i, cache in enumerate(self._cache):
-            n, _, heads, _, head_width = cache.shape
-            self._cache[i] = cache.new_empty(n, len(sentences), heads, size, head_width)
-            used, unused = self._cache[i].tensor_split([self._used], dim=3)
-            torch.index_select(cache[:, :, :, : self._used], 1, sentences, out=used)
-            if self._is_dense:
-                unused.zero_()  # masked, but multiplied
-
-
-class _Seen(NamedTuple):
-    """The positions to attend to."""
-
-    keys: Tensor  # (B, H, any, Dh)
-    values: Tensor
-    mask: Tensor | None  # added to the scores, broadcastable to (B, H, K, any)
-    is_explicit: bool  # two products instead of the fused kernel
 
 
 class _Layer:
@@ -224,9 +136,9 @@ class _Layer:
         self._ffn = _feed_forward(layer.ffn, dtype)
 
     def __call__(
-        self, x: Tensor, position: int, newest: Tensor, target: _Seen, source: Function
+        self, x: Tensor, position: int, newest: Tensor, target: Seen, source: Function
     ) -> Tensor:
-        """(N, D) → (N, D). Args: newest: slots to write, see `Decoding._begin_position`."""
+        """(N, D) → (N, D). Args: newest: slots to write, see `DecoderCache.begin_position`."""
         sublayers: tuple[Function, ...] = (
             lambda y: self._attend_to_target(y, position, newest, target),
             source,
@@ -236,7 +148,7 @@ class _Layer:
             x = x + sublayer(normalise(x)) if self._pre else normalise(x + sublayer(x))
         return x
 
-    def _attend_to_target(self, x: Tensor, position: int, newest: Tensor, target: _Seen) -> Tensor:
+    def _attend_to_target(self, x: Tensor, position: int, newest: Tensor, target: Seen) -> Tensor:
         batch, heads, _, head_width = target.keys.shape
         qkv = self._qkv(x).view(batch, -1, 3, heads, head_width).permute(2, 0, 3, 1, 4)
         q, kv = qkv[0], qkv[1:]  # (B, H, K, Dh), (2, B, H, K, Dh)
@@ -247,7 +159,7 @@ class _Layer:
             newest.copy_(kv)
         return self._self_out(_attend(q, target))
 
-    def attention_to_source(self, source: _Seen) -> Function:
+    def attention_to_source(self, source: Seen) -> Function:
         """Source attention of the newest positions, (N, D) → (N, D)."""
         batch, heads, length, head_width = source.keys.shape
         is_alone = batch == 1 and source.mask is None
@@ -278,7 +190,7 @@ def _folded(attention: CrossAttention, keys: Tensor, values: Tensor) -> Function
     return lambda x: outputs(scores(x).view(-1, heads, length).softmax(-1).flatten(1))
 
 
-def _attend(q: Tensor, seen: _Seen) -> Tensor:
+def _attend(q: Tensor, seen: Seen) -> Tensor:
     """(B, H, K, Dh) → (N, D), as in `attention.attend`."""
     keys, values, mask, is_explicit = seen
     if is_explicit:
@@ -290,17 +202,6 @@ def _attend(q: Tensor, seen: _Seen) -> Tensor:
     else:
         outputs = F.scaled_dot_product_attention(q.to(keys.dtype), keys, values, attn_mask=mask)
     return outputs.transpose(1, 2).reshape(-1, q.size(1) * q.size(3))
-
-
-def _is_explicit(keys: Tensor, n_positions: int) -> bool:
-    """How so many positions of (B, H, any, Dh) keys are attended to, see `_Seen`."""
-    many_heads = keys.size(0) * keys.size(1) >= EXPLICIT_MIN_HEADS
-    return many_heads and n_positions <= EXPLICIT_MAX_POSITIONS and keys.device.type == "cpu"
-
-
-def _added(may_attend: Tensor, dtype: torch.dtype) -> Tensor:
-    """A mask, True = may attend, as a term to add to the scores: 0 or −∞."""
-    return torch.zeros_like(may_attend, dtype=dtype).masked_fill_(~may_attend, -math.inf)
 
 
 def _feed_forward(module: nn.Module, dtype: torch.dtype) -> Function:
