@@ -39,8 +39,8 @@ def engine_of(*, empty: bool) -> Engine:
     width, ffn, vocab = (16, 8, EMPTY_VOCAB) if empty else (512, 2048, VOCAB)
     cfg = ModelConfig(d_model=width, heads=8, ffn=ffn, norm="post", tie_embeddings="all")
     model = new_model(cfg, vocab, vocab, pad_id=0).eval()
-    if not empty:
-        int8.use_int8(model)
+    with patch.object(int8, "MIN_ELEMENTS", 1 if empty else int8.MIN_ELEMENTS):
+        int8.use_int8(model)  # all of its layers, as in base's size
     return Engine([model.to(torch.bfloat16)], [0])
 
 
@@ -88,7 +88,7 @@ def main() -> None:
             spent = 0.0
             calls.clear()
             started = time.process_time()
-            with patch.object(int8.Int8Linear, "in_fp32", timed):  # also of the encoder
+            with patch.object(int8.Int8Linear, "in_fp32", timed):  # of the encoder
                 engine.search(list(map(Request, ids)), options)
             found = {name: time.process_time() - started}
             if engine is whole:

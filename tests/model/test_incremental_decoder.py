@@ -1,5 +1,8 @@
 """Decoding step by step against teacher forcing, for every architecture and way to multiply."""
 
+import math
+from typing import Any
+
 import pytest
 import torch
 from test_transformer import (
@@ -18,16 +21,30 @@ from transformer_mt.model.incremental_decoder import IncrementalDecoder
 pytestmark = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
-@pytest.fixture(params=["transposed", "onednn", "plain", "explicit", "dense"])
+# As in bf16: the fewest heads and the most positions of explicit products. Of three sentences with
+# four heads, one or two make fewer than 12.
+DENSE = {"dense": (1, 96), "dense, then long": (1, 10), "dense, then few": (12, 96)}
+
+
+def filled_with_nan(tensor: torch.Tensor, *shape: Any) -> torch.Tensor:
+    """What `new_empty` may hold."""
+    return tensor.new_full(shape[0] if len(shape) == 1 else shape, math.nan)
+
+
+@pytest.fixture(params=["transposed", "onednn", "plain", "explicit", *DENSE])
 def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Matrices in the layouts for few rows, transposed and oneDNN's, and as they are; attention
     without the fused kernel, also with the cache that bf16 has."""
     if request.param == "plain":
         monkeypatch.setattr(few_rows, "FEW_ROWS", 0)
-    if request.param in ("explicit", "dense"):
+    if request.param == "explicit":
         monkeypatch.setattr(decoder_cache, "EXPLICIT_MIN_HEADS", 1)
-    if request.param == "dense":
+    if request.param in DENSE:
+        min_heads, max_positions = DENSE[request.param]
+        monkeypatch.setattr(decoder_cache, "EXPLICIT_MIN_HEADS", min_heads)
+        monkeypatch.setattr(decoder_cache, "EXPLICIT_MAX_POSITIONS", max_positions)
         monkeypatch.setattr(decoder_cache, "DENSE", torch.float32)
+        monkeypatch.setattr(torch.Tensor, "new_empty", filled_with_nan)
     if request.param == "onednn":
         if not torch.backends.mkldnn.is_available():
             pytest.skip("this build of torch has no oneDNN")
@@ -35,7 +52,9 @@ def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return str(request.param)
 
 
-@pytest.mark.parametrize("lengths", [(6, 3, 5), (4, 4, 4)], ids=["padded", "equal"])
+@pytest.mark.parametrize(
+    "lengths", [(6, 3, 5), (4, 4, 4), (17, 17, 17)], ids=["padded", "equal", "long"]
+)
 @torch.inference_mode()
 def test_a_step_equals_the_position_of_teacher_forcing(
     kind: dict[str, str], lengths: tuple[int, ...], products: str
@@ -61,16 +80,20 @@ def test_a_sentence_alone_is_that_of_teacher_forcing(kind: dict[str, str], lengt
         assert_same(decoding.step(tgt_in[:, step : step + 1]), expected[:, step : step + 1])
 
 
+@pytest.mark.parametrize("left_after", [0, 1, 3])
 @torch.inference_mode()
-def test_the_last_sentence_of_a_batch_keeps_its_padding_masked(kind: dict[str, str]) -> None:
+def test_the_last_sentence_of_a_batch_keeps_its_padding_masked(
+    kind: dict[str, str], left_after: int, products: str
+) -> None:
     model = make_model(**kind)
-    src, tgt_in = random_ids(2, 4), random_ids(6, 6)
-    expected = model.project(model(src, tgt_in))[:1]
-    decoding = IncrementalDecoder(model).start(src)
-    decoding.step(tgt_in[:, :1])
-    decoding.select_sentences(torch.tensor([0]))
-    for step in range(1, 6):
-        assert_same(decoding.step(tgt_in[:1, step : step + 1]), expected[:, step : step + 1])
+    src, tgt_in = random_ids(2, 4, 3), random_ids(16, 16, 16)
+    expected = model.project(model(src, tgt_in))
+    decoding, left = IncrementalDecoder(model).start(src), [0, 1, 2]
+    for step in range(16):
+        if step == left_after:
+            decoding.select_sentences(torch.tensor(left := [0]))
+        tokens = slice(step, step + 1)
+        assert_same(decoding.step(tgt_in[left, tokens]), expected[left, tokens])
 
 
 @torch.inference_mode()

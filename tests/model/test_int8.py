@@ -1,5 +1,7 @@
 """Products of 8-bit integers against their formula, and searches with them against fp32."""
 
+from typing import Any
+
 import pytest
 import torch
 from test_transformer import KINDS, make_model, random_ids
@@ -61,7 +63,7 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(int8, "MIN_ELEMENTS", 1)
 
 
-def kept_and_rounded(kind: dict[str, str]) -> tuple[EncoderDecoder, EncoderDecoder]:
+def kept_and_rounded(kind: dict[str, Any]) -> tuple[EncoderDecoder, EncoderDecoder]:
     model, rounded = make_model(**kind), make_model(**kind)
     use_int8(rounded)
     assert has_int8(rounded) and not has_int8(model)
@@ -90,22 +92,27 @@ def test_log_probabilities_stay_near_fp32(
         assert difference.abs().max() < 0.05 * expected.abs().max()
 
 
+@pytest.mark.parametrize(("ffn", "large"), [(24, "qkv_proj"), (128, "ffn")])
+@pytest.mark.parametrize("min_heads", [1, 1000], ids=["products", "fused kernel"])
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @torch.inference_mode()
 def test_integers_beside_products_in_bf16(
-    kind: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    kind: dict[str, str], min_heads: int, ffn: int, large: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where only some matrices of a layer are large enough, rows change their precision."""
-    monkeypatch.setattr(
-        int8, "MIN_ELEMENTS", make_model(**kind).decoder_layers[0].self_attn.qkv_proj.weight.numel()
-    )
-    model, rounded = kept_and_rounded(kind)
-    assert sum(isinstance(m, Int8Linear) for m in rounded.decoder_layers.modules()) > 0
-    assert any(type(m) is nn.Linear for m in rounded.decoder_layers.modules())
-    src, tokens = random_ids(6, 3), random_ids(1, 1)
-    exact = IncrementalDecoder(model).start(src).step(tokens)
-    found = IncrementalDecoder(rounded.bfloat16()).start(src).step(tokens)
-    assert (found - exact).abs().max() < 0.05 * exact.abs().max()
+    monkeypatch.setattr(decoder_cache, "EXPLICIT_MIN_HEADS", min_heads)
+    monkeypatch.setattr(int8, "MIN_ELEMENTS", 3 * 16 * 16 if ffn == 24 else 1000)
+    model, rounded = kept_and_rounded({**kind, "ffn": ffn})
+    for name, module in rounded.decoder_layers.named_modules():
+        if type(module) in (nn.Linear, Int8Linear):
+            assert isinstance(module, Int8Linear) == (large in name), name
+    src, tgt_in = random_ids(6, 3), random_ids(9, 9)
+    exact = IncrementalDecoder(model).start(src)
+    near = IncrementalDecoder(rounded.bfloat16()).start(src)
+    for step in range(9):
+        tokens = tgt_in[:, step : step + 1]
+        expected, found = exact.step(tokens), near.step(tokens)
+        assert (found - expected).abs().max() < 0.05 * expected.abs().max()
 
 
 @pytest.mark.usefixtures("everything")

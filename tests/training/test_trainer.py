@@ -114,6 +114,21 @@ def test_twenty_updates_equal_ten_and_ten_more(tmp_path: Path, precision: str) -
 MIXED = replace(CORPUS, sources=(np.arange(400) >= 300).astype(np.uint16))
 
 
+@pytest.mark.parametrize("tokens_per_update", [100, 500])
+def test_updates_of_another_size_go_on_at_the_same_share_of_an_epoch(
+    tmp_path: Path, tokens_per_update: int
+) -> None:
+    first = Session(tmp_path, make_config(max_updates=4))
+    first.run()
+    *_, stopped = islice(Session(tmp_path / "again", first.trainer.cfg).trainer._updates(), 4)
+    assert 0.4 < stopped.epochs < 0.9
+    second = Session(tmp_path, make_config(tokens_per_update=tokens_per_update))
+    planned = next(second.trainer._updates())
+    assert planned.n_in_block != stopped.n_in_block
+    begins = planned.epochs - 1 / planned.n_in_block
+    assert stopped.epochs - 1 / planned.n_in_block < begins <= stopped.epochs
+
+
 def test_a_stop_request_loses_nothing(tmp_path: Path) -> None:
     """The update is finished, a checkpoint is written; resuming leads to the same end.
 

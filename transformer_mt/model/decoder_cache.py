@@ -1,7 +1,7 @@
 """The keys and values of the target positions that search has decoded so far.
 
 Comes in: how many beams the next position has, then their order, and which sentences stay. Goes
-out: slots to write, and the slots that a beam may attend to. Shapes: see `incremental_decoder.py`.
+out: slots to write, and the slots that a beam may attend to. Shapes: see `attention.py`.
 """
 
 import math
@@ -17,8 +17,10 @@ EXPLICIT_MIN_HEADS = 64  # heads × sentences
 EXPLICIT_MAX_POSITIONS = 96
 
 FIRST_POSITIONS = 12  # of the cache, beyond the source length
-DENSE = torch.bfloat16  # whose products would copy keys and values with unused slots between them
-DENSE_POSITIONS = 4  # by which a dense cache grows
+# In this precision the two products copy keys and values that have unused slots between them. So
+# they attend to all slots of a cache that grows by few positions.
+DENSE = torch.bfloat16
+DENSE_POSITIONS = 4
 
 
 class Seen(NamedTuple):
@@ -77,7 +79,8 @@ class DecoderCache:
         self._mask[:, :, start:end] = self._own
         self._n_used = end
         self._n_positions += 1
-        n_seen = self._mask.size(2) if self._is_dense else end
+        room = self._mask.size(2)
+        n_seen = room if self._is_dense and is_explicit(self._slots[0], room) else end
         only_beam = n_seen == self._n_positions  # one slot at every position
         mask = None if only_beam else self._mask[:, None, :, :n_seen]
         newest = [y for x in self._slots for y in x[:, :, :, start:end].split(2)]
@@ -96,12 +99,14 @@ class DecoderCache:
         self._mask = self._mask[sentences]
 
     def _grow(self, beam: int) -> None:
-        """Grow at least by half, so that most translations need this once; dense, by little."""
+        """Grow at least by half, so that most translations need it once after the first position;
+        dense, by little."""
+        end = self._n_used + beam
         size = max(beam * self._expected, 3 * self._n_used // 2 + beam)
-        if self._is_dense and self._n_used < EXPLICIT_MAX_POSITIONS:
-            size = self._n_used + beam * DENSE_POSITIONS
         if not self._n_used:
             size = beam  # later positions may have more
+        elif self._is_dense and end <= EXPLICIT_MAX_POSITIONS:
+            size = min(self._n_used + beam * DENSE_POSITIONS, EXPLICIT_MAX_POSITIONS)
         self._move(torch.arange(len(self._mask), device=self._mask.device), size)
         self._mask = F.pad(self._mask, (0, size - self._mask.size(2)), value=-math.inf)
 
@@ -112,13 +117,13 @@ class DecoderCache:
             self._slots[i] = slots.new_empty(n, len(sentences), heads, size, head_width)
             used, unused = self._slots[i].tensor_split([self._n_used], dim=3)
             torch.index_select(slots[:, :, :, : self._n_used], 1, sentences, out=used)
-            if self._is_dense:
+            if self._is_dense and size <= EXPLICIT_MAX_POSITIONS:
                 unused.zero_()  # masked, but multiplied
 
 
 def is_explicit(keys: Tensor, n_positions: int) -> bool:
-    """How so many positions of (B, H, any, Dh) keys are attended to, see `Seen`."""
-    many_heads = keys.size(0) * keys.size(1) >= EXPLICIT_MIN_HEADS
+    """How so many positions of (…, B, H, any, Dh) keys are attended to, see `Seen`."""
+    many_heads = keys.size(-4) * keys.size(-3) >= EXPLICIT_MIN_HEADS
     return many_heads and n_positions <= EXPLICIT_MAX_POSITIONS and keys.device.type == "cpu"
 
 

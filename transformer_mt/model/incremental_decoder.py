@@ -5,7 +5,7 @@ same as `Transformer.decode`, with its parameters. A step is a few hundred opera
 each, so the number of operations decides its time: Q, K and V take one operation together, so does
 the attention of few sentences; dropout and module calls take none.
 
-Shapes: see `attention.py`; `L` decoder layers · `P` target positions so far.
+Shapes: see `attention.py`.
 """
 
 from typing import cast
@@ -21,7 +21,7 @@ from transformer_mt.model.int8 import has_int8
 from transformer_mt.model.modern import SwiGLU
 from transformer_mt.model.transformer import DecoderLayer, FeedForward, Transformer
 
-SHORTEST = VECTOR_BYTES // 4  # source, padded: torch's softmax does not vectorise shorter rows
+SHORTEST = VECTOR_BYTES // 4  # source: torch's softmax does not vectorise shorter rows
 ENCODED_ROWS = 64  # sentences encoded at a time, padded to the longest of them
 
 
@@ -48,8 +48,7 @@ class IncrementalDecoder:
         """`Transformer.encode`; on a CPU some sentences at a time, which saves padding."""
         if src.device.type != "cpu":
             return self.model.encode(src)
-        longest = max(src.size(1), SHORTEST if len(src) > 1 else 1)
-        memory, mask = [], []
+        longest, memory, mask = src.size(1), [], []
         for part in src.split(ENCODED_ROWS):
             width = int((part != self.model.pad_id).sum(dim=1).max())
             part_memory, part_mask = self.model.encode(part[:, :width])
@@ -78,9 +77,11 @@ class Decoding:
         """
         self.length = 0  # target positions decoded so far
         self._decoder = decoder
-        self._memory = [(k.contiguous(), v.contiguous()) for k, v in memory_keys_values]
-        dtype = self._memory[0][0].dtype
-        self._memory_mask = None if memory_mask.all() else added(memory_mask, dtype)
+        keys = memory_keys_values[0][0]
+        longer = max(0, SHORTEST - keys.size(2)) if is_explicit(keys, SHORTEST) else 0
+        self._memory = [(_longer(k, longer), _longer(v, longer)) for k, v in memory_keys_values]
+        mask = F.pad(memory_mask, (0, longer))
+        self._memory_mask = None if mask.all() else added(mask, keys.dtype)
         self._set_sources()
         self._cache = DecoderCache([keys for keys, _ in self._memory])
 
@@ -202,6 +203,11 @@ def _attend(q: Tensor, seen: Seen) -> Tensor:
     else:
         outputs = F.scaled_dot_product_attention(q.to(keys.dtype), keys, values, attn_mask=mask)
     return outputs.transpose(1, 2).reshape(-1, q.size(1) * q.size(3))
+
+
+def _longer(keys: Tensor, n: int) -> Tensor:
+    """(B, H, S, Dh) → (B, H, S + n, Dh), in one piece."""
+    return F.pad(keys, (0, 0, 0, n)) if n else keys.contiguous()
 
 
 def _feed_forward(module: nn.Module, dtype: torch.dtype) -> Function:

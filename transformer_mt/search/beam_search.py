@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_mt.search.loop_detection import LoopWatch
@@ -266,10 +265,7 @@ def best_continuations(scores: Tensor, log_probs: Tensor, n: int) -> Candidates:
         return Candidates(found, at // vocab_size, at % vocab_size)
     whole = n_blocks * _BLOCK  # tokens in whole blocks; all others are candidates
     blocks = log_probs[..., :whole].unflatten(-1, (n_blocks, _BLOCK))  # (B, K, blocks, _BLOCK)
-    maxima = (blocks.amax(dim=-1) + scores[..., None]).flatten(1)
-    # torch's topk sorts less if it looks for a 64th or less of the numbers.
-    maxima = F.pad(maxima, (0, max(0, 64 * n - maxima.size(1))), value=-torch.inf)
-    best = maxima.topk(n, dim=1).indices.clamp_(max=beam * n_blocks - 1)  # (B, n)
+    best = (blocks.amax(dim=-1) + scores[..., None]).flatten(1).topk(n, dim=1).indices  # (B, n)
     parents, block = best // n_blocks, best % n_blocks
     rows = torch.arange(batch, device=scores.device)[:, None]
     cells = blocks[rows, parents, block] + scores.gather(1, parents)[..., None]  # (B, n, _BLOCK)

@@ -40,6 +40,7 @@ class Progress:
     block: int = 0  # of the epoch
     block_entries: int = WHOLE_EPOCH  # entries per block, about; absent in older files
     next_in_block: _Next = 0  # index of the next update in the plan of the block
+    block_updates: int | None = None  # in this plan; absent in older files
     seconds: float = 0.0  # of training, all starts together
     cooldown_left: float | None = None  # as in `learning_rate`; absent in older files
     skipped: int = 0  # updates left out because their gradient was not finite

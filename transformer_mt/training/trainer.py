@@ -149,6 +149,7 @@ class Trainer:
                 update=update,
                 **planned.block.place._asdict(),
                 next_in_block=planned.index + 1,
+                block_updates=planned.n_in_block,
                 seconds=time.monotonic() - started,
                 cooldown_left=left,
                 skipped=self.progress.skipped + (not finite),
@@ -198,6 +199,8 @@ class Trainer:
         place = Place(progress.epoch, progress.block, progress.block_entries)
         first = progress.next_in_block
         for block, plan in planned_blocks(self.cfg, self.block_of, place):
+            if first and progress.block_updates:  # with another batch size the plan has others
+                first = first * len(plan) // progress.block_updates
             for index in range(first, len(plan)):
                 batches = plan.update(index)
                 dealt = deal(batches, self.ranks.rank, self.ranks.size, even=device.type == "cpu")
