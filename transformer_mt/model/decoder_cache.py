@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# On a CPU, batched products beat the fused kernel if many heads attend to few positions
+# From so many heads, and up to so many positions, two products beat the fused kernel on a CPU
 # (docs/lab/decoding-changes.md).
 EXPLICIT_MIN_HEADS = 64  # heads × sentences
 EXPLICIT_MAX_POSITIONS = 96
@@ -122,7 +122,8 @@ class DecoderCache:
 
 
 def is_explicit(keys: Tensor, n_positions: int) -> bool:
-    """How so many positions of (…, B, H, any, Dh) keys are attended to, see `Seen`."""
+    """Whether two products attend to so many positions of (…, B, H, any, Dh) keys: on a CPU, where
+    many heads attend to few."""
     many_heads = keys.size(-4) * keys.size(-3) >= EXPLICIT_MIN_HEADS
     return many_heads and n_positions <= EXPLICIT_MAX_POSITIONS and keys.device.type == "cpu"
 

@@ -31,7 +31,7 @@ class IncrementalDecoder:
     def __init__(self, model: Transformer) -> None:
         """Args: model: in eval mode."""
         self.model = model
-        # Integer products come in fp32: what lies between two of them is not rounded to bf16.
+        # Of the rows between layers; integer products come in fp32 and are not rounded to bf16.
         int8 = has_int8(model.decoder_layers)
         self.dtype = torch.float32 if int8 else model.output.weight.dtype
         layers = (cast(DecoderLayer, layer) for layer in model.decoder_layers)
