@@ -47,6 +47,12 @@ class _Loader(yaml.SafeLoader):
         except (ValueError, KeyError, IndexError):  # the last of `!!float ''`
             _refuse(tr("{!r} is no value of the tag {}", node.value[:50], node.tag), node)
 
+    def fetch_flow_collection_start(self, TokenClass: type[yaml.Token]) -> None:
+        """Refuse depth at once: the scanner's work on a token grows with the brackets around it."""
+        if self.flow_level > _DEEPEST:
+            raise RecursionError
+        super().fetch_flow_collection_start(TokenClass)
+
     def construct_undefined(self, node: yaml.Node) -> NoReturn:
         _refuse(tr("the tag {} has no meaning here", node.tag), node)
 
