@@ -63,15 +63,14 @@ def figure_style() -> Iterator[None]:
 
 def new_figure(width: float, height: float) -> "Figure":
     """An empty white figure, sizes in inches, independent of pyplot and of any display."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
-    FigureCanvasAgg(figure)
-    return figure
+    return Figure(figsize=(width, height), dpi=DPI, facecolor="white")
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
     """Write a PNG, whole or not at all."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     with writing(path) as temporary_path:
-        figure.savefig(temporary_path, format="png")
+        FigureCanvasAgg(figure).print_png(temporary_path)  # `savefig` would draw it twice
