@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.corpus.diagnostics.shifted_lines import ShiftedRun
+from transformer_mt.corpus.readers.arrow_columns import array_of, column_of_bytes, column_of_numbers
 from transformer_mt.corpus.readers.pairs import Pair
 from transformer_mt.system.arrays import Array, Floats, Ints
 
@@ -49,8 +50,8 @@ def write_scored(
     )
     columns: dict[str, Any] = {
         "line": np.arange(first_line, first_line + len(pairs), dtype=np.uint64),
-        "src": pyarrow.array(srcs, pyarrow.large_string()),
-        "tgt": pyarrow.array(tgts, pyarrow.large_string()),
+        "src": [text.encode() for text in srcs],
+        "tgt": [text.encode() for text in tgts],
         "pair_hash": hash_texts([f"{src}\n{tgt}" for src, tgt in pairs]),
         "src_key": hash_texts(src_keys),
         "tgt_key": hash_texts(tgt_keys),
@@ -58,7 +59,15 @@ def write_scored(
         "tgt_chars": np.array([min(len(text), _MOST_CHARACTERS) for text in tgts], np.uint16),
         **scores,
     }
-    table = pyarrow.table(columns)
+    text = pyarrow.large_string()
+    table = pyarrow.table(
+        {
+            name: column_of_bytes(values, text)
+            if isinstance(values, list)
+            else column_of_numbers(values)
+            for name, values in columns.items()
+        }
+    )
     if errors:
         table = table.replace_schema_metadata({_ERRORS: json.dumps(errors)})
     with pyarrow.ipc.new_file(str(path), table.schema) as writer:
@@ -115,11 +124,11 @@ class Shard:
 
     def columns(self, *names: str) -> list[Array]:
         """(size,) each, memory-mapped: a column that is kept keeps its file open."""
-        return [column.to_numpy() for column in self._table(names).columns]
+        return [array_of(column) for column in self._table(names).columns]
 
     def values(self, rows: Ints, *names: str) -> Iterator[tuple[Any, ...]]:
         """Python values of some columns at some rows of the shard, row by row."""
-        columns = self._table(names).take(rows).columns
+        columns = self._table(names).take(column_of_numbers(rows)).columns
         return zip(*(column.to_pylist() for column in columns), strict=True)
 
     def errors(self) -> dict[int, str]:

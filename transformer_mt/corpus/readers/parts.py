@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from transformer_mt.corpus.readers.arrow_columns import column_of_bytes
 from transformer_mt.corpus.readers.lines import blocks_of, lines_between, open_bytes
 from transformer_mt.corpus.readers.tables import Pair
 from transformer_mt.errors import DataError
@@ -123,15 +124,16 @@ def store_pairs(pairs: Iterable[Pair], path: Path, every: int) -> None:
     """Write pairs, as they are read, into a file of parts of `every` pairs."""
     import pyarrow
 
-    schema = pyarrow.schema([(side, pyarrow.large_binary()) for side in ("src", "tgt")])
+    kind = pyarrow.large_binary()
+    schema = pyarrow.schema([(side, kind) for side in ("src", "tgt")])
     iterator = iter(pairs)
     with pyarrow.ipc.new_file(str(path), schema) as writer:
         while part := list(islice(iterator, every)):
             sides = [
-                pyarrow.array([text.encode("utf-8", "surrogatepass") for text in side], type_.type)
-                for side, type_ in zip(zip(*part, strict=True), schema, strict=True)
+                column_of_bytes([text.encode("utf-8", "surrogatepass") for text in side], kind)
+                for side in zip(*part, strict=True)
             ]
-            writer.write_batch(pyarrow.record_batch(sides, schema=schema))
+            writer.write_batch(pyarrow.RecordBatch.from_arrays(sides, schema=schema))
 
 
 def stored_parts(path: Path) -> Iterator[StoredPairs]:
