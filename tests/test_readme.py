@@ -28,6 +28,7 @@ from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.model.encoder_decoder import resolve_tying
 from transformer_mt.model.transformer import Transformer
+from transformer_mt.profiling import timed_start
 
 READMES = ["README.md", "README.zh.md"]
 MANUAL = [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))]
@@ -311,8 +312,11 @@ def test_the_page_on_cleaning_has_every_rule_with_its_threshold() -> None:
 # The walk-through
 
 
-def test_four_commands_go_from_two_files_to_a_score(tmp_path: Path) -> None:
+def test_four_commands_go_from_two_files_to_a_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The walk-through as it is written, with a smaller model and six updates."""
+    monkeypatch.setattr(timed_start, "_SIZES", (200, 400))  # of updates that are timed
     section = text_of("README.md").partition("## Your own two files")[2].partition("\n## ")[0]
     (script,) = [content for kind, content in _FENCE.findall(section) if kind == "bash"]
     pairs = build_demo().train[:1200]

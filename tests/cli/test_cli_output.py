@@ -35,7 +35,7 @@ FOLDERS = {
 }  # fmt: skip
 SEVERAL = {
     "report": ["eval", "-m", "RUN", "--bleu", "--beam", "1", "--report", "TARGET"],
-    "explain": ["explain", "-m", "RUN", "猫看见狗。", "-o", "TARGET"],
+    "explain": ["explain", "-m", "RUN", "猫看见狗。", "--target", "a cat", "-o", "TARGET"],
     "demo": ["data", "demo", "TARGET"],
 }
 PREFIXES = {

@@ -20,6 +20,12 @@ from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.train import train_experiment
 
 
+@pytest.fixture(autouse=True)
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing the curves would take as long as these trainings do."""
+    monkeypatch.setattr(train, "write_curves", lambda records, path: path.write_bytes(b""))
+
+
 @pytest.fixture(scope="module")
 def corpus_dir(tmp_path_factory: pytest.TempPathFactory, toy_pairs: list[tuple[str, str]]) -> Path:
     """Three corpora of the toy language: train, back-translated, dev and test."""

@@ -242,7 +242,9 @@ def test_on_a_gpu_the_expected_speed_is_that_of_the_model_that_is_chosen(
     assert chosen.model.d_model == (128 if n_pairs < 100_000 or minutes <= 10 else 512)
 
 
-def test_the_speed_of_this_machine() -> None:
+def test_the_speed_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In small updates, which are soon measured."""
+    monkeypatch.setattr(timed_start, "_SIZES", (200, 400))
     cfg = load_config(Path("configs/tiny.yaml"))
     budget = measure_budget(cfg, 2, 1, 29_000, 460_000)
     assert budget.minutes == 2 and 120 * 50 < budget.tokens < 120 * 10**6
