@@ -85,10 +85,11 @@ def targets(folder: Path) -> dict[str, Target]:
     texts = {
         "markdown": ["# A *b*\n\n- c `d` [e](f)\n> g\n\n| a | b |\n|---|---|\n| c | d |\n```\nx\n"],
         "html": ["<p>A <b>b</b> &amp; <a href='x'>c</a><script>x</script><!-- y --></p>"],
+        "xml": ["<d><t>A</t><p>b <i>c</i> &amp; <x id='1'/>d <q translate='no'>e</q></p></d>"],
         "srt": ["1\n00:00:01,000 --> 00:00:02,000\n- a <i>b</i>\n- c\n\n2\n0:0 --> 1:1\nd\n"],
         "jsonl": ['{"text": "a \\u4f60\\n b", "x": [1]}\n{"text": ""}\n'],
     }  # fmt: skip
-    forms: list[Form] = ["markdown", "html", "srt", "jsonl"]
+    forms: list[Form] = ["markdown", "html", "xml", "srt", "jsonl"]
     found = {
         form: Target([text.encode() for text in texts[form]], partial(document, form))
         for form in forms
@@ -96,7 +97,7 @@ def targets(folder: Path) -> dict[str, Target]:
     pairs = b'{"translation": {"zh": "a", "en": "b"}}\n{"zh": "a", "en": null}\n'
     found |= {
         "sgm": of_file("t.sgm", SGM, lambda path: list(read_sgm_pair(path, path))),
-        "xml": of_file("t.xml", XML, lambda path: list(read_markup(path, zh_en))),
+        "tmx": of_file("t.xml", XML, lambda path: list(read_markup(path, zh_en))),
         "json": of_file("t.jl", [pairs], lambda path: list(read_jsonl(path, zh_en, swapped=False))),
         "tsv": of_file("t.tsv", [b"a\tb\r\n\xe4\xbd\xa0\tc\n", b'"a ""b"""\tb\n'], table),
         "csv": of_file("t.csv", SHEETS, table),

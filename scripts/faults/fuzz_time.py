@@ -62,7 +62,7 @@ def readers(folder: Path) -> dict[str, Callable[[str], object]]:
     found: dict[str, Callable[[str], object]] = {form: document(form) for form in FORMS}
     found |= {
         "sgm": of_file(".sgm", lambda path: list(read_sgm_pair(path, path))),
-        "xml": of_file(".tmx", lambda path: list(read_markup(path, ZH_EN))),
+        "tmx": of_file(".tmx", lambda path: list(read_markup(path, ZH_EN))),
         "pairs jsonl": of_file(".jl", lambda path: list(read_jsonl(path, ZH_EN, swapped=False))),
         "tsv": of_file(".tsv", lambda path: list(read_table(path, ZH_EN, swapped=False))),
         "csv": of_file(".csv", lambda path: list(read_table(path, ZH_EN, swapped=False))),
@@ -75,7 +75,7 @@ def readers(folder: Path) -> dict[str, Callable[[str], object]]:
 FRAMES = {
     "jsonl": [('{"text": "', '"}')],
     "sgm": [("<doc docid=1><seg id=1>", "</seg>"), ("<doc ", "><seg id=1>x</seg>")],
-    "xml": [("<tmx><tu><tuv xml:lang='zh'><seg>", "</seg></tuv></tu></tmx>"), ("<tmx a='", "'/>")],
+    "tmx": [("<tmx><tu><tuv xml:lang='zh'><seg>", "</seg></tuv></tu></tmx>"), ("<tmx a='", "'/>")],
     "pairs jsonl": [('{"zh": "', '", "en": "x"}')],
     "srt": [("1\n00:00:01,000 --> 00:00:02,000\n", "\n")],
     "markdown": [("", ""), ("# ", ""), ("| a | b |\n|---|---|\n", "")],

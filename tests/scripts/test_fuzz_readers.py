@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from transformer_mt.errors import TmtError
 
 TARGETS = (
-    "markdown", "html", "srt", "jsonl", "sgm", "xml", "json", "tsv", "csv", "gz", "parquet",
+    "markdown", "html", "xml", "srt", "jsonl", "sgm", "tmx", "json", "tsv", "csv", "gz", "parquet",
     "arrow", "yaml", "glossary", "archive", "record", "model config.yaml",
     "model model.safetensors", "model tokenizer.model", "model metadata.json",
 )  # fmt: skip
@@ -43,7 +43,7 @@ def test_any_bytes(targets: dict[str, Any]) -> None:
     allowed()
 
 
-FORMS = ("markdown", "html", "srt", "jsonl")
+FORMS = ("markdown", "html", "xml", "srt", "jsonl")
 MARKUP = st.lists(st.sampled_from(fuzz_time.ATOMS), max_size=30).map("".join)
 
 
@@ -65,7 +65,7 @@ HOSTILE = [
     ("sgm", ("<seg ", "a", ">x</seg>")),
     ("sgm", ("", "<seg </seg\n", "")),
     ("sgm", ("<seg id=1>", "&amp;", "</seg>")),
-    ("xml", ("<tmx><a b='", "x", "")),
+    ("tmx", ("<tmx><a b='", "x", "")),
     ("glossary", ("", "a", "\tb")),
     ("tsv", ('"a', "\n", 'b"\tc')),
     ("tsv", ("", '"a""', "\tb")),
@@ -76,6 +76,8 @@ HOSTILE = [
     ("markdown", ("", "](", "")),
     ("markdown", ("", "`[", "")),
     ("html", ("", "<a '", "")),
+    ("xml", ("a", "<b>", "")),
+    ("xml", ("a<b>", "</c><d>", "")),
     ("srt", ("0:0 --> 0:1\n", "<i>", "")),
 ]
 

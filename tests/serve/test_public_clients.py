@@ -37,7 +37,12 @@ def test_deepl(server: Server, expected: str) -> None:
     assert one.text == two.text == expected and one.detected_source_lang == "ZH"
     marked = client.translate_text(f"<p>{TEXT}</p>", target_lang="EN-US", tag_handling="html")
     assert marked.text == f"<p>{expected}</p>"
-    assert client.get_usage().character.count > 0
+    before = client.get_usage().character.count
+    placed = f'<x id="1"/>{TEXT}<v>猫 {{n}}</v>'
+    options = {"tag_handling": "xml", "ignore_tags": ["v", "w"]}
+    marked = client.translate_text(placed, target_lang="EN-US", **options)
+    assert marked.text.count('<x id="1"/>') == marked.text.count("<v>猫 {n}</v>") == 1
+    assert client.get_usage().character.count == before + len(placed)
     assert [one.code for one in client.get_source_languages()] == ["ZH"]
     assert [one.code for one in client.get_target_languages()] == ["EN-US"]
 

@@ -235,18 +235,26 @@ def test_keys(toy_model: Path, tmp_path: Path) -> None:
 
     keys = tmp_path / "keys"
     make = [sys.executable, "-m", "transformer_mt", "serve", "--keys", str(keys)]
-    key = subprocess.run(
-        [*make, "--add-key", "alice", "--per-minute", "3"],
-        capture_output=True, text=True, check=True,
-    ).stdout.strip()  # fmt: skip
+    key, other = (
+        subprocess.run(
+            [*make, "--add-key", name, "--per-minute", "3"],
+            capture_output=True, text=True, check=True,
+        ).stdout.strip()
+        for name in ("alice", "bob")
+    )  # fmt: skip
     assert key not in keys.read_text() and "alice" in keys.read_text()
     assert keys.stat().st_mode & 0o077 == 0
     with serving("-m", toy_model, "--keys", keys) as server:
         assert server.translate("猫。").status_code == 403
         assert server.translate("猫。", api_key="wrong").status_code == 403
         assert server.translate("猫。", api_key=key).status_code == 200
-        headers = {"authorization": f"DeepL-Auth-Key {key}"}
-        assert server.client.get("/v2/usage", headers=headers).status_code == 200
+        headers = {"authorization": f"DeepL-Auth-Key {other}"}
+        texts = {"text": "猫。", "target_lang": "EN"}
+        assert server.client.post("/v2/translate", data=texts, headers=headers).status_code == 200
+        for one, expected in ((key, 0), (other, 2)):
+            headers = {"authorization": f"DeepL-Auth-Key {one}"}
+            told = server.client.get("/v2/usage", headers=headers).json()
+            assert told["character_count"] == expected
         headers = {"authorization": f"Bearer {key}"}
         assert server.client.get("/v1/models", headers=headers).status_code == 200
         refused = server.translate("猫。", api_key=key)

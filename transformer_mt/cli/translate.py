@@ -47,11 +47,13 @@ _search: Any = partial(typer.Option, rich_help_panel="How to search")
 _choice: Any = partial(typer.Option, rich_help_panel="Instead of the best")
 _words: Any = partial(typer.Option, rich_help_panel="Words")
 _INPUT = (
-    "a file, one text per line; .md, .html, .docx, .pptx, .odt, .odp, .srt, .vtt and "
+    "a file, one text per line; .md, .html, .xml, .docx, .pptx, .odt, .odp, .srt, .vtt and "
     ".jsonl keep their structure"
 )
 _MODELS = "model or run directory, or hf:OWNER/NAME; several vote; default: the newest finished run"
-_FORMAT = "text, markdown, html, srt, vtt, jsonl, docx, pptx, odt or odp; default: by file name"
+_FORMAT = (
+    "text, markdown, html, xml, srt, vtt, jsonl, docx, pptx, odt or odp; default: by file name"
+)
 _FORCE = "replace the input by its translation, or begin a stopped translation anew"
 _ENGINE = "native; ctranslate2, with an export of it; auto: the latter where it finds the same"
 _DRAW = "of --sample and --mbr"

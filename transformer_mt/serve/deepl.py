@@ -5,6 +5,9 @@ Source: its documentation (developers.deepl.com/docs) and its Python client.
 
 import csv
 import io
+import re
+from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -26,6 +29,8 @@ from transformer_mt.text.normalise import well_formed
 UNLIMITED = 10**12  # characters, as DeepL tells accounts without a limit
 _TARGETS = {"zh": "ZH-HANS", "zh-Hant": "ZH-HANT", "en": "EN-US", "pt": "PT-BR"}
 _TSV = "text/tab-separated-values"
+_TAG = re.compile(r"<([^\s/>]+)")
+_KEPT = ' translate="no" data-tmt-kept=""'
 
 
 class TranslateFields(BaseModel):
@@ -34,6 +39,7 @@ class TranslateFields(BaseModel):
     source_lang: str | None = None
     glossary_id: str | None = None
     tag_handling: Literal["html", "xml"] | None = None
+    ignore_tags: str | list[str] = ""  # names of elements that stay as they are, with commas
 
 
 class LanguagesFields(BaseModel):
@@ -50,6 +56,7 @@ class GlossaryFields(BaseModel):
 
 def deepl_router(service: Service, access: Access, glossaries: Glossaries) -> APIRouter:
     router = APIRouter(prefix="/v2")
+    n_characters = Counter[str]()  # translated here, by the name of the client
 
     def admitted(request: Request, texts: list[str] | None = None) -> str:
         return access.admit(request, key_of_header(request), texts)
@@ -73,9 +80,12 @@ def deepl_router(service: Service, access: Access, glossaries: Glossaries) -> AP
                 raise Refused(400, tr("this glossary is for {}", pair))
             terms = stored.terms
         if fields.tag_handling:
-            found = await service.documents(texts, "html", direction, terms=terms)
+            texts_kept = _marked_as_kept(texts, fields.ignore_tags)
+            found = await service.documents(texts_kept, fields.tag_handling, direction, terms=terms)
+            found = [translation.replace(_KEPT, "") for translation in found]
         else:
             found = [one.text for one in await service.translate(texts, direction, terms=terms)]
+        n_characters[owner] += sum(map(len, texts))
         language = _short(direction.src).upper()
         answers = [
             {
@@ -86,12 +96,16 @@ def deepl_router(service: Service, access: Access, glossaries: Glossaries) -> AP
         ]  # fmt: skip
         return {"translations": answers}
 
-    _add_account(router, service, admitted)
+    _add_account(router, service, n_characters, admitted)
     _add_glossaries(router, service, glossaries, admitted)
     return router
 
 
-def _add_account(router: APIRouter, service: Service, admitted: Any) -> None:
+def _add_account(
+    router: APIRouter, service: Service, n_characters: Mapping[str, int], admitted: Any
+) -> None:
+    """Args: n_characters: translated, by the name of the client."""
+
     @router.get("/languages")
     async def languages(request: Request) -> list[dict[str, Any]]:
         kind = (await read_fields(request, LanguagesFields)).type  # also in a body, as its client
@@ -113,8 +127,7 @@ def _add_account(router: APIRouter, service: Service, admitted: Any) -> None:
 
     @router.get("/usage")
     async def usage(request: Request) -> dict[str, int]:
-        admitted(request)
-        return {"character_count": service.n_characters, "character_limit": UNLIMITED}
+        return {"character_count": n_characters[admitted(request)], "character_limit": UNLIMITED}
 
 
 def _add_glossaries(
@@ -156,6 +169,17 @@ def _add_glossaries(
     @router.delete("/glossaries/{id_}", status_code=204)
     async def delete(request: Request, id_: str) -> None:
         await glossaries.ask(glossaries.delete, admitted(request), id_)
+
+
+def _marked_as_kept(texts: list[str], names: str | list[str]) -> list[str]:
+    """Texts whose elements of these names say that they are not translated."""
+    every = ",".join([names] if isinstance(names, str) else names).split(",")
+    wanted = {name.strip() for name in every} - {""}
+    if not wanted:
+        return texts
+    return [
+        _TAG.sub(lambda tag: tag[0] + _KEPT if tag[1] in wanted else tag[0], text) for text in texts
+    ]
 
 
 def read_entries(text: str, form: Literal["tsv", "csv"]) -> Terms:

@@ -42,6 +42,10 @@ MARKUP: dict[Form, str] = {  # apart by semicolons
         "</code>;<svg/>;<svg>;</svg>;<?php ;?>;<!DOCTYPE html>;<![CDATA[;]]>;<%;%>;</b;/>;"
         '<p translate="no">;<img translate=no>'
     ),
+    "xml": (
+        "<p>;</p>;<q>;</q>;<x/>;<x id='>'/>;<br>;<p translate='no'>;<code>;</code>;<script>;<!-- ;"
+        " -->;<![CDATA[;]]>;<?xml version='1.0'?>;<a;</;</q >;<x y=\""
+    ),
     "srt": (
         "1\n00:00:01,000 --> 00:00:02,000\n;\n\n2\n00:00:03,5 --> 00:00:04,0 X1:1\n;-->;- ;– ;<i>;"
         "</i>;{\\an8};<font color=red>;\n7\n;WEBVTT\n"
@@ -117,6 +121,7 @@ PAGES: dict[Form, str] = {
         "Two\n===\n"
     ),
     "html": "<title>One</title><p>Two <b>three</b> four<br>five\n  six</p>seven",
+    "xml": "<d><t>One</t><p>Two <b>three</b> four<x/>five\n  six</p></d>",
     "srt": "1\n0:0:1 --> 0:0:2\nOne one\ntwo\n\n2\n0:0:3 --> 0:0:4\n<i>Three</i>\n\n",
     "vtt": (
         "WEBVTT - a b\n\nNOTE c\nd\n\ne\n00:01.000 --> 00:02.000 line:0\nOne one\ntwo\n\n"
@@ -165,6 +170,7 @@ HOSTILE: dict[Form, list[str]] = {  # what comes first, and what is repeated
         *"<a x=\";<;<a;<a x=';<a x='>';='x';<!--;</;<?;&;&#;&nbsp".split(";"),
         *"<pre>;<svg>;<script>;<b>;\n;<b>a</b> ;a <code>b</code> <i>".split(";"),
     ],
+    "xml": "<a>;<b>;</b>;</c>;a<b>;<b>a</b>;<x/>;a <x/>;<p translate=no>;<!--;<![CDATA[".split(";"),
     "vtt": "0:0 --> 0:1\n;a;<;<i>;</i>;<v a>;<00:01.000>;- ;- \n;&;&lt;-->;\n;a\nb ; ".split(";"),
     "srt": "0:0 --> 0:1\n;a;<;<i>;{\\;{\\an8};- ;- \n;-->;1\n;a\nb ; ".split(";"),
 }

@@ -53,6 +53,21 @@ HTML = [
     ("a <!-- b", "a", "nor is a comment"),
     ("a http://b.c/d e", "a http://b.c/d e", "addresses"),
     ("a <b>b<p>c</p>d</b> e", "a b|c|d e", "a mark around blocks"),
+    ("a <own-tag x=1>b</own-tag> <x-y/>c", "a b c", "elements of the page itself, beside text"),
+    ("<b>a <own-tag>b</own-tag></b><p>", "a b", "or within an inline tag"),
+    ("<p>a</p><c-d>b</c-d><c-d>e <f-g>f</f-g></c-d>", "a|b|e f", "or apart from it: blocks"),
+    ("a</c-d><c-d>b", "a|b", "that never begin or end"),
+]
+XML = [
+    ('a <x id="1"/>b <g id="2">c</g> d', "a b c d", "tags beside text are within its sentence"),
+    ("<doc><t>A b</t><p>c <b>d</b></p>\n</doc>", "A b|c d", "others divide"),
+    ("<p>a <b><i>b</i></b></p>", "a b", "tags in a tag beside text"),
+    ("<p><b><i>a</i></b></p><p>b</p>", "a|b", "whatever their names are"),
+    ("<link>a</link><br>b</br>", "a|b", "and if they are those of HTML"),
+    ("a <b>b <x>c</b> d", "a b c d", "an element that never ends"),
+    ('<p>a <n translate="no">b</n> c</p>', "a b c", "by request, read with the sentence"),
+    ("<!-- a --><p>b</p><![CDATA[c]]>", "b", "comments, data"),
+    ("<p>&#160;a&amp;b</p>", "a&b", "entities"),
 ]
 MARKDOWN = [
     ("# Title #\n\nText", "Title|Text", "headings"),
@@ -134,6 +149,7 @@ VTT = [
 @pytest.mark.parametrize(
     ("form", "text", "segments", "why"),
     [("html", *row) for row in HTML]
+    + [("xml", *row) for row in XML]
     + [("markdown", *row) for row in MARKDOWN]
     + [("srt", *row) for row in SRT]
     + [("vtt", *row) for row in VTT],
@@ -157,6 +173,7 @@ def test_what_stands_before_the_first_time_of_subtitles_stays() -> None:
     [
         ("html", "<p> a </p>", ["b < c & d > e"], "<p> b &lt; c &amp; d &gt; e </p>"),
         ("html", "<p>&#160;a&nbsp;</p>", ["b\xa0c"], "<p>&nbsp;b&nbsp;c&nbsp;</p>"),
+        ("xml", "<p>a</p>", ["b\xa0c < d"], "<p>b\xa0c &lt; d</p>"),
         ("html", "a\n\t b", ["one two three"], "one two\n\t three"),
         ("html", "a\n\nb\n", ["one"], "one\n\n\n"),
         ("markdown", "##  One  ##\r\n", [], "##  ONE  ##\r\n"),

@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Callable
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import pyromark
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from transformer_mt.translation.documents.html import read_html
+from transformer_mt.translation.documents.html import read_html, read_xml
 from transformer_mt.translation.documents.markdown import read_markdown
 from transformer_mt.translation.documents.marks import Mark, Token, place
 from transformer_mt.translation.documents.spans import has_words
@@ -41,7 +42,13 @@ def words_with(
 
 def html_mark(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     forms = "<b>{}</b>", "<a href='u'>{}</a>", "<i>\n{}</i>", "{}<img>", "{} <img> x", "<u></u>{}"
-    return st.builds(str.format, st.sampled_from([*forms, "<code>c</code> {}"]), inner)
+    others = "<code>c</code> {}", "<own-tag>{}</own-tag>"
+    return st.builds(str.format, st.sampled_from([*forms, *others]), inner)
+
+
+def xml_mark(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    forms = "<b>{}</b>", "<p>{}</p>", "<p><b>{}</b></p>", "{}<x/>", "<x id='1'/>{}", "<p></p>{}"
+    return st.builds(str.format, st.sampled_from(forms), inner)
 
 
 def markdown_mark(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -99,6 +106,21 @@ def test_html_stays_well_formed(page: str, name: str, data: st.DataObject) -> No
         assert Tags(written).nested and Tags(written).elements == Tags(page).elements
         if "<code>" not in page and translations:
             assert bare(Tags(written).text) == bare("".join(translations))
+
+
+@settings(max_examples=200, deadline=None)
+@given(words_with(xml_mark), st.sampled_from(list(TRANSLATORS)))
+def test_xml_stays_well_formed(page: str, name: str) -> None:
+    document = read_xml(page)
+    assert document.rebuild(document.segments) == page
+    translations = [TRANSLATORS[name](segment) for segment in document.segments]
+    before, after = (
+        ElementTree.fromstring(f"<all>{text}</all>")
+        for text in (page, document.rebuild(translations))
+    )
+    assert Counter(one.tag for one in before.iter()) == Counter(one.tag for one in after.iter())
+    said = bare("".join(after.itertext()))
+    assert all(bare(translation) in said for translation in translations)
 
 
 def rendered(page: str) -> Tags:

@@ -8,15 +8,15 @@ from transformer_mt.corpus.readers.lines import open_bytes, plain_name
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
 
-Form = Literal["text", "markdown", "html", "srt", "vtt", "jsonl"]
+Form = Literal["text", "markdown", "html", "xml", "srt", "vtt", "jsonl"]
 PackageForm = Literal["docx", "pptx", "odt", "odp"]  # a ZIP archive with XML in it
 FORMS: tuple[Form, ...] = get_args(Form)
 PACKAGE_FORMS: tuple[PackageForm, ...] = get_args(PackageForm)
 
 _FORM_OF_SUFFIX: dict[str, Form | PackageForm] = {
     ".txt": "text", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html",
-    ".srt": "srt", ".vtt": "vtt", ".jsonl": "jsonl", ".docx": "docx", ".pptx": "pptx",
-    ".odt": "odt", ".odp": "odp",
+    ".xml": "xml", ".srt": "srt", ".vtt": "vtt", ".jsonl": "jsonl", ".docx": "docx",
+    ".pptx": "pptx", ".odt": "odt", ".odp": "odp",
 }  # fmt: skip
 SUFFIXES = tuple(_FORM_OF_SUFFIX)
 _LINES_OF_TEXT = ("", ".text", ".src", ".tgt", ".ref")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 # Elements whose content ends with their own closing tag and with nothing else.
 _RAW = frozenset("script style textarea xmp iframe noembed noframes".split())
 _KEPT = _RAW | frozenset("pre code kbd samp var svg math".split())
-_VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 
 _TAG_START = re.compile(r"</?([A-Za-z][^\s/>]*)")
 _NOT_TRANSLATED = re.compile(r"""\stranslate\s*=\s*["']?no(?=["'\s/>])""", re.IGNORECASE)
@@ -26,7 +26,7 @@ def tag_name(raw: str) -> str:
 def is_not_translated(tag: str) -> bool:
     """Whether a tag begins an element with code, a formula, or `translate="no"`."""
     return (tag_name(tag) in _KEPT or bool(_NOT_TRANSLATED.search(tag))) and not (
-        tag.endswith("/>") or tag_name(tag) in _VOID
+        tag.endswith("/>") or tag_name(tag) in VOID
     )
 
 
@@ -46,7 +46,7 @@ def markup_spans(text: str, *, keep: bool = True) -> Iterator[tuple[int, int]]:
             position = text.find("<", position + 1)
             continue
         name = tag[1].lower() if tag else ""
-        closes, alone = text[position + 1] == "/", text[end - 2 : end] == "/>" or name in _VOID
+        closes, alone = text[position + 1] == "/", text[end - 2 : end] == "/>" or name in VOID
         if name in _RAW and not closes and not (alone and finder.is_xml):
             end = finder.raw_end(name, end)
             alone = True

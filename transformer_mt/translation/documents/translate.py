@@ -5,7 +5,7 @@ from itertools import chain
 from typing import cast
 
 from transformer_mt.translation.documents.forms import PACKAGE_FORMS, Form, PackageForm
-from transformer_mt.translation.documents.html import read_html
+from transformer_mt.translation.documents.html import read_html, read_xml
 from transformer_mt.translation.documents.inline import Document, Syntax, text_parts
 from transformer_mt.translation.documents.jsonl import read_json_lines
 from transformer_mt.translation.documents.markdown import read_markdown
@@ -25,6 +25,7 @@ def read_document(text: str, form: Form, *, field: str = "text") -> Document:
         "text": _read_lines,
         "markdown": read_markdown,
         "html": read_html,
+        "xml": read_xml,
         "srt": read_srt,
         "vtt": read_vtt,
         "jsonl": lambda content: read_json_lines(content, field),
