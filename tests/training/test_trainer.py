@@ -84,10 +84,16 @@ def plain_losses(directory: Path, cfg: Config) -> list[float]:
     return losses
 
 
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    return plain_losses(tmp_path_factory.mktemp("plain"), FIFTY)
+
+
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-4), ("bf16", 0.02)])
-def test_fifty_updates_equal_plain_fp32(tmp_path: Path, precision: str, tolerance: float) -> None:
+def test_fifty_updates_equal_plain_fp32(
+    tmp_path: Path, expected: list[float], precision: str, tolerance: float
+) -> None:
     """Nothing that makes training fast changes it beyond rounding."""
-    expected = plain_losses(tmp_path / "plain", FIFTY)
     train = FIFTY.train.model_copy(update={"precision": precision})
     session = Session(tmp_path / "tmt", FIFTY.model_copy(update={"train": train}))
     session.run()
