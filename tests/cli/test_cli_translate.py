@@ -206,7 +206,10 @@ def test_faults_are_told_on_standard_error(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "pdf", "x"], "--format pdf: expected text, markdown, html, srt, vtt, jsonl"),
+        (
+            ["--format", "pdf", "x"],
+            "--format pdf: expected text, markdown, html, xml, srt, vtt, jsonl",
+        ),
         (["--format", "docx"], "give its files, -i IN.docx -o OUT.docx"),
         (["-i", "nowhere.txt"], "nowhere.txt: no such file"),
         (["--format", "html", "x"], "--format html is for files and standard input"),

@@ -1,5 +1,6 @@
 """Two files as training data: what is counted, and what a person should look at."""
 
+import csv
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from transformer_mt.config.data import Languages, Source
 from transformer_mt.corpus.check import check_source, source_of_files, tell_languages
+from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.corpus.report.page import write_page
 from transformer_mt.corpus.report.report import CorpusReport
 from transformer_mt.errors import DataError
@@ -170,3 +172,35 @@ def test_languages_that_cannot_be_told(tmp_path: Path) -> None:
         tell_languages([zh], None, None)
     with pytest.raises(DataError, match="both sides are Chinese; give both"):
         tell_languages([zh, en], "zh", "中文")
+
+
+def test_lines_of_a_table_are_its_rows(tmp_path: Path) -> None:
+    """Two rows below a title and a header is what the first pair of two files is."""
+    pairs = build_demo().train[:3000]
+    zh, en = ([pair[side] for pair in pairs] for side in (0, 1))
+    en[1000:1400] = [*en[1001:1400], "One more."]
+    en[2000] = ""
+    for line in (10, 20, 30, 40):
+        zh[line] = "これはペンです。"
+    with (tmp_path / "c.csv").open("w", encoding="utf-8") as file:
+        csv.writer(file).writerows([["Our text", ""], ["zh", "en"], *zip(zh, en, strict=True)])
+    test = Source(files=list(map(str, write(tmp_path, "t", zh[50:51], en[50:51]))))
+    files, table = (
+        check_source(source_of_files(paths), ZH_EN, tests=[test])
+        for paths in (write(tmp_path, "c", zh, en), (tmp_path / "c.csv",))
+    )
+
+    def below(text: str) -> str:
+        number = re.compile(r"(?<=line )\d+|(?<=lines )\d+(?:-\d+|, [\d, ]+\d)?")
+        return number.sub(lambda m: re.sub(r"\d+", lambda n: str(int(n[0]) + 2), m[0]), text)
+
+    told = [[text.partition(": ")[2] for text in one.problems] for one in (files, table)]
+    assert len(told[0]) == 3 and any("one line apart" in text for text in told[0])
+    assert told[1] == list(map(below, told[0]))
+    for one, other in zip(files.shifted, table.shifted, strict=True):
+        assert (other.first, other.last) == (one.first + 2, one.last + 2)
+        for lines, moved in ((one.begin, other.begin), (one.end, other.end)):
+            assert [line.number + 2 for line in lines] == [line.number for line in moved]
+    assert files.shifted
+    (sample,) = table.parts["pairs"].rules["empty"].nearest_dropped
+    assert sample.where.endswith("c.csv:2003")

@@ -171,6 +171,7 @@ def _leaks(
     if not lines.n:
         return []
     n_src, n_tgt = map(len, shared)
+    ((_, first_line),) = corpus.origins_at(np.array([0]))
     return [
         tr(
             "{}: {:,} sources and {:,} targets of its {:,} pairs are in the training "
@@ -180,6 +181,6 @@ def _leaks(
             n_src,
             n_tgt,
             len(pairs),
-            lines.name_first(),
+            lines.name_first(first_line - 1),
         )
     ]

@@ -14,7 +14,7 @@ from reading import PAIRS, ZH_EN, read, refusal, turned
 from workbook import Cell, write_workbook
 
 from transformer_mt.config.data import Languages, Source
-from transformer_mt.corpus.readers.pairs import describe_tables
+from transformer_mt.corpus.readers.pairs import describe_tables, lines_above
 from transformer_mt.corpus.readers.spreadsheets import column_name, is_parallel, layout_of
 from transformer_mt.errors import DataError
 
@@ -100,7 +100,7 @@ def test_a_long_cell_hides_no_separator(tmp_path: Path) -> None:
         ([(1, zh, en) for zh, en in ROWS], "columns B and C; no header", "numbered"),
         ([("ID", "中文", "English"), *((i, *row) for i, row in enumerate(ROWS))],
          "columns B (Chinese) and C (English)", "numbered, with names"),
-        ([("", ""), *ROWS[:1], ("", ""), *ROWS[1:]], "columns A and B; no header", "empty rows"),
+        ([("", ""), *ROWS, ("", "")], "columns A and B; no header", "empty rows around"),
         ([("", "Our texts", ""), ("2026", "", ""), ("ID", "Chinese", "English"),
           *((i, *row) for i, row in enumerate(ROWS))],
          "C (English); the first row with several texts is a header", "a title and a year"),
@@ -113,6 +113,30 @@ def test_workbooks(
     assert read(tmp_path, path=f"t{ending}") == ROWS, why
     assert found in described(tmp_path, f"t{ending}"), why
     assert read(tmp_path, path=f"t{ending}", limit=2) == ROWS[:2]
+
+
+@pytest.mark.parametrize("ending", [".xlsx", ".ods", ".csv", ".tsv"])
+@pytest.mark.parametrize(
+    "top", [[], [HEADER], [("", ""), HEADER, ("", "")], [("A title", ""), HEADER]]
+)
+def test_pairs_are_named_by_their_rows(
+    tmp_path: Path, ending: str, top: list[tuple[Cell, ...]]
+) -> None:
+    """As a program for tables numbers them: those that are above, empty, or of several lines."""
+    several = "第一行\n第二行" if ending != ".tsv" else "一行"
+    below: list[tuple[Cell, ...]] = [*ROWS, ("", ""), (several, "two lines"), ("空的", "")]
+    rows = [*top, *below]
+    path = tmp_path / f"t{ending}"
+    if ending in (".csv", ".tsv"):
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, delimiter="," if ending == ".csv" else "\t").writerows(rows)
+    else:
+        write_workbook(path, {"S": rows})
+    found = read(tmp_path, path=path.name)
+    assert found == [(str(src), str(tgt)) for src, tgt in below]
+    n_above = lines_above(Source(path=path.name), ZH_EN, tmp_path)
+    assert rows[n_above : n_above + 1] == ROWS[:1]
+    assert rows[n_above + len(found) - 1] == ("空的", "")
 
 
 def test_direction_of_columns(tmp_path: Path) -> None:

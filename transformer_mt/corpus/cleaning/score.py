@@ -46,7 +46,7 @@ from transformer_mt.text.normalise import Normaliser, well_formed
 SHARD_PAIRS = 50_000
 _MUCH_TEXT = 20_000_000  # bytes of a source; less is read in this process
 _DONE = "done.json"  # the manifest of a folder whose shards are all there
-_FORM = 3  # of the shards; another number makes all of them anew
+_FORM = 4  # of the shards; another number makes all of them anew
 
 _Scoring = tuple[Languages, CleanConfig, Part]  # of one shard
 _Watching = tuple[LocalSource, Path | None]  # a source, and the file of its parts if it has one
@@ -113,7 +113,7 @@ def _make_shards(local: LocalData, source: LocalSource, folder: Path) -> dict[st
         assert stored is not None
         job = stored, (source, SHARD_PAIRS)
         list(run_shards([job], _store, workers=workers if source.n_bytes > _MUCH_TEXT else 1))
-        parts = stored_parts(stored)
+        parts = stored_parts(stored, source.lines_above)
     watch_path = folder / "watch.json"
     sizes: list[int] = []
     head = list(islice(parts, 2))
@@ -148,7 +148,7 @@ def _score_or_watch(task: _Scoring | _Watching, path: Path) -> None:
 def _watch(task: _Watching, path: Path) -> None:
     """Look through a whole source, in its order, and write its faults."""
     source, stored = task
-    watch = SourceWatch(source.name, source.languages, source.turned)
+    watch = SourceWatch(source.name, source.languages, source.turned, source.lines_above)
     pairs = source.read() if stored is None else read_stored(stored)
     for _ in watch.observe(pairs):
         pass

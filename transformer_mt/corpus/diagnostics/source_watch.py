@@ -6,7 +6,7 @@ are mended.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import islice
 
@@ -40,10 +40,13 @@ class SourceWatch:
 
     Args:
         turned: how the configuration names the source with its sides exchanged.
+        n_above: lines of the source above its first pair.
     """
 
-    def __init__(self, name: str, languages: Languages, turned: Callable[[], str] = str) -> None:
-        self.name, self.languages, self.turned = name, languages, turned
+    def __init__(
+        self, name: str, languages: Languages, turned: Callable[[], str] = str, n_above: int = 0
+    ) -> None:
+        self.name, self.languages, self.turned, self._n_above = name, languages, turned, n_above
         self.n_lines = self._n_searched = 0
         self.swapped = FaultyLines()
         self.sides = [_Side(code) for code in (languages.src, languages.tgt)]
@@ -106,7 +109,10 @@ class SourceWatch:
             found += self._told(side.foreign, tr("{} look Japanese or Korean", where))
         runs = self._finders[0].finish() if self._finders else []
         self.shifted = runs[:_N_NAMED]
-        found += self._runs(runs)
+        above = self._n_above
+        found += self._runs([
+            replace(run, first=run.first + above, last=run.last + above) for run in runs
+        ])  # fmt: skip
         return [f"{self.name}: {problem}" for problem in found]
 
     def _told(self, lines: "FaultyLines", fault: str, hint: str = "") -> list[str]:
@@ -118,7 +124,7 @@ class SourceWatch:
                 lines.n,
                 self.n_lines,
                 fault,
-                lines.name_first(),
+                lines.name_first(self._n_above),
                 hint,
             )
         ]
@@ -173,9 +179,10 @@ class FaultyLines:
         room = _N_NAMED - len(self.first)
         self.first += [start + int(position) + 1 for position in positions[:room]]
 
-    def name_first(self) -> str:
-        """`lines 3, 7 …`"""
-        named = ", ".join(map(str, self.first)) + (" …" if self.n > len(self.first) else "")
+    def name_first(self, n_above: int) -> str:
+        """`lines 3, 7 …`, where so many lines stand above the first pair."""
+        numbers = ", ".join(str(line + n_above) for line in self.first)
+        named = numbers + (" …" if self.n > len(self.first) else "")
         return tr("line {}", named) if self.n == 1 else tr("lines {}", named)
 
 

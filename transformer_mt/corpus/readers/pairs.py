@@ -20,7 +20,7 @@ from transformer_mt.corpus.readers.lines import COMPRESSED, expand, split_lines
 from transformer_mt.corpus.readers.parts import LinesOfFiles, cut_files
 from transformer_mt.corpus.readers.paths import Part, find_file, find_parts, format_of
 from transformer_mt.corpus.readers.sgm import read_sgm_pair
-from transformer_mt.corpus.readers.spreadsheets import TABLES, layout_of, read_table
+from transformer_mt.corpus.readers.spreadsheets import TABLES, layout_of, read_table, rows_above
 from transformer_mt.corpus.readers.tables import Pair, Role, read_jsonl
 from transformer_mt.corpus.readers.tmx_xliff import read_markup
 from transformer_mt.errors import DataError
@@ -163,6 +163,15 @@ def describe_tables(source: Source, languages: Languages, root: Path) -> list[st
         for path, layout in layouts.items()
         if layout.header or not layout.plain
     ]
+
+
+def lines_above(source: Source, languages: Languages, root: Path) -> int:
+    """Of a source that is one table: rows above its first pair, as its program counts; else 0."""
+    if source.demo or source.hf is not None:
+        return 0
+    parts = _parts(source, languages, root)
+    is_table = len(parts) == len(parts[0]) == 1 and _form_of(parts[0], source) in TABLES
+    return rows_above(parts[0][0], languages) if is_table else 0
 
 
 def turned_source(source: Source, languages: Languages, root: Path) -> str:

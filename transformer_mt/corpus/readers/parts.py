@@ -136,11 +136,10 @@ def store_pairs(pairs: Iterable[Pair], path: Path, every: int) -> None:
             writer.write_batch(pyarrow.RecordBatch.from_arrays(sides, schema=schema))
 
 
-def stored_parts(path: Path) -> Iterator[StoredPairs]:
-    """The parts of such a file."""
+def stored_parts(path: Path, first: int = 0) -> Iterator[StoredPairs]:
+    """The parts of such a file, whose first pair is from that line of the source, from 0."""
     import pyarrow
 
-    first = 0
     with pyarrow.memory_map(str(path)) as file:
         reader = pyarrow.ipc.open_file(file)
         for number in range(reader.num_record_batches):

@@ -142,7 +142,9 @@ def shifted_lines(corpus: ScoredCorpus) -> list[ShiftedLines]:
             begin, end = (
                 _lines_around(corpus, rows, middle, run) for middle in (run.first, run.last)
             )
-            found.append(ShiftedLines(source.name, run.first, run.last, run.shift, begin, end))
+            ((_, first),) = corpus.origins_at(np.array([rows.start + run.first - 1]))
+            last = first + run.last - run.first
+            found.append(ShiftedLines(source.name, first, last, run.shift, begin, end))
     return found
 
 
@@ -157,9 +159,10 @@ def _lines_around(
         line: (_shortened(src), _shortened(tgt))
         for line, (src, tgt) in zip(near, pairs, strict=True)
     }
+    ((_, shown),) = corpus.origins_at(np.array([rows.start + middle - 1]))
     return [
         ShiftedLine(
-            line,
+            line + shown - middle,
             *texts[line],
             shifted_tgt=texts[line + run.shift][1] if line + run.shift in texts else "",
             fits="own"

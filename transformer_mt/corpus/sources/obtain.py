@@ -13,6 +13,7 @@ from transformer_mt.corpus.readers.pairs import (
     Pair,
     Role,
     describe_tables,
+    lines_above,
     read_pairs,
     source_files,
     split_source,
@@ -69,6 +70,11 @@ class LocalSource:
     def anywhere(self) -> "LocalSource":
         """The same for a process that has another working directory."""
         return replace(self, root=self.root.absolute())
+
+    @cached_property
+    def lines_above(self) -> int:
+        """The line of the first pair, from 0; see `pairs.lines_above`."""
+        return lines_above(self.source, self.languages, self.root)
 
     def parts(self, every: int) -> Iterator[LinesOfFiles] | None:
         """See `split_source`."""
