@@ -27,7 +27,7 @@ def test_labels_are_text_and_not_formulas() -> None:
         warnings.simplefilter("error")
         figure = new_figure(2, 1)
         text = figure.text(0, 0, "$x_1$ 动物 $")
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         plain = figure.text(0, 0, "x1 动物")
         widths = [t.get_window_extent().width for t in (text, plain)]
     assert widths[0] > widths[1]

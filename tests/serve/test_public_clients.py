@@ -43,6 +43,10 @@ def test_deepl(server: Server, expected: str) -> None:
     marked = client.translate_text(placed, target_lang="EN-US", **options)
     assert marked.text.count('<x id="1"/>') == marked.text.count("<v>猫 {n}</v>") == 1
     assert client.get_usage().character.count == before + len(placed)
+    page = f'<p title="<v>">{TEXT}<V>猫</V></p>'
+    options = {"tag_handling": "html", "ignore_tags": "v"}
+    marked = client.translate_text(page, target_lang="EN-US", **options)
+    assert marked.text == f'<p title="<v>">{expected}<V>猫</V></p>'
     assert [one.code for one in client.get_source_languages()] == ["ZH"]
     assert [one.code for one in client.get_target_languages()] == ["EN-US"]
 

@@ -31,7 +31,8 @@ def scored_corpus(
             }
             keys = [(comparison_key(src), comparison_key(tgt)) for src, tgt in pairs]
             path = shard_path(source.folder, number)
-            write_scored(path, pairs, keys, columns, first_line=line)
+            lines = np.arange(line, line + len(pairs))
+            write_scored(path, pairs, keys, columns, lines=lines)
             start += len(pairs)
             line += len(pairs)
         found.append(source)

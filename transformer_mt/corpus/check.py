@@ -171,7 +171,6 @@ def _leaks(
     if not lines.n:
         return []
     n_src, n_tgt = map(len, shared)
-    ((_, first_line),) = corpus.origins_at(np.array([0]))
     return [
         tr(
             "{}: {:,} sources and {:,} targets of its {:,} pairs are in the training "
@@ -181,6 +180,6 @@ def _leaks(
             n_src,
             n_tgt,
             len(pairs),
-            lines.name_first(first_line - 1),
+            lines.name_first(lambda pair: corpus.origins_at(np.array([pair - 1]))[0][1]),
         )
     ]

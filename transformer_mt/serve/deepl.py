@@ -30,7 +30,7 @@ UNLIMITED = 10**12  # characters, as DeepL tells accounts without a limit
 _TARGETS = {"zh": "ZH-HANS", "zh-Hant": "ZH-HANT", "en": "EN-US", "pt": "PT-BR"}
 _TSV = "text/tab-separated-values"
 _TAG = re.compile(r"<([^\s/>]+)")
-_KEPT = ' translate="no" data-tmt-kept=""'
+_KEPT = " translate=no data-tmt-kept"
 
 
 class TranslateFields(BaseModel):
@@ -39,7 +39,7 @@ class TranslateFields(BaseModel):
     source_lang: str | None = None
     glossary_id: str | None = None
     tag_handling: Literal["html", "xml"] | None = None
-    ignore_tags: str | list[str] = ""  # names of elements that stay as they are, with commas
+    ignore_tags: str | list[str] | None = None  # elements that stay as they are
 
 
 class LanguagesFields(BaseModel):
@@ -171,15 +171,17 @@ def _add_glossaries(
         await glossaries.ask(glossaries.delete, admitted(request), id_)
 
 
-def _marked_as_kept(texts: list[str], names: str | list[str]) -> list[str]:
-    """Texts whose elements of these names say that they are not translated."""
-    every = ",".join([names] if isinstance(names, str) else names).split(",")
-    wanted = {name.strip() for name in every} - {""}
+def _marked_as_kept(texts: list[str], names: str | list[str] | None) -> list[str]:
+    """Texts whose elements of these names (apart by commas) say that they are not translated."""
+    every = ",".join(names if isinstance(names, list) else [names or ""]).split(",")
+    wanted = {name.strip().lower() for name in every} - {""}
     if not wanted:
         return texts
-    return [
-        _TAG.sub(lambda tag: tag[0] + _KEPT if tag[1] in wanted else tag[0], text) for text in texts
-    ]
+
+    def marked(tag: re.Match[str]) -> str:
+        return tag[0] + _KEPT * (tag[1].lower() in wanted)
+
+    return [_TAG.sub(marked, text) for text in texts]
 
 
 def read_entries(text: str, form: Literal["tsv", "csv"]) -> Terms:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from transformer_mt.config.data import Languages, Source
 from transformer_mt.corpus.readers.pairs import read_pairs, split_source
-from transformer_mt.corpus.readers.parts import read_stored, store_pairs, stored_parts
+from transformer_mt.corpus.readers.parts import read_stored, store_pairs, stored_line, stored_parts
 from transformer_mt.errors import DataError
 
 ZH_EN = Languages(src="zh", tgt="en")
@@ -77,6 +77,10 @@ def test_stored_pairs_come_back(
 ) -> None:
     path = tmp_path_factory.mktemp("stored") / "pairs"
     pairs = [*pairs, ("\ud800\n", "x")]
-    store_pairs(pairs, path, 3)
+    store_pairs(((3 * i + 2, pair) for i, pair in enumerate(pairs)), path, 3)
     assert list(read_stored(path)) == pairs
-    assert [part.first for part in stored_parts(path)] == list(range(0, len(pairs), 3))
+    parts = list(stored_parts(path))
+    assert [part.size for part in parts[:-1]] == [3] * (len(parts) - 1)
+    lines = [3 * i + 2 for i in range(len(pairs))]
+    assert [line for part in parts for line in part.lines().tolist()] == lines
+    assert [stored_line(path, i) for i in range(1, len(pairs) + 1)] == lines

@@ -14,7 +14,7 @@ from reading import PAIRS, ZH_EN, read, refusal, turned
 from workbook import Cell, write_workbook
 
 from transformer_mt.config.data import Languages, Source
-from transformer_mt.corpus.readers.pairs import describe_tables, lines_above
+from transformer_mt.corpus.readers.pairs import describe_tables, read_numbered
 from transformer_mt.corpus.readers.spreadsheets import column_name, is_parallel, layout_of
 from transformer_mt.errors import DataError
 
@@ -100,7 +100,7 @@ def test_a_long_cell_hides_no_separator(tmp_path: Path) -> None:
         ([(1, zh, en) for zh, en in ROWS], "columns B and C; no header", "numbered"),
         ([("ID", "中文", "English"), *((i, *row) for i, row in enumerate(ROWS))],
          "columns B (Chinese) and C (English)", "numbered, with names"),
-        ([("", ""), *ROWS, ("", "")], "columns A and B; no header", "empty rows around"),
+        ([("", ""), *ROWS[:1], ("", ""), *ROWS[1:]], "columns A and B; no header", "empty rows"),
         ([("", "Our texts", ""), ("2026", "", ""), ("ID", "Chinese", "English"),
           *((i, *row) for i, row in enumerate(ROWS))],
          "C (English); the first row with several texts is a header", "a title and a year"),
@@ -115,12 +115,15 @@ def test_workbooks(
     assert read(tmp_path, path=f"t{ending}", limit=2) == ROWS[:2]
 
 
-@pytest.mark.parametrize("ending", [".xlsx", ".ods", ".csv", ".tsv"])
+@pytest.mark.parametrize(
+    ("ending", "line"),
+    [(".xlsx", ""), (".ods", ""), (".csv", ""), (".csv", "sep=,\n"), (".tsv", "")],
+)
 @pytest.mark.parametrize(
     "top", [[], [HEADER], [("", ""), HEADER, ("", "")], [("A title", ""), HEADER]]
 )
 def test_pairs_are_named_by_their_rows(
-    tmp_path: Path, ending: str, top: list[tuple[Cell, ...]]
+    tmp_path: Path, ending: str, line: str, top: list[tuple[Cell, ...]]
 ) -> None:
     """As a program for tables numbers them: those that are above, empty, or of several lines."""
     several = "第一行\n第二行" if ending != ".tsv" else "一行"
@@ -129,14 +132,15 @@ def test_pairs_are_named_by_their_rows(
     path = tmp_path / f"t{ending}"
     if ending in (".csv", ".tsv"):
         with path.open("w", encoding="utf-8", newline="") as file:
+            file.write(line)
             csv.writer(file, delimiter="," if ending == ".csv" else "\t").writerows(rows)
     else:
         write_workbook(path, {"S": rows})
-    found = read(tmp_path, path=path.name)
-    assert found == [(str(src), str(tgt)) for src, tgt in below]
-    n_above = lines_above(Source(path=path.name), ZH_EN, tmp_path)
-    assert rows[n_above : n_above + 1] == ROWS[:1]
-    assert rows[n_above + len(found) - 1] == ("空的", "")
+    found = read_numbered(Source(path=path.name), ZH_EN, root=tmp_path, role="train")
+    with_text = [row for row in enumerate(rows, 1) if row[1] in below and any(row[1])]
+    assert list(found) == with_text and len(with_text) == 5
+    limited = Source(path=path.name, limit=2)
+    assert list(read_numbered(limited, ZH_EN, root=tmp_path, role="train")) == with_text[:2]
 
 
 def test_direction_of_columns(tmp_path: Path) -> None:

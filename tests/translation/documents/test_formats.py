@@ -57,6 +57,8 @@ HTML = [
     ("<b>a <own-tag>b</own-tag></b><p>", "a b", "or within an inline tag"),
     ("<p>a</p><c-d>b</c-d><c-d>e <f-g>f</f-g></c-d>", "a|b|e f", "or apart from it: blocks"),
     ("a</c-d><c-d>b", "a|b", "that never begin or end"),
+    ("<ul><li>a <ul><li><c-d>b</c-d><c-d>e</c-d></ul></ul>", "a|b|e", "in a block beside text"),
+    ("<div><c-d>a</c-d><style>x</style> b</div>", "a|b", "an element that is whole at once"),
 ]
 XML = [
     ('a <x id="1"/>b <g id="2">c</g> d', "a b c d", "tags beside text are within its sentence"),
@@ -67,7 +69,14 @@ XML = [
     ("a <b>b <x>c</b> d", "a b c d", "an element that never ends"),
     ('<p>a <n translate="no">b</n> c</p>', "a b c", "by request, read with the sentence"),
     ("<!-- a --><p>b</p><![CDATA[c]]>", "b", "comments, data"),
-    ("<p>&#160;a&amp;b</p>", "a&b", "entities"),
+    ("<p>a <![CDATA[b > c]]> d</p>", "a b > c d", "data are read with the sentence"),
+    ("<p>&#160;a&amp;b</p>", "a&b", "references to characters"),
+    ("<p>a &own; b&nbsp;c &copy d</p>", "a b\xa0c &copy d", "entities, which the document defines"),
+    ('<!DOCTYPE d [<!ENTITY own "a>b">]>\n<d><p>a</p><p>b</p></d>', "a|b", "and how it does"),
+    ("<!DOCTYPE d><d><p>a</p><p>b</p></d>", "a|b", "or does not"),
+    ("<文><题>a</题><_x>b</_x><x:y>c</x:y></文>", "a|b|c", "names in any letters"),
+    ("<d><img>a</img> <input>b</input></d>", "a|b", "names of HTML that have no end there"),
+    ("<d>a <style/> b <code>c</code></d>", "a b c", "or hold no text"),
 ]
 MARKDOWN = [
     ("# Title #\n\nText", "Title|Text", "headings"),
@@ -174,6 +183,11 @@ def test_what_stands_before_the_first_time_of_subtitles_stays() -> None:
         ("html", "<p> a </p>", ["b < c & d > e"], "<p> b &lt; c &amp; d &gt; e </p>"),
         ("html", "<p>&#160;a&nbsp;</p>", ["b\xa0c"], "<p>&nbsp;b&nbsp;c&nbsp;</p>"),
         ("xml", "<p>a</p>", ["b\xa0c < d"], "<p>b\xa0c &lt; d</p>"),
+        ("xml", '<?xml version="1.0" encoding="latin1"?><p>a</p>', ["字"],
+         '<?xml version="1.0" encoding="latin1"?><p>&#23383;</p>'),
+        ("xml", '<?xml version="1.0" encoding="UTF-8"?><p>a</p>', ["字"],
+         '<?xml version="1.0" encoding="UTF-8"?><p>字</p>'),
+        ("xml", "<p>By &own; today</p>", ["Heute von"], "<p>Heute &own; von</p>"),
         ("html", "a\n\t b", ["one two three"], "one two\n\t three"),
         ("html", "a\n\nb\n", ["one"], "one\n\n\n"),
         ("markdown", "##  One  ##\r\n", [], "##  ONE  ##\r\n"),

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from transformer_mt.translation.documents.html import read_html, read_xml
+from transformer_mt.translation.documents.html import read_html
 from transformer_mt.translation.documents.markdown import read_markdown
-from transformer_mt.translation.documents.marks import Mark, Token, place
+from transformer_mt.translation.documents.marks import Align, Mark, Token, place
 from transformer_mt.translation.documents.spans import has_words
+from transformer_mt.translation.documents.xml_text import read_xml
 
 WORDS = ["one", "two", "three", "don't", "字", "多，", "(a)", "it.", "—", "x_y", "3"]
 OPTIONS = pyromark.Options.ENABLE_STRIKETHROUGH
@@ -47,7 +48,10 @@ def html_mark(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 def xml_mark(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    forms = "<b>{}</b>", "<p>{}</p>", "<p><b>{}</b></p>", "{}<x/>", "<x id='1'/>{}", "<p></p>{}"
+    forms = (
+        "<b>{}</b>|<p>{}</p>|<p><b>{}</b></p>|{}<x/>|<x id='1'/>{}|<p></p>{}|<img>{}</img>|"
+        "<文>{}</文>|<style>{}</style>|<n translate='no'>x</n>{}|&#97; {}|<!-- x -->{}"
+    ).split("|")
     return st.builds(str.format, st.sampled_from(forms), inner)
 
 
@@ -90,18 +94,21 @@ def bare(text: str) -> str:
     return "".join(text.split())
 
 
+def drawn(data: st.DataObject) -> Align:
+    def align(text: str, translation: str) -> list[int]:
+        positions = st.integers(-1, len(text) - 1)
+        return data.draw(st.lists(positions, min_size=len(translation), max_size=len(translation)))
+
+    return align
+
+
 @settings(max_examples=200, deadline=None)
 @given(words_with(html_mark), st.sampled_from(list(TRANSLATORS)), st.data())
 def test_html_stays_well_formed(page: str, name: str, data: st.DataObject) -> None:
     document = read_html(page)
     assert document.rebuild(document.segments) == page
     translations = [TRANSLATORS[name](segment) for segment in document.segments]
-
-    def align(text: str, translation: str) -> list[int]:
-        positions = st.integers(-1, len(text) - 1)
-        return data.draw(st.lists(positions, min_size=len(translation), max_size=len(translation)))
-
-    for alignment in (None, align):
+    for alignment in (None, drawn(data)):
         written = document.rebuild(translations, alignment)
         assert Tags(written).nested and Tags(written).elements == Tags(page).elements
         if "<code>" not in page and translations:
@@ -109,18 +116,17 @@ def test_html_stays_well_formed(page: str, name: str, data: st.DataObject) -> No
 
 
 @settings(max_examples=200, deadline=None)
-@given(words_with(xml_mark), st.sampled_from(list(TRANSLATORS)))
-def test_xml_stays_well_formed(page: str, name: str) -> None:
+@given(words_with(xml_mark), st.sampled_from(list(TRANSLATORS)), st.data())
+def test_xml_stays_well_formed(page: str, name: str, data: st.DataObject) -> None:
     document = read_xml(page)
     assert document.rebuild(document.segments) == page
     translations = [TRANSLATORS[name](segment) for segment in document.segments]
-    before, after = (
-        ElementTree.fromstring(f"<all>{text}</all>")
-        for text in (page, document.rebuild(translations))
-    )
-    assert Counter(one.tag for one in before.iter()) == Counter(one.tag for one in after.iter())
-    said = bare("".join(after.itertext()))
-    assert all(bare(translation) in said for translation in translations)
+    before = ElementTree.fromstring(f"<all>{page}</all>")
+    for alignment in (None, drawn(data)):
+        after = ElementTree.fromstring(f"<all>{document.rebuild(translations, alignment)}</all>")
+        assert Counter(one.tag for one in before.iter()) == Counter(one.tag for one in after.iter())
+        said = bare("".join(after.itertext()))
+        assert "<n" in page or all(bare(translation) in said for translation in translations)
 
 
 def rendered(page: str) -> Tags:

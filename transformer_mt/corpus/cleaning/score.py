@@ -8,7 +8,7 @@ none of their thresholds.
 import time
 import traceback
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,13 @@ from transformer_mt.corpus.cleaning.score_store import (
 )
 from transformer_mt.corpus.diagnostics.shifted_lines import ShiftedRun
 from transformer_mt.corpus.diagnostics.source_watch import SourceWatch
-from transformer_mt.corpus.readers.parts import Part, read_stored, store_pairs, stored_parts
+from transformer_mt.corpus.readers.parts import (
+    Part,
+    read_stored,
+    store_pairs,
+    stored_line,
+    stored_parts,
+)
 from transformer_mt.corpus.sources.obtain import LocalData, LocalSource
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
@@ -46,7 +52,7 @@ from transformer_mt.text.normalise import Normaliser, well_formed
 SHARD_PAIRS = 50_000
 _MUCH_TEXT = 20_000_000  # bytes of a source; less is read in this process
 _DONE = "done.json"  # the manifest of a folder whose shards are all there
-_FORM = 4  # of the shards; another number makes all of them anew
+_FORM = 5  # of the shards; another number makes all of them anew
 
 _Scoring = tuple[Languages, CleanConfig, Part]  # of one shard
 _Watching = tuple[LocalSource, Path | None]  # a source, and the file of its parts if it has one
@@ -113,7 +119,7 @@ def _make_shards(local: LocalData, source: LocalSource, folder: Path) -> dict[st
         assert stored is not None
         job = stored, (source, SHARD_PAIRS)
         list(run_shards([job], _store, workers=workers if source.n_bytes > _MUCH_TEXT else 1))
-        parts = stored_parts(stored, source.lines_above)
+        parts = stored_parts(stored)
     watch_path = folder / "watch.json"
     sizes: list[int] = []
     head = list(islice(parts, 2))
@@ -135,7 +141,7 @@ def _make_shards(local: LocalData, source: LocalSource, folder: Path) -> dict[st
 
 def _store(task: tuple[LocalSource, int], path: Path) -> None:
     source, every = task
-    store_pairs(source.read(), path, every)
+    store_pairs(source.read_numbered(), path, every)
 
 
 def _score_or_watch(task: _Scoring | _Watching, path: Path) -> None:
@@ -148,7 +154,8 @@ def _score_or_watch(task: _Scoring | _Watching, path: Path) -> None:
 def _watch(task: _Watching, path: Path) -> None:
     """Look through a whole source, in its order, and write its faults."""
     source, stored = task
-    watch = SourceWatch(source.name, source.languages, source.turned, source.lines_above)
+    line_of = int if stored is None else partial(stored_line, stored)
+    watch = SourceWatch(source.name, source.languages, source.turned, line_of)
     pairs = source.read() if stored is None else read_stored(stored)
     for _ in watch.observe(pairs):
         pass
@@ -199,7 +206,7 @@ def score_part(task: _Scoring, path: Path) -> None:
         keys.append(scored[0])
         scores.append(scored[1])
     columns = dict(zip(SCORED_RULES, np.array(scores, dtype=np.float32).T, strict=True))
-    write_scored(path, pairs, keys, columns, first_line=part.first + 1, errors=errors)
+    write_scored(path, pairs, keys, columns, lines=part.lines(), errors=errors)
 
 
 def _name_error(error: Exception) -> str:

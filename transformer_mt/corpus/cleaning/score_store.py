@@ -33,14 +33,14 @@ def write_scored(
     keys: Sequence[Pair],
     scores: Mapping[str, Floats],
     *,
-    first_line: int = 1,
+    lines: Ints | None = None,
     errors: Mapping[int, str] | None = None,
 ) -> None:
     """Write a shard.
 
     Args:
         keys: of each side of each pair: see `rules.comparison_key`.
-        first_line: of the source, from 1, that the first pair is from.
+        lines: (pairs,) of the source, from 1; None: from the first on.
         errors: by row: the reason for missing scores.
     """
     import pyarrow
@@ -49,7 +49,7 @@ def write_scored(
         [[pair[side] for pair in both] for side in (0, 1)] for both in (pairs, keys)
     )
     columns: dict[str, Any] = {
-        "line": np.arange(first_line, first_line + len(pairs), dtype=np.uint64),
+        "line": (np.arange(len(pairs)) + 1 if lines is None else lines).astype(np.uint64),
         "src": [text.encode() for text in srcs],
         "tgt": [text.encode() for text in tgts],
         "pair_hash": hash_texts([f"{src}\n{tgt}" for src, tgt in pairs]),

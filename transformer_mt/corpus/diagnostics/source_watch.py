@@ -6,7 +6,7 @@ are mended.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import islice
 
@@ -40,13 +40,17 @@ class SourceWatch:
 
     Args:
         turned: how the configuration names the source with its sides exchanged.
-        n_above: lines of the source above its first pair.
+        line_of: the line of a pair, both from 1, as `problems` names it.
     """
 
     def __init__(
-        self, name: str, languages: Languages, turned: Callable[[], str] = str, n_above: int = 0
+        self,
+        name: str,
+        languages: Languages,
+        turned: Callable[[], str] = str,
+        line_of: Callable[[int], int] = int,
     ) -> None:
-        self.name, self.languages, self.turned, self._n_above = name, languages, turned, n_above
+        self.name, self.languages, self.turned, self._line_of = name, languages, turned, line_of
         self.n_lines = self._n_searched = 0
         self.swapped = FaultyLines()
         self.sides = [_Side(code) for code in (languages.src, languages.tgt)]
@@ -109,10 +113,7 @@ class SourceWatch:
             found += self._told(side.foreign, tr("{} look Japanese or Korean", where))
         runs = self._finders[0].finish() if self._finders else []
         self.shifted = runs[:_N_NAMED]
-        above = self._n_above
-        found += self._runs([
-            replace(run, first=run.first + above, last=run.last + above) for run in runs
-        ])  # fmt: skip
+        found += self._runs(runs)
         return [f"{self.name}: {problem}" for problem in found]
 
     def _told(self, lines: "FaultyLines", fault: str, hint: str = "") -> list[str]:
@@ -124,7 +125,7 @@ class SourceWatch:
                 lines.n,
                 self.n_lines,
                 fault,
-                lines.name_first(self._n_above),
+                lines.name_first(self._line_of),
                 hint,
             )
         ]
@@ -135,21 +136,22 @@ class SourceWatch:
         for run in runs[:_N_NAMED]:
             more, fewer = (tgt, src) if run.shift > 0 else (src, tgt)
             one = run.first if run.shift > 0 else run.first + 1
+            first, last = self._line_of(run.first), self._line_of(run.last)
             found.append(
                 tr(
                     "lines {}-{} fit better one line apart ({} of line {} with {} of "
                     "line {}, and so on): look near line {} for a line too many in {} "
                     "or missing in {}, and near line {} for the opposite",
-                    run.first,
-                    run.last,
+                    first,
+                    last,
                     src,
-                    one,
+                    self._line_of(one),
                     tgt,
-                    one + run.shift,
-                    run.first,
+                    self._line_of(one + run.shift),
+                    first,
                     more,
                     fewer,
-                    run.last,
+                    last,
                 )
             )
         if len(runs) > _N_NAMED:
@@ -160,7 +162,7 @@ class SourceWatch:
                     "apart, the first from line {} on",
                     len(runs) - _N_NAMED,
                     n_lines,
-                    runs[_N_NAMED].first,
+                    self._line_of(runs[_N_NAMED].first),
                 )
             )
         return found
@@ -171,7 +173,7 @@ class FaultyLines:
     """The number of lines with one fault, and the first of them."""
 
     n: int = 0
-    first: list[int] = field(default_factory=list)  # from 1
+    first: list[int] = field(default_factory=list)  # pairs, from 1
 
     def add(self, positions: Ints | list[int], start: int) -> None:
         """Args: positions: in a block whose first line is `start`, from 0."""
@@ -179,9 +181,9 @@ class FaultyLines:
         room = _N_NAMED - len(self.first)
         self.first += [start + int(position) + 1 for position in positions[:room]]
 
-    def name_first(self, n_above: int) -> str:
-        """`lines 3, 7 …`, where so many lines stand above the first pair."""
-        numbers = ", ".join(str(line + n_above) for line in self.first)
+    def name_first(self, line_of: Callable[[int], int]) -> str:
+        """`lines 3, 7 …`; `line_of`: the line of a pair, both from 1."""
+        numbers = ", ".join(str(line_of(pair)) for pair in self.first)
         named = numbers + (" …" if self.n > len(self.first) else "")
         return tr("line {}", named) if self.n == 1 else tr("lines {}", named)
 

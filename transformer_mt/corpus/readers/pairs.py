@@ -20,7 +20,7 @@ from transformer_mt.corpus.readers.lines import COMPRESSED, expand, split_lines
 from transformer_mt.corpus.readers.parts import LinesOfFiles, cut_files
 from transformer_mt.corpus.readers.paths import Part, find_file, find_parts, format_of
 from transformer_mt.corpus.readers.sgm import read_sgm_pair
-from transformer_mt.corpus.readers.spreadsheets import TABLES, layout_of, read_table, rows_above
+from transformer_mt.corpus.readers.spreadsheets import TABLES, layout_of, read_table
 from transformer_mt.corpus.readers.tables import Pair, Role, read_jsonl
 from transformer_mt.corpus.readers.tmx_xliff import read_markup
 from transformer_mt.errors import DataError
@@ -60,6 +60,17 @@ def read_pairs(
                 yield _read_part(part, source, languages, swapped)
 
     return islice(chain.from_iterable(streams()), source.limit)
+
+
+def read_numbered(
+    source: Source, languages: Languages, *, root: Path, role: Role, offline: bool = False
+) -> Iterator[tuple[int, Pair]]:
+    """`read_pairs` with the line of each; of one table the row, as a program for tables counts."""
+    parts = [] if source.demo or source.hf is not None else _parts(source, languages, root)
+    if len(parts) != 1 or len(parts[0]) != 1 or _form_of(parts[0], source) not in TABLES:
+        return enumerate(read_pairs(source, languages, root=root, role=role, offline=offline), 1)
+    rows = read_table(parts[0][0], languages, swapped=_is_swapped(source, languages))
+    return islice(rows, source.limit)
 
 
 def split_source(
@@ -137,7 +148,7 @@ def _read_part(part: Part, source: Source, languages: Languages, swapped: bool) 
     path = part[0]
     form = _form_of(part, source)
     if form in TABLES:
-        return read_table(path, languages, swapped=swapped)
+        return (pair for _, pair in read_table(path, languages, swapped=swapped))
     if form == ".jsonl":
         return read_jsonl(path, languages, swapped=swapped)
     if form in (".parquet", ".arrow", ".feather"):
@@ -163,15 +174,6 @@ def describe_tables(source: Source, languages: Languages, root: Path) -> list[st
         for path, layout in layouts.items()
         if layout.header or not layout.plain
     ]
-
-
-def lines_above(source: Source, languages: Languages, root: Path) -> int:
-    """Of a source that is one table: rows above its first pair, as its program counts; else 0."""
-    if source.demo or source.hf is not None:
-        return 0
-    parts = _parts(source, languages, root)
-    is_table = len(parts) == len(parts[0]) == 1 and _form_of(parts[0], source) in TABLES
-    return rows_above(parts[0][0], languages) if is_table else 0
 
 
 def turned_source(source: Source, languages: Languages, root: Path) -> str:

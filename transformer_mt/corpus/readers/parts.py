@@ -6,18 +6,26 @@ other form are written to a file in parts, by the process that reads them: see `
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from transformer_mt.corpus.readers.arrow_columns import column_of_bytes
+from transformer_mt.corpus.readers.arrow_columns import (
+    array_of,
+    column_of_bytes,
+    column_of_numbers,
+)
 from transformer_mt.corpus.readers.lines import blocks_of, lines_between, open_bytes
 from transformer_mt.corpus.readers.tables import Pair
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
+from transformer_mt.system.arrays import Ints
+
+if TYPE_CHECKING:
+    import pyarrow
 
 Version = tuple[int, int]  # bytes, and the second of the last change: not all disks know more
 
@@ -36,6 +44,10 @@ class LinesOfFiles:
     first: int  # number of the first pair, from 0
     size: int  # pairs
     versions: tuple[Version, ...]  # of the files, when they were cut
+
+    def lines(self) -> Ints:
+        """(size,) of each pair, from 1."""
+        return np.arange(self.first, self.first + self.size) + 1
 
     def read(self) -> Iterator[Pair]:
         """Raises: DataError: a file is not the one any more that was cut."""
@@ -57,19 +69,25 @@ class StoredPairs:
 
     path: Path
     number: int  # of the batch
-    first: int
     size: int
 
+    def lines(self) -> Ints:
+        """(size,) of each pair, from 1."""
+        return array_of(self._column("line"))
+
     def read(self) -> Iterator[Pair]:
+        sides = [
+            [text.decode("utf-8", "surrogatepass") for text in self._column(side).to_pylist()]
+            for side in ("src", "tgt")
+        ]
+        return zip(*sides, strict=True)
+
+    def _column(self, name: str) -> "pyarrow.ChunkedArray":
         import pyarrow
 
         with pyarrow.memory_map(str(self.path)) as file:
             batch = pyarrow.ipc.open_file(file).get_batch(self.number)
-            sides = [
-                [text.decode("utf-8", "surrogatepass") for text in column.to_pylist()]
-                for column in batch.columns
-            ]
-        return zip(*sides, strict=True)
+            return pyarrow.chunked_array([batch.column(name)])
 
 
 Part = LinesOfFiles | StoredPairs
@@ -120,34 +138,41 @@ def _is_open(file: BinaryIO) -> bool:
     return file.read() != b"\n"
 
 
-def store_pairs(pairs: Iterable[Pair], path: Path, every: int) -> None:
-    """Write pairs, as they are read, into a file of parts of `every` pairs."""
+def store_pairs(numbered: Iterable[tuple[int, Pair]], path: Path, every: int) -> None:
+    """Write lines and pairs, as they are read, into a file of parts of `every` pairs."""
     import pyarrow
 
-    kind = pyarrow.large_binary()
-    schema = pyarrow.schema([(side, kind) for side in ("src", "tgt")])
-    iterator = iter(pairs)
+    text = pyarrow.large_binary()
+    schema = pyarrow.schema([("line", pyarrow.int64()), ("src", text), ("tgt", text)])
+    iterator = iter(numbered)
     with pyarrow.ipc.new_file(str(path), schema) as writer:
         while part := list(islice(iterator, every)):
+            lines, pairs = zip(*part, strict=True)
             sides = [
-                column_of_bytes([text.encode("utf-8", "surrogatepass") for text in side], kind)
-                for side in zip(*part, strict=True)
+                column_of_bytes([text.encode("utf-8", "surrogatepass") for text in side], text)
+                for side in zip(*pairs, strict=True)
             ]
-            writer.write_batch(pyarrow.RecordBatch.from_arrays(sides, schema=schema))
+            columns = [column_of_numbers(np.array(lines, np.int64)), *sides]
+            writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
 
 
-def stored_parts(path: Path, first: int = 0) -> Iterator[StoredPairs]:
-    """The parts of such a file, whose first pair is from that line of the source, from 0."""
+def stored_parts(path: Path) -> Iterator[StoredPairs]:
+    """The parts of such a file."""
     import pyarrow
 
     with pyarrow.memory_map(str(path)) as file:
         reader = pyarrow.ipc.open_file(file)
         for number in range(reader.num_record_batches):
-            size = reader.get_batch(number).num_rows
-            yield StoredPairs(path, number, first, size)
-            first += size
+            yield StoredPairs(path, number, reader.get_batch(number).num_rows)
 
 
 def read_stored(path: Path) -> Iterator[Pair]:
     """All pairs of such a file."""
     return chain.from_iterable(part.read() for part in stored_parts(path))
+
+
+def stored_line(path: Path, pair: int) -> int:
+    """The line of a pair of such a file, both from 1."""
+    first = next(stored_parts(path))
+    number, place = divmod(pair - 1, first.size)
+    return int(replace(first, number=number).lines()[place])

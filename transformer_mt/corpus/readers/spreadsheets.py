@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice, repeat
+from itertools import islice
 from pathlib import Path
 
 from transformer_mt.config.data import Languages
@@ -18,6 +18,7 @@ from transformer_mt.corpus.readers.table_text import (
     Dialect,
     Row,
     dialect_of,
+    first_row_number,
     read_rows,
 )
 from transformer_mt.corpus.readers.tables import Pair, excerpt, language_of, read_tsv
@@ -37,7 +38,6 @@ _TARGET = re.compile(
 )
 _NUMBERS = ("id", "no", "nr")  # names of columns rather than codes, where there are more than two
 _PLAIN = Dialect("utf-8", "\t", quoted=False)
-_MOST_ROWS_ABOVE = 5 * ROWS_LOOKED_AT
 _LONGEST_NAME = 40  # characters of a column's name
 _PARTS = re.compile(r"[\s()（）\[\]/:：_-]+|(?<=[文语語])(?=[原译譯句文])")
 
@@ -119,7 +119,7 @@ def _layout_of(path: Path, languages: Languages | None, *_version: int) -> Layou
         dialect = dialect_of(path)
         rows = _with_text(read_rows(path, dialect))
         return _layout(path, dialect, None, rows, languages)
-    sheets = read_sheets(path, n_rows=_MOST_ROWS_ABOVE)
+    sheets = read_sheets(path, n_rows=5 * ROWS_LOOKED_AT)
     first_rows = {name: _with_text(rows) for name, rows in sheets.items()}
     names = [name for name, rows in first_rows.items() if rows]
     if not names:
@@ -273,46 +273,30 @@ def is_parallel(path: Path, languages: Languages) -> bool:
 
 
 def read_columns(path: Path, layout: Layout) -> Iterator[Pair]:
-    """The texts of the two columns, row by row, in their order. Rows without text between others
-    are empty pairs, so that each pair is as far below the first as its row; others are left out.
+    """The texts of the two columns, row by row, in their order; rows without text are left out.
 
     Raises:
         DataError: a row of a text table has more cells than the table has columns.
     """
-    last = 0
-    for number, pair in _numbered_rows(path, layout):
-        yield from repeat(("", ""), number - last - 1 if last else 0)
-        last = number
-        yield pair
+    return (pair for _, pair in _numbered_rows(path, layout))
 
 
-def rows_above(path: Path, languages: Languages) -> int:
-    """How many rows of a table stand above its first pair."""
-    rows = _numbered_rows(path, layout_of(path, languages), n_rows=_MOST_ROWS_ABOVE)
-    return next((number - 1 for number, _ in rows), 0)
-
-
-def _numbered_rows(
-    path: Path, layout: Layout, *, n_rows: int | None = None
-) -> Iterator[tuple[int, Pair]]:
-    """Number, from 1, and texts of each row with text below the header.
-
-    Args:
-        n_rows: of a workbook, that are read.
-    """
+def _numbered_rows(path: Path, layout: Layout) -> Iterator[tuple[int, Pair]]:
+    """Number, from 1, and texts of each row with text below the header."""
     if layout.plain:
-        n_above = 1 if layout.header else 0
-        yield from islice(enumerate(read_tsv(path), 1), n_above, None)
+        yield from islice(enumerate(read_tsv(path), 1), 1 if layout.header else 0, None)
         return
+    start = 1
     if layout.dialect:
         rows = read_rows(path, layout.dialect)
+        start = first_row_number(path, layout.dialect)
     else:
         assert layout.sheet is not None
         name = layout.sheet[0]
-        rows = iter(read_sheets(path, only=name, n_rows=n_rows).get(name, []))
+        rows = iter(read_sheets(path, only=name).get(name, []))
     first, second = layout.columns
     n_skipped = layout.n_above + 1 if layout.header else 0
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(rows, start):
         if not any(map(str.strip, row)):
             continue
         if n_skipped:
@@ -334,13 +318,13 @@ def _numbered_rows(
         yield number, (cells[first], cells[second])
 
 
-def read_table(path: Path, languages: Languages, *, swapped: bool) -> Iterator[Pair]:
-    """(source, target) of each row.
+def read_table(path: Path, languages: Languages, *, swapped: bool) -> Iterator[tuple[int, Pair]]:
+    """Number, as a program for tables counts, and (source, target) of each row.
 
     Args:
         swapped: of columns without a language in the header, the first is the target.
     """
     layout = layout_of(path, languages)
     flip = swapped and layout.codes is None
-    for first, second in read_columns(path, layout):
-        yield (second, first) if flip else (first, second)
+    for number, (first, second) in _numbered_rows(path, layout):
+        yield number, ((second, first) if flip else (first, second))

@@ -112,14 +112,23 @@ def read_rows(path: Path, dialect: Dialect) -> Iterator[Row]:
         ) from error
 
 
+def first_row_number(path: Path, dialect: Dialect) -> int:
+    """0 where the first line tells Excel the separator, which is no row of the table; else 1."""
+    first = next(_raw_lines(path, dialect.encoding), "")
+    return 0 if _FOR_EXCEL.fullmatch(first) else 1
+
+
 def _lines(path: Path, encoding: str) -> Iterator[str]:
     """The lines of a table; in place of a line that tells Excel the separator an empty one."""
-    if encoding == "utf-8":
-        lines = split_lines(path)
-    else:
-        lines = split_stream(_recoded(path, encoding), path)
+    lines = _raw_lines(path, encoding)
     first = ("" if _FOR_EXCEL.fullmatch(line) else line for line in islice(lines, 1))
     return chain(first, lines)
+
+
+def _raw_lines(path: Path, encoding: str) -> Iterator[str]:
+    if encoding == "utf-8":
+        return split_lines(path)
+    return split_stream(_recoded(path, encoding), path)
 
 
 def _recoded(path: Path, encoding: str) -> Iterator[bytes]:

@@ -142,8 +142,8 @@ def shifted_lines(corpus: ScoredCorpus) -> list[ShiftedLines]:
             begin, end = (
                 _lines_around(corpus, rows, middle, run) for middle in (run.first, run.last)
             )
-            ((_, first),) = corpus.origins_at(np.array([rows.start + run.first - 1]))
-            last = first + run.last - run.first
+            ends = np.array([run.first, run.last]) + rows.start - 1
+            first, last = (line for _, line in corpus.origins_at(ends))
             found.append(ShiftedLines(source.name, first, last, run.shift, begin, end))
     return found
 
@@ -159,10 +159,10 @@ def _lines_around(
         line: (_shortened(src), _shortened(tgt))
         for line, (src, tgt) in zip(near, pairs, strict=True)
     }
-    ((_, shown),) = corpus.origins_at(np.array([rows.start + middle - 1]))
+    numbers = dict(zip(near, corpus.origins_at(np.array(near) + rows.start - 1), strict=True))
     return [
         ShiftedLine(
-            line + shown - middle,
+            numbers[line][1],
             *texts[line],
             shifted_tgt=texts[line + run.shift][1] if line + run.shift in texts else "",
             fits="own"

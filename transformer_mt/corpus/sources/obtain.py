@@ -13,7 +13,7 @@ from transformer_mt.corpus.readers.pairs import (
     Pair,
     Role,
     describe_tables,
-    lines_above,
+    read_numbered,
     read_pairs,
     source_files,
     split_source,
@@ -71,11 +71,6 @@ class LocalSource:
         """The same for a process that has another working directory."""
         return replace(self, root=self.root.absolute())
 
-    @cached_property
-    def lines_above(self) -> int:
-        """The line of the first pair, from 0; see `pairs.lines_above`."""
-        return lines_above(self.source, self.languages, self.root)
-
     def parts(self, every: int) -> Iterator[LinesOfFiles] | None:
         """See `split_source`."""
         return split_source(self.source, self.languages, self.root, every)
@@ -83,6 +78,12 @@ class LocalSource:
     def read(self) -> Iterator[Pair]:
         """Stream the pairs, in order; see `read_pairs`."""
         return read_pairs(
+            self.source, self.languages, root=self.root, role=self.role, offline=self.offline
+        )
+
+    def read_numbered(self) -> Iterator[tuple[int, Pair]]:
+        """`read` with the line of each pair; see `pairs.read_numbered`."""
+        return read_numbered(
             self.source, self.languages, root=self.root, role=self.role, offline=self.offline
         )
 

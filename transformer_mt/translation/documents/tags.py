@@ -1,10 +1,13 @@
-"""Where HTML markup stands in a text: tags, comments, and elements whose content is no prose.
+"""Where markup of HTML or XML stands in a text: tags, comments, and elements whose content is no
+prose.
 
 Time is linear, also where quotes, comments and elements never end.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+from transformer_mt.translation.documents.spans import parted
 
 # Elements whose content ends with their own closing tag and with nothing else.
 _RAW = frozenset("script style textarea xmp iframe noembed noframes".split())
@@ -12,15 +15,27 @@ _KEPT = _RAW | frozenset("pre code kbd samp var svg math".split())
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 
 _TAG_START = re.compile(r"</?([A-Za-z][^\s/>]*)")
+_XML_TAG_START = re.compile(r"</?((?:[^\W\d]|:)[^\s/>]*)")
 _NOT_TRANSLATED = re.compile(r"""\stranslate\s*=\s*["']?no(?=["'\s/>])""", re.IGNORECASE)
 _VALUE = re.compile(r"""=\s*(["'])""")
+_DECLARATIONS = re.compile(r"<!DOCTYPE[^<>\[]*\[", re.IGNORECASE)  # a document's own, to ]>
 _OTHER_MARKUP = {"<!--": "-->", "<![CDATA[": "]]>", "<?": "?>", "<%": "%>", "<!": ">", "</": ">"}
 
 
-def tag_name(raw: str) -> str:
-    """The name of the tag that a text begins with, in lower case; empty: none."""
-    tag = _TAG_START.match(raw)
-    return tag[1].lower() if tag else ""
+def tag_name(raw: str, *, is_xml: bool = False) -> str:
+    """The name of the tag that a text begins with, of HTML in lower case; empty: none."""
+    tag = (_XML_TAG_START if is_xml else _TAG_START).match(raw)
+    name = tag[1] if tag else ""
+    return name if is_xml else name.lower()
+
+
+def content_of(raw: str, decode: Callable[[str], str], *, is_xml: bool = False) -> str | None:
+    """The text of a whole element; None: it is a single tag."""
+    spans = list(markup_spans(raw, keep=False, is_xml=is_xml))
+    if len(spans) < 2:
+        return None
+    text = "".join(piece for piece, is_markup in parted(raw, spans) if not is_markup)
+    return decode(text).strip()
 
 
 def is_not_translated(tag: str) -> bool:
@@ -30,28 +45,33 @@ def is_not_translated(tag: str) -> bool:
     )
 
 
-def markup_spans(text: str, *, keep: bool = True) -> Iterator[tuple[int, int]]:
+def markup_spans(
+    text: str, *, keep: bool = True, is_xml: bool = False
+) -> Iterator[tuple[int, int]]:
     """Spans of markup: (start, end) in rising order.
 
     With `keep`, an element that is not translated (code, styles, formulas, `translate="no"`) is one
-    span with all of its content; without its end, it goes to the end of the text.
+    span with all of its content; without its end, it goes to the end of the text. In XML names mean
+    nothing: only `translate="no"` keeps an element.
     """
     finder = _Finder(text)
+    tag_start = _XML_TAG_START if is_xml else _TAG_START
+    raw_names, kept_names, void = (frozenset[str](),) * 3 if is_xml else (_RAW, _KEPT, VOID)
     kept, kept_start, depth = "", 0, 0  # the kept element that is open, if any
     position = text.find("<")
     while position >= 0:
-        tag = _TAG_START.match(text, position)
+        tag = tag_start.match(text, position)
         end = finder.markup_end(position, tag)
         if end is None:
             position = text.find("<", position + 1)
             continue
-        name = tag[1].lower() if tag else ""
-        closes, alone = text[position + 1] == "/", text[end - 2 : end] == "/>" or name in VOID
-        if name in _RAW and not closes and not (alone and finder.is_xml):
+        name = tag_name(tag[0], is_xml=is_xml) if tag else ""
+        closes, alone = text[position + 1] == "/", text[end - 2 : end] == "/>" or name in void
+        if name in raw_names and not closes and not (alone and finder.is_xml):
             end = finder.raw_end(name, end)
             alone = True
         if not kept:
-            skipped = name in _KEPT or (tag and _NOT_TRANSLATED.search(text, position, end))
+            skipped = name in kept_names or (tag and _NOT_TRANSLATED.search(text, position, end))
             if keep and skipped and not closes and not alone:
                 kept, kept_start, depth = name, position, 1
             else:
@@ -89,6 +109,9 @@ class _Finder:
         """After the tag, comment or the like at `start`; None if its < is plain text."""
         if tag is not None:
             return self._tag_end(tag.end())
+        declarations = _DECLARATIONS.match(self._text, start)
+        if declarations and (end := self._find("]>", declarations.end())) >= 0:
+            return end + len("]>")
         for begin, finish in _OTHER_MARKUP.items():
             if self._text.startswith(begin, start):
                 # <!--> is a whole comment.

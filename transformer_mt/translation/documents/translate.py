@@ -5,13 +5,14 @@ from itertools import chain
 from typing import cast
 
 from transformer_mt.translation.documents.forms import PACKAGE_FORMS, Form, PackageForm
-from transformer_mt.translation.documents.html import read_html, read_xml
+from transformer_mt.translation.documents.html import read_html
 from transformer_mt.translation.documents.inline import Document, Syntax, text_parts
 from transformer_mt.translation.documents.jsonl import read_json_lines
 from transformer_mt.translation.documents.markdown import read_markdown
 from transformer_mt.translation.documents.marks import Align
 from transformer_mt.translation.documents.package import read_package
 from transformer_mt.translation.documents.subtitles import read_srt, read_vtt
+from transformer_mt.translation.documents.xml_text import read_xml
 
 _BYTE_ORDER_MARK = "\ufeff"
 
