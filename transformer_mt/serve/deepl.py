@@ -5,7 +5,6 @@ Source: its documentation (developers.deepl.com/docs) and its Python client.
 
 import csv
 import io
-import re
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -25,11 +24,12 @@ from transformer_mt.serve.limits import Refused
 from transformer_mt.serve.service import AUTO, Service
 from transformer_mt.text.languages import language_name
 from transformer_mt.text.normalise import well_formed
+from transformer_mt.translation.documents.spans import parted
+from transformer_mt.translation.documents.tags import markup_spans, tag_name
 
 UNLIMITED = 10**12  # characters, as DeepL tells accounts without a limit
 _TARGETS = {"zh": "ZH-HANS", "zh-Hant": "ZH-HANT", "en": "EN-US", "pt": "PT-BR"}
 _TSV = "text/tab-separated-values"
-_TAG = re.compile(r"<([^\s/>]+)")
 _KEPT = " translate=no data-tmt-kept"
 
 
@@ -80,8 +80,9 @@ def deepl_router(service: Service, access: Access, glossaries: Glossaries) -> AP
                 raise Refused(400, tr("this glossary is for {}", pair))
             terms = stored.terms
         if fields.tag_handling:
-            texts_kept = _marked_as_kept(texts, fields.ignore_tags)
-            found = await service.documents(texts_kept, fields.tag_handling, direction, terms=terms)
+            form = fields.tag_handling
+            marked = [_marked_as_kept(text, fields.ignore_tags, form) for text in texts]
+            found = await service.documents(marked, form, direction, terms=terms)
             found = [translation.replace(_KEPT, "") for translation in found]
         else:
             found = [one.text for one in await service.translate(texts, direction, terms=terms)]
@@ -171,17 +172,19 @@ def _add_glossaries(
         await glossaries.ask(glossaries.delete, admitted(request), id_)
 
 
-def _marked_as_kept(texts: list[str], names: str | list[str] | None) -> list[str]:
-    """Texts whose elements of these names (apart by commas) say that they are not translated."""
+def _marked_as_kept(text: str, names: str | list[str] | None, form: Literal["html", "xml"]) -> str:
+    """A text whose elements of these names (apart by commas) say that they are not translated."""
     every = ",".join(names if isinstance(names, list) else [names or ""]).split(",")
-    wanted = {name.strip().lower() for name in every} - {""}
+    wanted = {name.strip() if form == "xml" else name.strip().lower() for name in every} - {""}
     if not wanted:
-        return texts
-
-    def marked(tag: re.Match[str]) -> str:
-        return tag[0] + _KEPT * (tag[1].lower() in wanted)
-
-    return [_TAG.sub(marked, text) for text in texts]
+        return text
+    marked = []
+    is_xml = form == "xml"
+    for piece, is_markup in parted(text, markup_spans(text, keep=False, is_xml=is_xml)):
+        name = tag_name(piece, is_xml=is_xml) if is_markup and piece[1:2] != "/" else ""
+        end = 1 + len(name)
+        marked.append(piece[:end] + _KEPT + piece[end:] if name in wanted else piece)
+    return "".join(marked)
 
 
 def read_entries(text: str, form: Literal["tsv", "csv"]) -> Terms:

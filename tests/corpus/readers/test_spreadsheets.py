@@ -117,7 +117,14 @@ def test_workbooks(
 
 @pytest.mark.parametrize(
     ("ending", "line"),
-    [(".xlsx", ""), (".ods", ""), (".csv", ""), (".csv", "sep=,\n"), (".tsv", "")],
+    [
+        (".xlsx", ""),
+        (".ods", ""),
+        (".csv", ""),
+        (".csv", "sep=,\n"),
+        (".tsv", ""),
+        (".tsv", "sep=\t\n"),
+    ],
 )
 @pytest.mark.parametrize(
     "top", [[], [HEADER], [("", ""), HEADER, ("", "")], [("A title", ""), HEADER]]

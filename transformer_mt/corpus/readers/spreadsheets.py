@@ -283,13 +283,12 @@ def read_columns(path: Path, layout: Layout) -> Iterator[Pair]:
 
 def _numbered_rows(path: Path, layout: Layout) -> Iterator[tuple[int, Pair]]:
     """Number, from 1, and texts of each row with text below the header."""
-    if layout.plain:
+    start = first_row_number(path, layout.dialect) if layout.dialect else 1
+    if layout.plain and start == 1:
         yield from islice(enumerate(read_tsv(path), 1), 1 if layout.header else 0, None)
         return
-    start = 1
     if layout.dialect:
         rows = read_rows(path, layout.dialect)
-        start = first_row_number(path, layout.dialect)
     else:
         assert layout.sheet is not None
         name = layout.sheet[0]

@@ -21,6 +21,7 @@ from transformer_mt.translation.documents.spans import has_words, parted, protec
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _LINE_END = re.compile(r"((?<!\s)\s*\n\s*)")  # tried once for each stretch of white space
 _ENTITY = re.compile(r"&(?!amp;|#0*38;|#[xX]0*26;)(?:#\w+|[A-Za-z]\w*);")
+_AMPERSAND = re.compile(r"&(?:amp|#0*38|#[xX]0*26);")
 _LONGEST_ENTITY = 40  # characters
 _DEEPEST = 20  # marks within marks; where there are more, marks divide the text
 # Chinese and Japanese: no space where lines meet; a line may end between any two characters, but
@@ -129,6 +130,9 @@ def _end_of_address(raw: str, start: int, end: int) -> int:
     """An address ends where an entity stands, such as that of a bracket; & alone belongs to it."""
     if raw[start] in "{$%#":
         return end
+    last = _AMPERSAND.match(raw, max(start, raw.rfind("&", start, end)))
+    if last and last.end() > end:
+        end = last.start()
     entity = _ENTITY.search(raw, start, min(len(raw), end + _LONGEST_ENTITY))
     return min(end, entity.start()) if entity else end
 

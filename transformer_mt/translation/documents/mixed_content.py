@@ -15,8 +15,8 @@ def beside_text(
     """Indices of the tags of these elements.
 
     Args:
-        pieces: text and markup of a document, see `parted`.
-        name_of: the name of the element that a tag begins or ends; empty: it counts as text.
+        pieces: text and markup of a document, see `parted`. What stands for text counts as markup.
+        name_of: of the element that a tag begins or ends; empty: markup that makes no difference.
         holds_sentences: whether an element in one beside text, by the name of the latter, stands
             within its sentence, too.
     """
@@ -26,7 +26,7 @@ def beside_text(
     for index, (piece, is_markup) in enumerate(pieces):
         name = name_of(piece) if is_markup else ""
         if not is_markup:
-            have_text[path[-1]] |= not piece.isspace()
+            have_text[path[-1]] |= bool(piece.strip())
         elif not name:
             continue
         elif piece[1] != "/":

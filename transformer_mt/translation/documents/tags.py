@@ -18,7 +18,12 @@ _TAG_START = re.compile(r"</?([A-Za-z][^\s/>]*)")
 _XML_TAG_START = re.compile(r"</?((?:[^\W\d]|:)[^\s/>]*)")
 _NOT_TRANSLATED = re.compile(r"""\stranslate\s*=\s*["']?no(?=["'\s/>])""", re.IGNORECASE)
 _VALUE = re.compile(r"""=\s*(["'])""")
-_DECLARATIONS = re.compile(r"<!DOCTYPE[^<>\[]*\[", re.IGNORECASE)  # a document's own, to ]>
+# With declarations in brackets, among them quoted values and comments.
+_DOCTYPE = re.compile(
+    r"""<!DOCTYPE (?:[^<>\["']|"[^"]*"|'[^']*')*+ \[
+    (?:<!--(?:(?!-->).)*+(?:-->|\Z)|<\?(?:(?!\?>).)*+(?:\?>|\Z)|"[^"]*"|'[^']*'|[^]"'])*+ \]\s*>""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
 _OTHER_MARKUP = {"<!--": "-->", "<![CDATA[": "]]>", "<?": "?>", "<%": "%>", "<!": ">", "</": ">"}
 
 
@@ -98,6 +103,7 @@ class _Finder:
         self.is_xml = _XML.search(text, 0, _HEAD) is not None
         self._absent: set[str] = set()
         self._quotes_count = True  # until one never ends: then quotes mean nothing
+        self._has_begun = False  # the document, which has one <!DOCTYPE> at most
 
     def _find(self, what: str, start: int) -> int:
         found = -1 if what in self._absent else self._text.find(what, start)
@@ -109,9 +115,10 @@ class _Finder:
         """After the tag, comment or the like at `start`; None if its < is plain text."""
         if tag is not None:
             return self._tag_end(tag.end())
-        declarations = _DECLARATIONS.match(self._text, start)
-        if declarations and (end := self._find("]>", declarations.end())) >= 0:
-            return end + len("]>")
+        if self._text.startswith("<!", start) and not self._has_begun:
+            self._has_begun = self._text[start + 2 : start + 4] != "--"
+            if doctype := _DOCTYPE.match(self._text, start):
+                return doctype.end()
         for begin, finish in _OTHER_MARKUP.items():
             if self._text.startswith(begin, start):
                 # <!--> is a whole comment.

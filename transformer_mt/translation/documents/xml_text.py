@@ -14,8 +14,7 @@ from transformer_mt.translation.documents.mixed_content import beside_text
 from transformer_mt.translation.documents.spans import parted
 from transformer_mt.translation.documents.tags import content_of, markup_spans, tag_name
 
-_CHARACTER = re.compile(r"&(?:#[0-9]{1,7}|#x[0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos);")
-_ENTITY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)[^\W\d][\w.:-]*;")
+_REFERENCE = re.compile(r"&(?:#0*[0-9]{1,7}|#x0*[0-9a-fA-F]{1,6}|[^\W\d][\w.:-]*);")
 _ENCODING = re.compile(r"""\s*<\?xml\b[^>]*\sencoding\s*=\s*["']([\w.-]+)""")
 _SPACES = re.compile("[ \t\r\n]+")
 _SPELLED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
@@ -28,21 +27,24 @@ def read_xml(text: str) -> Document:
 
 
 def _tokens(text: str) -> Iterator[Token]:
-    pieces = list(parted(text, markup_spans(text, is_xml=True)))
+    pieces = [
+        part
+        for piece, is_markup in parted(text, markup_spans(text, is_xml=True))
+        for part in ([(piece, True)] if is_markup else parted(piece, _own_entities(piece)))
+    ]
     inline = beside_text(pieces, lambda raw: tag_name(raw, is_xml=True), lambda name: True)
     for index, (piece, is_markup) in enumerate(pieces):
         if is_markup:
             yield _markup_token(piece, inline=index in inline)
-            continue
-        for part, is_entity in parted(piece, [found.span() for found in _ENTITY.finditer(piece)]):
-            yield from [_entity_token(part)] if is_entity else text_tokens(part, _decode)
+        else:
+            yield from text_tokens(piece, _decode)
 
 
 def _markup_token(raw: str, *, inline: bool) -> Token:
     content = content_of(raw, _decode, is_xml=True)
     if raw.startswith("<![CDATA["):
         return Token("kept", raw, raw.removeprefix("<![CDATA[").removesuffix("]]>").strip())
-    if raw.startswith(("<!--", "<?")) or (inline and raw.endswith("/>")):
+    if raw.startswith(("<!--", "<?", "&")) or (inline and raw.endswith("/>")):
         return Token("kept", raw)
     if inline and content is not None:
         return Token("kept", raw, content)
@@ -51,15 +53,20 @@ def _markup_token(raw: str, *, inline: bool) -> Token:
     return Token("break", raw)
 
 
-def _entity_token(raw: str) -> Token:
-    """An entity that has a meaning in HTML is read with the sentence."""
-    content = unescape(raw)
-    return Token("kept", raw, content if content != raw and len(content) == 1 else "")
-
-
 def _decode(raw: str) -> str:
     """Characters for references, and one space for several."""
-    return _SPACES.sub(" ", _CHARACTER.sub(lambda found: unescape(found[0]), raw))
+    return _SPACES.sub(" ", _REFERENCE.sub(_character, raw))
+
+
+def _character(reference: re.Match[str]) -> str:
+    """Of a number, or of a name that XML or HTML has; the reference itself: of the document's."""
+    character = unescape(reference[0])
+    return character if len(character) == 1 else reference[0]
+
+
+def _own_entities(text: str) -> Iterator[tuple[int, int]]:
+    """Where references stand that only the document can resolve."""
+    return (found.span() for found in _REFERENCE.finditer(text) if _character(found) == found[0])
 
 
 class _XmlSyntax(Syntax):
