@@ -24,7 +24,8 @@ def export(
         Path | None, typer.Option("-o", "--out", help="default: MODEL.FORMAT, beside MODEL")
     ] = None,
     quantization: Annotated[
-        str | None, typer.Option(help="of the weights; default: the format's most exact")
+        str | None,
+        typer.Option(help="of the weights; default: bfloat16 of html, else the most exact"),
     ] = None,
     src_path: Annotated[Path | None, typer.Option("--src", help=_SRC)] = None,
     ref_path: Annotated[
