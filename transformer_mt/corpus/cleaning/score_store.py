@@ -45,29 +45,25 @@ def write_scored(
     """
     import pyarrow
 
+    text = pyarrow.large_string()
     (srcs, tgts), (src_keys, tgt_keys) = (
         [[pair[side] for pair in both] for side in (0, 1)] for both in (pairs, keys)
     )
     columns: dict[str, Any] = {
         "line": (np.arange(len(pairs)) + 1 if lines is None else lines).astype(np.uint64),
-        "src": [text.encode() for text in srcs],
-        "tgt": [text.encode() for text in tgts],
+        "src": column_of_bytes([src.encode() for src in srcs], text),
+        "tgt": column_of_bytes([tgt.encode() for tgt in tgts], text),
         "pair_hash": hash_texts([f"{src}\n{tgt}" for src, tgt in pairs]),
         "src_key": hash_texts(src_keys),
         "tgt_key": hash_texts(tgt_keys),
-        "src_chars": np.array([min(len(text), _MOST_CHARACTERS) for text in srcs], np.uint16),
-        "tgt_chars": np.array([min(len(text), _MOST_CHARACTERS) for text in tgts], np.uint16),
+        "src_chars": np.array([min(len(src), _MOST_CHARACTERS) for src in srcs], np.uint16),
+        "tgt_chars": np.array([min(len(tgt), _MOST_CHARACTERS) for tgt in tgts], np.uint16),
         **scores,
     }
-    text = pyarrow.large_string()
-    table = pyarrow.table(
-        {
-            name: column_of_bytes(values, text)
-            if isinstance(values, list)
-            else column_of_numbers(values)
-            for name, values in columns.items()
-        }
-    )
+    for name, values in columns.items():
+        if isinstance(values, np.ndarray):
+            columns[name] = column_of_numbers(values)
+    table = pyarrow.table(columns)
     if errors:
         table = table.replace_schema_metadata({_ERRORS: json.dumps(errors)})
     with pyarrow.ipc.new_file(str(path), table.schema) as writer:

@@ -127,7 +127,7 @@ def text_tokens(raw: str, decode: Callable[[str], str] | None = None) -> Iterato
 
 
 def _end_of_address(raw: str, start: int, end: int) -> int:
-    """An address ends where an entity stands, such as that of a bracket; & alone belongs to it."""
+    """An address ends where an entity stands, as of a bracket; an & that is whole belongs to it."""
     if raw[start] in "{$%#":
         return end
     last = _AMPERSAND.match(raw, max(start, raw.rfind("&", start, end)))

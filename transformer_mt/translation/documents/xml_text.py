@@ -21,6 +21,7 @@ _SPELLED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def read_xml(text: str) -> Document:
+    """Characters beyond ASCII are written as references where the file declares no UTF-8."""
     declared = _ENCODING.match(text)
     is_unicode = declared is None or declared[1].lower() in ("utf-8", "utf8")
     return Document(run_parts(list(_tokens(text)), _XmlSyntax() if is_unicode else _AsciiSyntax()))
@@ -78,7 +79,5 @@ class _XmlSyntax(Syntax):
 
 
 class _AsciiSyntax(_XmlSyntax):
-    """Of files that say that they are in another encoding than the one that is written."""
-
     def encode(self, text: str) -> str:
         return super().encode(text).encode("ascii", "xmlcharrefreplace").decode()
