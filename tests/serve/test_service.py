@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -121,9 +120,14 @@ def test_copies_of_a_dead_process_take_no_place(toy_model: Path) -> None:
 
 def test_a_stop_finishes_what_was_accepted(toy_model: Path) -> None:
     with serving("-m", toy_model, "--workers", "1", "--wait", "1500") as server:
+
+        def are_accepted() -> bool:
+            metrics = server.client.get("/metrics").text
+            return "tmt_waiting_texts 4.0" in metrics or "tmt_batch_texts_sum 0.0" not in metrics
+
         with ThreadPoolExecutor(4) as pool:
             asked = [pool.submit(server.translate, f"猫看见{i}。") for i in range(4)]
-            time.sleep(0.7)  # they wait in the queue
+            until(are_accepted)
             server.process.send_signal(signal.SIGTERM)
             assert [one.result().status_code for one in asked] == [200] * 4
         assert server.process.wait(30) == 0

@@ -3,8 +3,10 @@
 import threading
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
+from served import until
 
 from transformer_mt.serve import text_queue
 from transformer_mt.serve.jobs import Call, Waiting
@@ -42,9 +44,7 @@ def test_many_clients_and_workers() -> None:
         thread.start()
     for client in clients:
         client.join()
-    deadline = time.monotonic() + 120
-    while len(queue) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: len(queue) == 0)
     queue.close()
     for worker in workers:
         worker.join(5)
@@ -73,11 +73,9 @@ def test_a_text_waits_for_others_only_if_it_would_take_the_last_free_worker() ->
     ]
     for worker in workers:
         worker.start()
-    time.sleep(0.1)  # both wait for work
+    until(lambda: queue._n_free == 2)
     queue.put([waiting("alone")])
-    deadline = time.monotonic() + 30
-    while not batches and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: len(batches) == 1)
     assert [text.text for text in batches[0]] == ["alone"]
     queue.put([waiting("first")])
     time.sleep(0.2)
@@ -88,12 +86,21 @@ def test_a_text_waits_for_others_only_if_it_would_take_the_last_free_worker() ->
     assert len(batches[1]) == SIZES[-1]
 
 
-def test_a_lonely_text_waits_as_long_as_it_may() -> None:
-    queue = queue_of(waiting("one"), wait_s=0.1)
-    start = time.monotonic()
-    threading.Timer(0.03, lambda: queue.put([waiting("two")])).start()
+def test_a_lonely_text_waits_as_long_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that goes on only while somebody waits, however slow the machine is."""
+    now, queue = 0.0, queue_of(Waiting(EN, "one", 0.0), wait_s=0.1)
+
+    def wait(longest: float) -> None:
+        nonlocal now
+        if len(queue) == 1:
+            queue.put([Waiting(EN, "two", now)])
+            longest = 0.03
+        now += longest
+
+    monkeypatch.setattr(text_queue, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(queue._changed, "wait", wait)
     assert [text.text for text in queue.take(60)] == ["one", "two"]
-    assert 0.08 < time.monotonic() - start < 5
+    assert now == pytest.approx(0.1)
 
 
 def test_a_full_batch_does_not_wait() -> None:
