@@ -4,6 +4,7 @@ The model has random weights: what it says does not matter here.
 """
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,31 @@ def test_a_stopped_translation_goes_on(
     assert not (tmp_path / f"out-{name}.partial").exists()
 
 
+def test_a_translation_goes_on_with_the_same_glossary_from_a_pipe(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the texts that are strange to the model, those are counted that it reads."""
+    path, out = tmp_path / "a.zh", tmp_path / "out"
+    path.write_text("".join(f"hello there {i}\n" for i in range(9)), "utf-8")
+
+    def translate(terms: str) -> Any:
+        read, write = os.pipe()
+        os.write(write, terms.encode())
+        os.close(write)
+        try:
+            return run("-i", path, "-o", out, "--glossary", f"/dev/fd/{read}")
+        finally:
+            os.close(read)
+
+    with monkeypatch.context() as patch:
+        count_calls(patch, stop_at=3)
+        assert translate("猫\tcat\n").exit_code == 130
+    count_calls(monkeypatch)
+    monkeypatch.setattr("transformer_mt.cli.translation_job.SHOWN_FAULTS", 0)
+    assert "keeps 6 translations" in str(translate("猫\tkitty\n").exception)
+    assert "3 of 3 texts are strange" in translate("猫\tcat\n").stderr
+
+
 def test_what_cannot_be_read_again_is_not_kept(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +199,13 @@ def test_jsonl_keeps_its_other_fields(run: Run, tmp_path: Path) -> None:
     lines = run("-i", path, "--field", "body").stdout.splitlines()
     assert [json.loads(line)["id"] for line in lines] == [7, 8]
     assert json.loads(lines[0])["body"] != "狗看见猫。"
+
+
+def test_a_penalty_that_ctranslate2_has_not_is_refused_at_once(run: Run) -> None:
+    error = run("--engine", "ctranslate2", "--beam", "1", "--penalty", "gnmt", "猫").exception
+    assert str(error) == (
+        "--engine ctranslate2: it divides scores by length^α: give --penalty average"
+    )
 
 
 def test_options_reach_the_search(run: Run, tmp_path: Path) -> None:

@@ -174,6 +174,17 @@ def test_languages_that_cannot_be_told(tmp_path: Path) -> None:
         tell_languages([zh, en], "zh", "中文")
 
 
+def test_languages_of_text_of_which_a_later_line_cannot_be_read(tmp_path: Path) -> None:
+    """Which line that is, the report tells."""
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for path, lines in zip(paths, (ZH, EN), strict=True):
+        path.write_bytes("".join(f"{line}\n" for line in lines).encode() + b"\xff\n")
+    assert tell_languages(paths, None, None).pair == "zh-en"
+    paths[0].write_bytes(b"\xff\n")
+    with pytest.raises(DataError, match="line 1"):
+        tell_languages(paths, None, None)
+
+
 def test_lines_of_a_table_are_its_rows(tmp_path: Path) -> None:
     """Two rows below a title and a header is what the first pair of two files is."""
     pairs = build_demo().train[:3000]

@@ -85,6 +85,7 @@ def test_constraints_that_it_has(exported: Translator, texts: list[str]) -> None
         (SearchOptions(beam=1, sampling=SamplingOptions()), "own engine"),
         (SearchOptions(beam=1, mbr=4), "own engine"),
         (SearchOptions(beam=1, repetition_penalty=1.5), "own engine"),
+        (SearchOptions(beam=1, min_length=1024), "texts of over 1,024 tokens are tmt's own"),
     ],
 )
 def test_what_it_cannot_do_is_an_error(
@@ -210,6 +211,12 @@ def test_of_two_engines_each_search_takes_one_that_has_it(
     for options in (SearchOptions(beam=1), SearchOptions(beam=2, penalty="average")):
         engine.search(requests, options)
         engine.search([replace(r, required=[[9]]) for r in requests], options)
+        engine.search([Request([5] * 1024)], replace(options, max_length=2))
+        for other in ({"banned": [[9]]}, {"no_repeat_ngram": 3}, {"min_length": 2}):
+            engine.search(requests, replace(options, **other))
+        engine.search([replace(r, prefix=[9]) for r in requests], options)
+    alternatives = SearchOptions(beam=2, penalty="average", length_penalty=0, n_best=2)
+    engine.search(requests, alternatives)
     assert [o.beam for o in searches] == [1, 2] and len(loaded) == 1
 
 

@@ -96,6 +96,9 @@ def test_a_name_without_a_model_is_answered_with_the_models_there_are(
         Path(name).write_text("{}")
     if told is None:
         assert find_model(Path(typed)) == Path("runs/tiny/model")
+        monkeypatch.chdir("runs/tiny/model")
+        assert find_model(Path(".")) == find_model(Path("../../tiny")).resolve() == Path.cwd()
+        assert find_model(Path("..")) == Path.cwd()
         return
     with pytest.raises(TmtError) as refused:
         find_model(Path(typed))

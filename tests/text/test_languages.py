@@ -16,7 +16,7 @@ from transformer_mt.text.languages import (
 # multilingual models and packages write them. kr is Kanuri and tw is Twi, though countries have
 # these codes as well; arz is Arabic of Egypt, fil is not Tagalog.
 SPELLINGS = (
-    "zh ZH zh-CN zh_cn zh-Hans zh_Hans_CN cmn_Hans zho_Hans zh-SG, "
+    "zh ZH zh-CN zh_cn zh-Hans zh_Hans_CN cmn_Hans zho_Hans zh-SG zh-MY zh-TH, "
     "zh-Hant zh-hant zh-TW zh_HK zh-MO zho_Hant cmn-Hant-TW zt, en EN en-US eng_Latn, no, nb, kr, "
     "tw, pt pt_BR, yue yue_Hant zh-yue, ceb ceb-PH, arz, tl tgl, fil, "
 )

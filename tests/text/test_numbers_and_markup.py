@@ -78,6 +78,8 @@ def test_numbers(zh: str, en: str, expected: int, why: str) -> None:
         ("2.52 dollars", "2,52 Dollar", 0, "decimal commas"),
         ("66,000 people", "66.000 Leute", 0, "separators of thousands"),
         ("437 men", "Männer", 1, "large numbers are not"),
+        ("in 1998, 257 people", "١٩٩٨, ٢٥٧", 0, "digits of any script"),
+        ("in 1998, 257 people", "１９９８年に２５８人", 2, "one of them is another"),
     ],
 )
 def test_numbers_where_words_cannot_be_read(en: str, de: str, expected: int, why: str) -> None:

@@ -154,6 +154,27 @@ def test_files_of_the_user_are_not_overwritten(model_dir: Path, mono: Path, tmp_
     with pytest.raises(DataError, match=r"mine\.en: exists and was not written by tmt"):
         translate_corpus(model_dir, mono, tmp_path / "mine", say=print)
     assert (tmp_path / "mine.en").read_text() == "precious\n"
+    (tmp_path / "mine.en").unlink()
+    (tmp_path / "mine.shards").mkdir()
+    (tmp_path / "mine.shards/aa.txt").write_text("precious\n")
+    translate_corpus(model_dir, mono, tmp_path / "mine", say=print)
+    assert [path.name for path in (tmp_path / "mine.shards").iterdir()] == ["aa.txt"]
+
+
+def test_a_prefix_that_belongs_to_something_else_is_refused(
+    model_dir: Path, mono: Path, tmp_path: Path
+) -> None:
+    text = tmp_path / "news.zh"
+    text.write_bytes(mono.read_bytes())
+    with pytest.raises(DataError, match=r"news\.zh: would be written over itself"):
+        translate_corpus(model_dir, text, tmp_path / "news", say=print)
+    other = SyntheticCorpus("news", "zh-de", 1, 0, 0, "")
+    (tmp_path / "news.json").write_text(json.dumps(other.to_json()))
+    with pytest.raises(DataError, match="tells of text in zh-de; name another prefix"):
+        translate_corpus(model_dir, mono, tmp_path / "news", say=print)
+    with pytest.raises(DataError, match=r"\.: is a folder; name a prefix in it: text"):
+        translate_corpus(model_dir, mono, Path(), say=print)
+    assert text.read_bytes() == mono.read_bytes()
 
 
 def test_what_cannot_be_translated_is_said(model_dir: Path, tmp_path: Path) -> None:

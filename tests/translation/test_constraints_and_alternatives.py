@@ -24,8 +24,14 @@ from transformer_mt.search.sampling import SamplingOptions
 from transformer_mt.translation.glossary import Glossary, Term
 from transformer_mt.translation.lexical_constraints import ConstraintEncoder, LexicalConstraints
 from transformer_mt.translation.output_checks import faults
-from transformer_mt.translation.result import Translation
-from transformer_mt.translation.segment_search import find_faults, most_agreed
+from transformer_mt.translation.result import Translation, joined_translation
+from transformer_mt.translation.segment_search import (
+    SegmentTranslation,
+    _better,
+    _joined,
+    find_faults,
+    most_agreed,
+)
 from transformer_mt.translation.segments import SourceSegment
 from transformer_mt.translation.translator import Translator
 
@@ -209,6 +215,37 @@ def test_a_second_search_has_room_for_all_that_were_asked_for(
 ) -> None:
     (found,) = endless(translator).translate(texts[:1], n_best=12, retry=True, **how)
     assert len(found.alternatives) == 12
+
+
+def test_diverse_alternatives_of_a_second_search_begin_differently(translator: Translator) -> None:
+    segment = SourceSegment("猫。", [5], translator.cfg.languages, LexicalConstraints())
+
+    def found(*texts: str) -> SegmentTranslation:
+        hyps = [Hypothesis([ord(text[0]), 9], -1.0, -1.0, True) for text in texts]
+        return SegmentTranslation(segment, list(texts), hyps)
+
+    options = SearchOptions(beam=4, n_best=3, diverse=True)
+    better = _better(found("a a a a a a a a", "b", "c", "d"), found("b b", "b c"), options)
+    assert better.texts == ["b b", "a a a a a a a a", "c"]
+
+
+def test_a_second_search_keeps_the_rule_of_the_first(
+    translator: Translator, texts: list[str]
+) -> None:
+    """Two tokens occur once each, though three alone would be forbidden."""
+    looping = endless(translator)
+    for found in looping.translate(texts[:8], beam=1, retry=True, no_repeat_ngram=1):
+        (ids,) = translator.tgt_tokenizer.encode([found.text])
+        assert max(map(ids.count, ids), default=1) == 1
+
+
+def test_the_mean_probability_of_sentences_searched_alone_counts_their_ends(
+    translator: Translator,
+) -> None:
+    segment = SourceSegment("a. b.", [5], translator.cfg.languages, LexicalConstraints())
+    parts = [SegmentTranslation(segment, ["x."], [Hypothesis([5, 6], -3.0, -1.0, True)])] * 2
+    joined = _joined(segment, parts)
+    assert joined_translation("a. b.", "en", [joined]).log_prob == pytest.approx(-6.0 / 6)
 
 
 @pytest.mark.parametrize("beam", [1, 3])

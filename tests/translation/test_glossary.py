@@ -200,12 +200,23 @@ def test_thousands_of_terms_take_no_longer_than_few(tmp_path: Path) -> None:
         ("猫\tcat\n节点\tnode\n", "cat|node", "tabs"),
         ("猫,cat,,\n节点,node,,\n", "cat|node", "empty columns"),
         ('猫,"two\nwords"\n节点,node\n', "two words|node", "a line end within quotes"),
+        ("target,source\ncat,猫\nnode,节点\n", "cat|node", "the target first"),
+        ("译文；,\n猫,cat\n", "cat", "no header"),
     ],
 )
 def test_csv(content: str, expected: str, why: str, tmp_path: Path) -> None:
     path = tmp_path / "terms.CSV"
     path.write_text(content, "utf-8", newline="")
     assert Glossary.read(path).required("猫、中文和节点") == expected.split("|"), why
+
+
+def test_columns_named_by_languages_go_both_ways(tmp_path: Path) -> None:
+    path = tmp_path / "terms.csv"
+    path.write_text("English,中文\ncat,猫\nkitty,猫\nPyTorch\n", "utf-8")
+    terms = Glossary.read(path)
+    assert terms.for_direction("en", "zh").required("a cat, a kitty") == ["猫"]
+    assert terms.for_direction("zh", "en").required("猫 PyTorch") == ["cat", "PyTorch"]
+    assert terms.for_direction("zh", "de").required("猫") == []
 
 
 @pytest.mark.parametrize(

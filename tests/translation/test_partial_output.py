@@ -61,6 +61,9 @@ def test_another_input_model_or_option_is_refused(name: str, tmp_path: Path) -> 
     with pytest.raises(TmtError, match=f"keeps 4 translations .* another {name}; .*--force"):
         opened(tmp_path, MADE_FROM | {name: "x"})
     assert path.read_bytes() == before
+    with pytest.raises(KeyboardInterrupt), opened(tmp_path, fresh=True) as kept:
+        assert kept.n_kept == 4, "the stopped command may have had --force"
+        raise KeyboardInterrupt
     with opened(tmp_path, MADE_FROM | {name: "x"}, fresh=True) as kept:
         assert kept.n_kept == 0
 

@@ -150,7 +150,7 @@ class _Call:
         if is_document and translator.cfg.languages.bidirectional and not self.search["to"]:
             self.search["to"] = files.target(translator.cfg.languages)
         is_typed = not self.texts and not input_path and sys.stdin.isatty()
-        options = [*self._kept_options(), type(translator.engine).__name__]
+        options = [*self._kept_options(constraints), type(translator.engine).__name__]
         found = partial(
             translator.translate, constraints=constraints, sampling=self.drawing, **self.search
         )
@@ -178,14 +178,13 @@ class _Call:
         terms = None if glossary is None else Glossary.read(glossary)
         return LexicalConstraints(prefix, banned or (), terms)
 
-    def _kept_options(self) -> list[Any]:
+    def _kept_options(self, constraints: "LexicalConstraints") -> list[Any]:
         """All that the translations of a stopped call depend on, besides input and model."""
-        from transformer_mt.system.state import sha256
-
-        prefix, banned, glossary = self.words
+        prefix, banned, _ = self.words
+        terms = constraints.glossary and constraints.glossary.terms
         return [
             self.search, self.files.form, self.files.field, self.json, prefix, banned,
-            self.drawing and astuple(self.drawing), glossary and sha256(glossary), self.precision,
+            self.drawing and astuple(self.drawing), terms, self.precision,
         ]  # fmt: skip
 
 
@@ -196,7 +195,11 @@ def _penalty(name: str | None, engine: str) -> "Penalty | None":
         say(tr("CTranslate2 divides scores by length^α: --penalty average"))
         return "average"
     kinds: tuple[Penalty, ...] = get_args(Penalty)
-    return None if name is None else one_of("--penalty", name, kinds)
+    kind = None if name is None else one_of("--penalty", name, kinds)
+    if engine == "ctranslate2" and kind == "gnmt":
+        why = tr("it divides scores by length^α: give --penalty average")
+        raise TmtError(f"--engine ctranslate2: {why}")
+    return kind
 
 
 def _load(paths: Sequence[Path], engine: str, precision: str) -> "Translator":

@@ -49,7 +49,7 @@ class TranslationJob:
         self._has_bar = bar and sys.stderr.isatty()
         self._stack = ExitStack()
         self._kept: PartialOutput | None = None
-        self._n_texts = self._n_flagged = self._n_strange = self._n_placed = 0
+        self._n_texts = self._n_flagged = self._n_read = self._n_strange = self._n_placed = 0
         self._say_placed: Callable[[str], None] = lambda text: None
         self._faults: Counter[str] = Counter()
 
@@ -144,6 +144,7 @@ class TranslationJob:
 
     def _checked(self, texts: list[str]) -> list["Translation"]:
         translations = self._translate(texts)
+        self._n_read += len(texts)
         for translation in translations:
             self._count(translation.faults)
             if translation.faults and self._n_flagged <= SHOWN_FAULTS:
@@ -162,7 +163,7 @@ class TranslationJob:
     def _tell_of_faults(self) -> None:
         """The sums, if more were found than were named."""
         if self._n_strange > SHOWN_FAULTS:
-            say(tr("{} of {} texts are strange to this model", self._n_strange, self._n_texts))
+            say(tr("{} of {} texts are strange to this model", self._n_strange, self._n_read))
         if self._n_flagged > SHOWN_FAULTS:
             counts = ", ".join(f"{fault} {n}" for fault, n in self._faults.most_common())
             say(tr("{} of {} translations have faults: {}", self._n_flagged, self._n_texts, counts))

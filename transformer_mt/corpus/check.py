@@ -3,11 +3,12 @@
 This file does not know a configuration file.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from transformer_mt.system.terminal import Say
 from transformer_mt.text.identify import identify
 from transformer_mt.text.languages import canonical_code, language_name
 
+_Line = TypeVar("_Line")
 _N_IDENTIFIED = 500  # lines of each side that tell its language
 _OPTIONS = tr("give both, such as --src zh --tgt en")
 
@@ -106,9 +108,20 @@ def _languages_of(paths: Sequence[Path]) -> list[str | None]:
 def first_texts(paths: Sequence[Path]) -> list[list[str]]:
     """The texts that each side of two files, or of a table, begins with."""
     if len(paths) == 2:
-        return [list(islice(split_lines(path), _N_IDENTIFIED)) for path in paths]
-    rows = islice(read_columns(paths[0], layout_of(paths[0])), _N_IDENTIFIED)
+        return [_readable(split_lines(path)) for path in paths]
+    rows = _readable(read_columns(paths[0], layout_of(paths[0])))
     return [list(side) for side in zip(*rows, strict=True)]
+
+
+def _readable(lines: Iterable[_Line]) -> list[_Line]:
+    """The first lines, up to one that cannot be read; whoever reads them all tells of that one."""
+    found: list[_Line] = []
+    try:
+        found.extend(islice(lines, _N_IDENTIFIED))
+    except DataError:
+        if not found:
+            raise
+    return found
 
 
 def check_source(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 QUANTIZATIONS = ("float32", "int8", "int16", "bfloat16", "float16")
 _MOST = 63  # of an integer of 8 bits: see `_quantise`
-_MAX_POSITIONS = 1024  # rows of the position table; CTranslate2 refuses longer texts
+MAX_POSITIONS = 1024  # rows of the position table: tokens of a text with its end
 _PLACES = {  # of the modules of a layer: here, there
     "self_attn_residual.layer_norm": "self_attention.layer_norm",
     "self_attn.qkv_proj": "self_attention.linear.0",
@@ -115,7 +115,7 @@ def _embedding(target: Any, source: Embedding) -> None:
     target.scale_embeddings = True
     if source.add_positions:
         width = source.tokens.embedding_dim
-        target.position_encodings.encodings = _array(sinusoidal_positions(_MAX_POSITIONS, width))
+        target.position_encodings.encodings = _array(sinusoidal_positions(MAX_POSITIONS, width))
 
 
 def _part(target: Any, path: str) -> Any:

@@ -1,6 +1,7 @@
 """CTranslate2 as the engine of a `Translator`, in the place of `search.engine.Engine`.
 
-What CTranslate2 cannot do, or does differently, is an error, never a silent difference.
+What CTranslate2 cannot do, or does differently, is an error; where only the scores are others, it
+has to be asked for by name.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ import torch
 
 from transformer_mt.encoding.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.export.ctranslate2 import MAX_POSITIONS
 from transformer_mt.export.formats import exported_path, require
 from transformer_mt.export.proof import MANIFEST, ExportOrigin
 from transformer_mt.messages.catalogue import tr
@@ -65,7 +67,9 @@ class CTranslate2Engine:
     def log_probs(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[float]:
         """ln p(target | source) of ids without EOS; that of EOS counts."""
         scored = self._translator.score_batch(
-            [self._src.pieces(src) for src, _ in pairs], [self._tgt.pieces(tgt) for _, tgt in pairs]
+            [self._src.pieces(src) for src, _ in pairs],
+            [self._tgt.pieces(tgt) for _, tgt in pairs],
+            max_input_length=0,  # not cut
         )
         return [sum(one.log_probs) for one in scored]
 
@@ -85,6 +89,7 @@ class CTranslate2Engine:
             [self._src.pieces(request.src) for request in batch],
             target_prefix=[self._tgt.pieces(request.prefix) for request in batch],
             suppress_sequences=[self._tgt.pieces(ids) for ids in [*self._silent, *options.banned]],
+            max_input_length=0,
             max_decoding_length=limit,
             min_decoding_length=options.min_length,
             beam_size=options.beam,
@@ -136,8 +141,8 @@ class EitherEngine:
 
     def search(self, requests: Sequence[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """See `search.engine.Engine.search`."""
-        engine = self._own if _differences(requests, options) else self._exported
-        return engine.search(requests, options)
+        is_own = _differences(requests, options) or _has_other_scores(requests, options)
+        return (self._own if is_own else self._exported).search(requests, options)
 
     @cached_property
     def _exported(self) -> CTranslate2Engine:
@@ -185,4 +190,17 @@ def _differences(requests: Sequence[Request], options: SearchOptions) -> list[st
         problems.append(tr("sampling, mbr and diverse alternatives are tmt's own engine's"))
     if options.repetition_penalty != 1.0 or any(request.required for request in requests):
         problems.append(tr("required words and the repetition penalty are tmt's own engine's"))
+    longest = max([0, *(len(r.src) + 1 for r in requests), *length_limits(requests, options)])
+    if longest > MAX_POSITIONS:
+        problems.append(tr("texts of over {:,} tokens are tmt's own engine's", MAX_POSITIONS))
     return problems
+
+
+def _has_other_scores(requests: Sequence[Request], options: SearchOptions) -> bool:
+    """Whether CTranslate2 counts a prefix as certain, or divides what is not allowed by the rest.
+
+    Without a length penalty it also ends before all of the best alternatives have been found.
+    """
+    ends_early = options.length_penalty == 0 and options.n_best > 1
+    rules = options.banned or options.no_repeat_ngram or options.min_length
+    return bool(rules or ends_early or any(request.prefix for request in requests))

@@ -133,6 +133,8 @@ def find_model(path: Path | None) -> Path:
 
         return cached_model(str(path), say)
     if path is not None:
+        if path.name in ("", ".."):  # exports are looked for beside it, by its name
+            path = path.resolve()
         for directory in (path / "model", path):
             if (directory / _OF_A_MODEL).is_file():
                 return directory

@@ -71,8 +71,8 @@ def canonical_code(language: str) -> str:
     plain = unicodedata.normalize("NFKC", language).strip()
     base, *tags = plain.replace("_", "-").lower().split("-")
     base = _ALIASES.get(base, base)
-    if base == "zh" and tags and tags[0] in _UNSPACED:
-        base = tags[0]  # zh-yue is the older spelling of yue
+    if base == "zh" and tags and len(tags[0]) == 3 and tags[0] in _UNSPACED:
+        base = tags[0]  # zh-yue is the older spelling of yue; zh-MY is Chinese in Malaysia
     if base not in _TWO_LETTER and base != "zh-Hant":
         named = _standard_code(base) or code_of_name(plain)
         base = named or _unknown(language, base)

@@ -4,6 +4,7 @@ This file does not know thresholds; of languages it knows the number words of tw
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
@@ -18,6 +19,7 @@ _URL = re.compile(
 )
 
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
+_OTHER_DIGIT = re.compile(r"(?![0-9])\d")
 _NO_DIGIT = bytes(code for code in range(256) if code not in b"0123456789")
 _LARGEST_SPELT = 31  # numbers up to here are expected in words, too, where words cannot be read
 
@@ -81,6 +83,7 @@ def numbers_apart(src: str, tgt: str, src_language: str, tgt_language: str) -> i
     """
     if _digits(src) == _digits(tgt):
         return 0
+    src, tgt = _in_ascii_digits(src), _in_ascii_digits(tgt)
     if is_chinese(src_language):
         src = _with_years(src)
     if is_chinese(tgt_language):
@@ -100,6 +103,11 @@ def _with_years(text: str) -> str:
         return str((century - 1) * 100 + _zh_value(match[2]))
 
     return _CENTURIES.sub(year, text) if "世" in text else text
+
+
+def _in_ascii_digits(text: str) -> str:
+    """１９９８ and ١٩٩٨ → 1998."""
+    return _OTHER_DIGIT.sub(lambda match: str(unicodedata.decimal(match[0])), text)
 
 
 def _digits(text: str) -> bytes:

@@ -14,10 +14,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from transformer_mt.config.data import Languages
 from transformer_mt.corpus.readers.pairs import split_lines
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
-from transformer_mt.system.output import remove, write_json, writing
+from transformer_mt.system.output import remove_other_prints, write_json, writing
 from transformer_mt.system.processes.parallel import run_shards
 from transformer_mt.system.state import Damaged, fingerprint, read_json, sha256
 from transformer_mt.system.terminal import Say
@@ -77,10 +78,14 @@ def translate_corpus(
     # The metadata of a model holds the digests of all its files.
     models = [sha256(path / "metadata.json") for path in (model_dir, *others)]
     made_from = fingerprint(*models, sha256(mono_path), direction.pair, beam)
+    if not prefix.name:
+        raise DataError(tr("{}: is a folder; name a prefix in it: {}", prefix, prefix / "text"))
     report_path = prefix.with_name(f"{prefix.name}.json")
     shards_dir = prefix.with_name(f"{prefix.name}.shards") / made_from
     sides = [prefix.with_name(f"{prefix.name}.{code}") for code in (direction.src, direction.tgt)]
-    done = _finished(report_path, sides, shards_dir)
+    if mono_path.resolve() in [side.resolve() for side in sides]:
+        raise DataError(tr("{}: would be written over itself; name another prefix", mono_path))
+    done = _finished(report_path, direction, sides, shards_dir)
     if done is not None and done.made_from == made_from:
         say(tr("{}: up to date", prefix))
         return done
@@ -102,7 +107,9 @@ def translate_corpus(
         progress.tell(len(paths) * CHUNK_LINES)
     corpus = SyntheticCorpus(str(prefix), direction.pair, *_join(paths, *sides), made_from)
     write_json(report_path, corpus.to_json())
-    remove(shards_dir.parent)
+    remove_other_prints(shards_dir.parent, [])
+    with suppress(OSError):  # it holds something of the user's
+        shards_dir.parent.rmdir()
     return corpus
 
 
@@ -133,11 +140,17 @@ class _Progress:
         )
 
 
-def _finished(report_path: Path, sides: list[Path], shards: Path) -> SyntheticCorpus | None:
+def _finished(
+    report_path: Path, direction: Languages, sides: list[Path], shards: Path
+) -> SyntheticCorpus | None:
     """The report of an earlier call, if its files are there."""
     existing = [path for path in sides if path.exists()]
     with suppress(Damaged, TypeError):  # a file that is damaged, or not a report
         report = SyntheticCorpus(**(read_json(report_path) or {}))
+        if report.languages not in (direction.pair, direction.reversed().pair):
+            raise DataError(
+                tr("{}: tells of text in {}; name another prefix", report_path, report.languages)
+            )
         return report if len(existing) == 2 else None
     if shards.exists():
         existing = []  # the process was killed at the very end

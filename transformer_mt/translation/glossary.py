@@ -6,7 +6,7 @@ Nothing is inflected: a target term is required as it is written in the file.
 import csv
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,10 +24,8 @@ _IN_SPACED_WORD = re.compile(f"[^\\W\u0e00-\u109f\u1780-\u17ff\u3041-\u30ff\u31f
 
 
 # What a first line of a CSV names its columns, beside codes and names of languages.
-_SIDES = frozenset(
-    "source target src tgt term translation source_term target_term "
-    "原文 译文 源语言 目标语言 术语 翻译".split()
-)
+_SOURCES = frozenset("source src term source_term 原文 源语言 术语".split())
+_TARGETS = frozenset("target tgt translation target_term 译文 目标语言 翻译".split())
 _MOST_PROBLEMS = 100  # that are told one by one
 _LONGEST_TERM = 1000  # characters
 
@@ -47,14 +45,21 @@ class Glossary:
     """Terms, found in texts: longest first, from left to right, never overlapping."""
 
     def __init__(
-        self, terms: Iterable[Term], *, name: str = "glossary", others: Iterable[Term] = ()
+        self,
+        terms: Iterable[Term],
+        *,
+        name: str = "glossary",
+        others: Iterable[Term] = (),
+        languages: Sequence[str] = (),
     ) -> None:
         """
         Args:
             others: terms that count where `terms` has none in their spelling.
+            languages: of source and target terms, if they are known.
         Raises:
             DataError: a term has two targets, or is too long; begins with `name`.
         """
+        self.languages = tuple(languages)
         self.targets: dict[str, None] = {}  # what terms are to become, each once
         # Folded characters → the terms that they are, by the exact term; "": in any case.
         self._terms: dict[str, dict[str, Term]] = {}
@@ -73,14 +78,20 @@ class Glossary:
         """Read source term and target term of each line; without the latter, a term stays as it is.
 
         They are apart by a tab; in a file that ends with `.csv`, by commas or semicolons, with
-        quotes, and a first line that says which column is which is left out. So are empty lines and
-        lines that start with `#`; `DataError` tells of all bad lines.
+        quotes, and perhaps a first line that says which column is which. Empty lines and lines that
+        start with `#` are left out; `DataError` tells of all bad lines.
         """
         is_csv = path.suffix.lower() == ".csv"
         mark = tr("a comma (quotes around a term that has one)") if is_csv else tr("tab")
         terms, problems = [], []
+        names: list[str] = []  # of the columns
         for number, cells in _read_csv(path) if is_csv else _read_tsv(path):
             columns = [" ".join(cell.split()) for cell in cells]
+            if is_csv and number == 1 and (found := _column_names(columns)):
+                names = found
+                continue
+            if names and (names[0] in _TARGETS or names[1] in _SOURCES):
+                columns[:2] = columns[1::-1]
             if not columns[0]:
                 problems.append(tr("line {}: the source term is empty; delete the line", number))
             elif problem := _too_long(columns, number):
@@ -95,13 +106,25 @@ class Glossary:
                 terms.append(Term(columns[0], "".join(columns[1:2]) or None, number))
         if problems:
             raise DataError(_all_of(problems, str(path)))
-        return cls(terms, name=str(path))
+        return cls(terms, name=str(path), languages=names)
 
     def respelled(self, spell: Callable[[str], str]) -> "Glossary":
         """With every source term in another spelling as well, such as Simplified Chinese."""
-        terms = [term for forms in self._terms.values() for term in forms.values()]
-        others = (term._replace(source=spell(term.source)) for term in terms)
-        return Glossary(terms, others=[term for term in others if term.source])
+        others = (term._replace(source=spell(term.source)) for term in self.terms)
+        return Glossary(self.terms, others=[term for term in others if term.source])
+
+    def for_direction(self, src: str, tgt: str) -> "Glossary":
+        """With the terms of the other language as sources, if the file says so."""
+        if self.languages != (tgt, src):
+            return self
+        turned = (Term(t.target, t.source, t.line) for t in self.terms if t.target)
+        kept = [term for term in self.terms if not term.target]
+        return Glossary([], others=[*turned, *kept])
+
+    @property
+    def terms(self) -> list[Term]:
+        """Each once."""
+        return [term for forms in self._terms.values() for term in forms.values()]
 
     def _add(self, term: Term) -> str | None:
         """Enter a term; what is wrong with it, if anything is."""
@@ -191,8 +214,7 @@ def _read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
     rows = csv.reader(ended, delimiter=delimiter, strict=True, skipinitialspace=True)
     try:
         for row in rows:
-            is_header = rows.line_num == 1 and _is_header(row)
-            if "".join(row).strip() and not row[0].startswith("#") and not is_header:
+            if "".join(row).strip() and not row[0].startswith("#"):
                 yield rows.line_num, row
     except csv.Error as error:
         text = tr(
@@ -204,17 +226,18 @@ def _read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise DataError(text) from error
 
 
-def _is_header(row: list[str]) -> bool:
-    """Whether a row names columns; English,英语 is a term, since both name one language."""
-    names = [_column_of(cell) for cell in row if cell.strip()]
-    return None not in names and 1 < len({*names}) == len(names)
+def _column_names(row: list[str]) -> list[str]:
+    """Of a row that names columns; English,英语 is a term, since both name one language."""
+    names = [name for cell in row if cell and (name := _column_of(cell))]
+    n_named = sum(map(bool, row))
+    return names if 1 < len({*names}) == n_named else []
 
 
 def _column_of(cell: str) -> str | None:
     """The language that a cell names, or the word for a side."""
     name = cell.strip().lower()
     code = language_of(name) if len(name) in (2, 5) else None
-    return name if name in _SIDES else code or code_of_name(name)
+    return name if name in _SOURCES | _TARGETS else code or code_of_name(name)
 
 
 def _refuse_workbook(path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
@@ -40,7 +40,7 @@ class PartialOutput:
             made_from: fingerprints, by the name of the thing: input, model, options.
             at_once: texts that are translated together; what is kept is a multiple of it, so that
                 a stop does not change which texts those are.
-            fresh: forget what is kept.
+            fresh: forget what is kept if it was made from something else.
         Raises:
             TmtError: the file is not tmt's, is in use, cannot be written, or was made from
                 something else.
@@ -99,7 +99,7 @@ class PartialOutput:
                 self._output,
             )
             raise TmtError(text)
-        if fresh or not header.endswith(b"\n"):
+        if not header.endswith(b"\n"):
             return self._begin()
         end = position = self._file.tell()
         n_kept = 0
@@ -109,8 +109,10 @@ class PartialOutput:
             position += len(line)
             if number % at_once == 0:
                 n_kept, end = number, position
-        self._refuse_other(header, n_kept)
-        if not n_kept:
+        others = self._others(header)
+        if others and n_kept and not fresh:
+            self._refuse(others, n_kept)
+        if others or not n_kept:
             return self._begin()
         self._file.truncate(end)
         return n_kept
@@ -123,26 +125,28 @@ class PartialOutput:
         self._file.flush()
         return 0
 
-    def _refuse_other(self, header: bytes, n_kept: int) -> None:
+    def _others(self, header: bytes) -> list[str]:
+        """What the kept translations were made from that is another than now."""
         made_from: Any = None
         with suppress(ValueError, KeyError):
             made_from = json.loads(header)["made_from"]
         if not isinstance(made_from, dict):  # somebody else has written it
             made_from = {}
-        others = [
+        return [
             _ORIGINS.get(name, name)
             for name, print_ in self._made_from.items()
             if made_from.get(name) != print_
         ]
-        if others and n_kept:
-            text = tr(
-                "{}: keeps {:,} translations of a command that was stopped, with another {}; "
-                "give that command again to go on with them, or add --force to begin anew",
-                self.path,
-                n_kept,
-                tr(" and another ").join(others),
-            )
-            raise TmtError(text)
+
+    def _refuse(self, others: Sequence[str], n_kept: int) -> NoReturn:
+        text = tr(
+            "{}: keeps {:,} translations of a command that was stopped, with another {}; "
+            "give that command again to go on with them, or add --force to begin anew",
+            self.path,
+            n_kept,
+            tr(" and another ").join(others),
+        )
+        raise TmtError(text)
 
 
 def _open_locked(path: Path) -> BinaryIO:

@@ -58,7 +58,7 @@ def joined_translation(
         (only,) = segments
         scores = [hypothesis.score for hypothesis in only.hypotheses]
         alternatives = list(map(Alternative, only.texts, scores))
-    n_tokens = sum(len(hypothesis.ids) + 1 for hypothesis in best)
+    n_tokens = sum(len(segment.hypotheses[0].ids) + segment.n_ends for segment in segments)
     log_prob = sum(hypothesis.log_prob for hypothesis in best) / n_tokens
     return Translation(
         source,

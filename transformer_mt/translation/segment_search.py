@@ -27,6 +27,7 @@ class SegmentTranslation:
     texts: list[str]
     hypotheses: list[Hypothesis]
     retried: bool = False
+    n_ends: int = 1  # ends of sentences that the search has written
 
     @cached_property
     def faults(self) -> tuple[str, ...]:
@@ -141,26 +142,30 @@ def translate_with_retry(
         return found
     seconds = search.search([segments[i] for i in flagged], careful(options))
     for i, second in zip(flagged, seconds, strict=True):
-        found[i] = _better(found[i], second, options.n_best)
+        found[i] = _better(found[i], second, options)
     sentences = {i: segmenter.sentences(segments[i]) for i in flagged if found[i].faults}
     parts = iter(search.search([s for own in sentences.values() for s in own], careful(options)))
     for i, own in sentences.items():
         if own:
             joined = _joined(segments[i], [next(parts) for _ in own])
-            found[i] = _better(found[i], joined, options.n_best)
+            found[i] = _better(found[i], joined, options)
     return found
 
 
 def careful(options: SearchOptions) -> SearchOptions:
     """A wide beam that must not repeat itself."""
     beam = max(CAREFUL_BEAM, options.beam, options.n_best)  # more may have been drawn
-    return replace(options, beam=beam, no_repeat_ngram=3, sampling=None, mbr=0, diverse=False)
+    ngram = min(options.no_repeat_ngram or 3, 3)
+    return replace(options, beam=beam, no_repeat_ngram=ngram, sampling=None, mbr=0, diverse=False)
 
 
 def _better(
-    first: SegmentTranslation, second: SegmentTranslation, n_best: int
+    first: SegmentTranslation, second: SegmentTranslation, options: SearchOptions
 ) -> SegmentTranslation:
-    """The first, or of the second's hypotheses one with fewer faults, before the rest."""
+    """The first, or of the second's hypotheses one with fewer faults, before the rest.
+
+    Diverse alternatives are those of the first that begin with another token.
+    """
     texts, hypotheses = second.texts, second.hypotheses
     n_faults = [
         len(find_faults(second.segment, text, hypothesis.complete))
@@ -169,9 +174,16 @@ def _better(
     best = n_faults.index(min(n_faults))
     if n_faults[best] >= len(first.faults):
         return first
-    order = [best, *(i for i in range(len(texts)) if i != best)][:n_best]
+    chosen = texts[best], hypotheses[best]
+    rest = [(texts[i], hypotheses[i]) for i in range(len(texts)) if i != best]
+    if options.diverse:
+        begun = chosen[1].ids[:1]
+        alternatives = zip(first.texts, first.hypotheses, strict=True)
+        rest = [(text, other) for text, other in alternatives if other.ids[:1] != begun]
+    kept = [chosen, *rest][: options.n_best]
+    kept_texts, kept_hypotheses = map(list, zip(*kept, strict=True))
     return SegmentTranslation(
-        second.segment, [texts[i] for i in order], [hypotheses[i] for i in order], True
+        second.segment, kept_texts, kept_hypotheses, retried=True, n_ends=second.n_ends
     )
 
 
@@ -184,7 +196,8 @@ def _joined(segment: SourceSegment, parts: list[SegmentTranslation]) -> SegmentT
         sum(hypothesis.score for hypothesis in best),
         all(hypothesis.complete for hypothesis in best),
     )
-    return SegmentTranslation(segment, [joined_text(parts, segment.direction.tgt)], [hypothesis])
+    text = joined_text(parts, segment.direction.tgt)
+    return SegmentTranslation(segment, [text], [hypothesis], n_ends=len(parts))
 
 
 def most_agreed(drawn: Sequence[str]) -> int:

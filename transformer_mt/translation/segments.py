@@ -16,7 +16,7 @@ from transformer_mt.translation.glossary import Glossary
 from transformer_mt.translation.input_checks import InputCheck, check_inputs
 from transformer_mt.translation.lexical_constraints import LexicalConstraints
 
-_MOST_RESPELLED = 64  # glossaries that are kept, of a server
+_MOST_GLOSSARIES = 64  # glossaries that are kept, of a server
 MOSTLY_UNKNOWN = 0.9  # of the ids of a segment, spelled because the vocabulary lacks the characters
 
 
@@ -38,7 +38,7 @@ class Segmenter:
         self._tokenizer, self._known = tokenizer, known
         self._limit = cfg.data.max_length
         # Those that were used; threads may replace them at any time.
-        self._respelled: dict[tuple[Glossary, str], Glossary] = {}
+        self._as_read_terms: dict[tuple[Glossary, str], Glossary] = {}
         codes, script = (cfg.languages.src, cfg.languages.tgt), cfg.data.clean.chinese_script
         self._normalisers = {code: Normaliser(code, script) for code in codes}
 
@@ -88,17 +88,19 @@ class Segmenter:
         return self._encoded(split_text(text, fits, direction.src), direction, constraints)
 
     def _as_read(self, constraints: LexicalConstraints, direction: Languages) -> LexicalConstraints:
-        """With terms in the Chinese script in which texts are read, too."""
+        """With the terms of this direction; Chinese ones in the script that is read, too."""
         terms, language = constraints.glossary, direction.src
-        if terms is None or not is_chinese(language):
+        if terms is None:
             return constraints
-        respelled = self._respelled.get((terms, language))
-        if respelled is None:
-            respelled = terms.respelled(partial(self._read_term, language=language))
-            if len(self._respelled) >= _MOST_RESPELLED:  # other threads may use the old ones
-                self._respelled = {}
-            self._respelled[terms, language] = respelled
-        return replace(constraints, glossary=respelled)
+        as_read = self._as_read_terms.get((terms, direction.pair))
+        if as_read is None:
+            as_read = terms.for_direction(language, direction.tgt)
+            if is_chinese(language):
+                as_read = as_read.respelled(partial(self._read_term, language=language))
+            if len(self._as_read_terms) >= _MOST_GLOSSARIES:  # other threads may use the old ones
+                self._as_read_terms = {}
+            self._as_read_terms[terms, direction.pair] = as_read
+        return replace(constraints, glossary=as_read)
 
     def _read_term(self, term: str, language: str) -> str:
         """As it stands in a text that is converted as a whole, known or not."""

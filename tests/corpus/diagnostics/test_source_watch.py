@@ -17,8 +17,10 @@ TRADITIONAL = ["我們來學習漢語", "這個問題很難", "他們已經開�
 ENGLISH = ["We learn Chinese", "This question is hard", "They have driven back", "It is hot today"]
 
 
-def watched(pairs: list[Pair], languages: Languages = ZH_EN) -> list[str]:
-    watch = SourceWatch("corpus", languages, lambda: "{files: [b, a]}")
+def watched(
+    pairs: list[Pair], languages: Languages = ZH_EN, *, converts: bool = False
+) -> list[str]:
+    watch = SourceWatch("corpus", languages, lambda: "{files: [b, a]}", converts=converts)
     assert list(watch.observe(iter(pairs))) == pairs
     return [*watch.findings, *watch.problems()]
 
@@ -103,6 +105,7 @@ def test_mixed_scripts(code: str) -> None:
         f"corpus: 7 of 5,000 lines on the {code} side are in {name} characters: "
         "lines 100, 800, 1500, 2200, 2900 …; data.clean.chinese_script: " + wanted
     )
+    assert watched(pairs, Languages(src=code, tgt="en"), converts=True) == []
     pairs = good_pairs(5000, usual)
     pairs[7] = (odd[0], ENGLISH[0])  # one line is not worth a person's time
     assert watched(pairs, Languages(src=code, tgt="en")) == []

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,10 +52,17 @@ from transformer_mt.text.normalise import Normaliser, well_formed
 SHARD_PAIRS = 50_000
 _MUCH_TEXT = 20_000_000  # bytes of a source; less is read in this process
 _DONE = "done.json"  # the manifest of a folder whose shards are all there
-_FORM = 5  # of the shards; another number makes all of them anew
+_FORM = 6  # of the shards; another number makes all of them anew
 
 _Scoring = tuple[Languages, CleanConfig, Part]  # of one shard
-_Watching = tuple[LocalSource, Path | None]  # a source, and the file of its parts if it has one
+
+
+class _Watching(NamedTuple):
+    """What to look through for faults of a whole source."""
+
+    source: LocalSource
+    stored: Path | None  # the file of its parts, if it has one
+    converts: bool  # Chinese is converted to one script
 
 
 def score_sources(local: LocalData, work_dir: Path, say: Say) -> ScoredCorpus:
@@ -125,7 +132,7 @@ def _make_shards(local: LocalData, source: LocalSource, folder: Path) -> dict[st
     head = list(islice(parts, 2))
 
     def jobs() -> Iterator[tuple[Path, _Scoring | _Watching]]:
-        yield watch_path, (source, stored)
+        yield watch_path, _Watching(source, stored, clean.chinese_script is not None)
         for part in chain(head, parts):
             sizes.append(part.size)
             yield shard_path(folder, len(sizes) - 1), (source.languages, clean, part)
@@ -145,7 +152,7 @@ def _store(task: tuple[LocalSource, int], path: Path) -> None:
 
 
 def _score_or_watch(task: _Scoring | _Watching, path: Path) -> None:
-    if len(task) == 2:
+    if isinstance(task, _Watching):
         _watch(task, path)
     else:
         score_part(task, path)
@@ -153,9 +160,9 @@ def _score_or_watch(task: _Scoring | _Watching, path: Path) -> None:
 
 def _watch(task: _Watching, path: Path) -> None:
     """Look through a whole source, in its order, and write its faults."""
-    source, stored = task
+    source, stored, converts = task
     line_of = int if stored is None else partial(stored_line, stored)
-    watch = SourceWatch(source.name, source.languages, source.turned, line_of)
+    watch = SourceWatch(source.name, source.languages, source.turned, line_of, converts=converts)
     pairs = source.read() if stored is None else read_stored(stored)
     for _ in watch.observe(pairs):
         pass

@@ -41,6 +41,7 @@ class SourceWatch:
     Args:
         turned: how the configuration names the source with its sides exchanged.
         line_of: the line of a pair, both from 1, as `problems` names it.
+        converts: cleaning writes all Chinese in one script, so that none is a problem.
     """
 
     def __init__(
@@ -49,8 +50,11 @@ class SourceWatch:
         languages: Languages,
         turned: Callable[[], str] = str,
         line_of: Callable[[int], int] = int,
+        *,
+        converts: bool = False,
     ) -> None:
         self.name, self.languages, self.turned, self._line_of = name, languages, turned, line_of
+        self._converts = converts
         self.n_lines = self._n_searched = 0
         self.swapped = FaultyLines()
         self.sides = [_Side(code) for code in (languages.src, languages.tgt)]
@@ -107,9 +111,9 @@ class SourceWatch:
             wanted, other = scripts[::-1] if side.code == "zh-Hant" else scripts
             hint = tr("; data.clean.chinese_script: {} makes them {}", wanted, _SCRIPTS[wanted])
             where = tr("on the {} side", side.code)
-            found += self._told(
-                side.other_script, tr("{} are in {} characters", where, _SCRIPTS[other]), hint
-            )
+            if not self._converts:
+                fault = tr("{} are in {} characters", where, _SCRIPTS[other])
+                found += self._told(side.other_script, fault, hint)
             found += self._told(side.foreign, tr("{} look Japanese or Korean", where))
         runs = self._finders[0].finish() if self._finders else []
         self.shifted = runs[:_N_NAMED]
