@@ -6,25 +6,22 @@ whose tokens are the pieces of the tokenizers. Needs the extra: pip install
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from transformer_mt.encoding.tokenizer import BOS, EOS, UNK
+from transformer_mt.export.ctranslate2_engine import MAX_POSITIONS, CTranslate2Model
 from transformer_mt.export.formats import exported_path, require
 from transformer_mt.export.proof import ExportTask
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.encoder_decoder import Embedding, sinusoidal_positions
 from transformer_mt.model.transformer import NORM_EPS, Transformer
 
-if TYPE_CHECKING:
-    from transformer_mt.export.ctranslate2_engine import CTranslate2Model
-
 QUANTIZATIONS = ("float32", "int8", "int16", "bfloat16", "float16")
 _MOST = 63  # of an integer of 8 bits: see `_quantise`
-MAX_POSITIONS = 1024  # rows of the position table: tokens of a text with its end
 _PLACES = {  # of the modules of a layer: here, there
     "self_attn_residual.layer_norm": "self_attention.layer_norm",
     "self_attn.qkv_proj": "self_attention.linear.0",
@@ -79,9 +76,7 @@ def write(task: ExportTask, folder: Path) -> None:
     spec.save(str(folder))
 
 
-def load(task: ExportTask, folder: Path) -> "CTranslate2Model":
-    from transformer_mt.export.ctranslate2_engine import CTranslate2Model
-
+def load(task: ExportTask, folder: Path) -> CTranslate2Model:
     return CTranslate2Model(task.translator, folder)
 
 

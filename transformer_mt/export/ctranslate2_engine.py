@@ -13,7 +13,6 @@ import torch
 
 from transformer_mt.encoding.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
-from transformer_mt.export.ctranslate2 import MAX_POSITIONS
 from transformer_mt.export.formats import exported_path, require
 from transformer_mt.export.proof import MANIFEST, ExportOrigin
 from transformer_mt.messages.catalogue import tr
@@ -25,6 +24,7 @@ from transformer_mt.system.state import Damaged, damages, read_manifest
 from transformer_mt.translation.translator import Translator
 
 BATCH_SENTENCES = 64
+MAX_POSITIONS = 1024  # rows of the position table: tokens of a text with its end
 
 
 class CTranslate2Engine:

@@ -78,13 +78,9 @@ def translate_corpus(
     # The metadata of a model holds the digests of all its files.
     models = [sha256(path / "metadata.json") for path in (model_dir, *others)]
     made_from = fingerprint(*models, sha256(mono_path), direction.pair, beam)
-    if not prefix.name:
-        raise DataError(tr("{}: is a folder; name a prefix in it: {}", prefix, prefix / "text"))
+    sides = _sides(prefix, direction, mono_path)
     report_path = prefix.with_name(f"{prefix.name}.json")
     shards_dir = prefix.with_name(f"{prefix.name}.shards") / made_from
-    sides = [prefix.with_name(f"{prefix.name}.{code}") for code in (direction.src, direction.tgt)]
-    if mono_path.resolve() in [side.resolve() for side in sides]:
-        raise DataError(tr("{}: would be written over itself; name another prefix", mono_path))
     done = _finished(report_path, direction, sides, shards_dir)
     if done is not None and done.made_from == made_from:
         say(tr("{}: up to date", prefix))
@@ -138,6 +134,16 @@ class _Progress:
                 left,
             )
         )
+
+
+def _sides(prefix: Path, direction: Languages, mono_path: Path) -> list[Path]:
+    """The files of text and translation; raises `DataError` where none can be written."""
+    if not prefix.name:
+        raise DataError(tr("{}: is a folder; name a prefix in it: {}", prefix, prefix / "text"))
+    sides = [prefix.with_name(f"{prefix.name}.{code}") for code in (direction.src, direction.tgt)]
+    if mono_path.resolve() in [side.resolve() for side in sides]:
+        raise DataError(tr("{}: would be written over itself; name another prefix", mono_path))
+    return sides
 
 
 def _finished(
