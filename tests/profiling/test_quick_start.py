@@ -81,6 +81,25 @@ def test_a_name_with_a_colon_is_a_file(tmp_path: Path) -> None:
     assert own.source == {"path": str(path)} and own.counts.pairs == 300
 
 
+@pytest.mark.parametrize(
+    "name", ["Export, 2024", "data[1]", "中文，英文", "中、英", "“上”，a：b"]
+)
+def test_configurations_take_the_names_that_files_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    start = Path("start.yaml")
+    for names in ([f"{name}.tsv"], [f"{name}.zh", f"{name}.en"]):
+        columns = ["\t".join(pair) for pair in PAIRS], *zip(*PAIRS, strict=True)
+        for file, lines in zip(names, columns[len(names) - 1 :], strict=False):
+            Path(file).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        own = read_own_text([Path(file) for file in names])
+        start.write_text(make_start(own, minutes=None, processes=1), encoding="utf-8")
+        cfg = check_is_of(own, start)
+        start.write_text(cfg.to_yaml(), encoding="utf-8")
+        assert check_is_of(own, start) == cfg
+
+
 def test_a_table_with_and_without_a_header(tmp_path: Path) -> None:
     rows = "".join(f"{en}\t{zh}\n" for zh, en in PAIRS)
     for header, expected in (("", 300), ("English\tChinese\n", 300)):

@@ -197,7 +197,7 @@ def _lines(own: OwnText, advice: list[Advice]) -> Iterator[str]:
     yield "data:"
     folder = tr("paths are relative to the folder that tmt is started in")
     yield f"  root: .                     # {folder}"
-    yield f"  train: [{flow_yaml(own.source)}]  # " + tr("dev and test are held out of it")
+    yield f"  train: {flow_yaml([own.source])}  # " + tr("dev and test are held out of it")
     section = ""
     for key, value, why in advice:
         name, _, rest = key.partition(".")
