@@ -13,6 +13,7 @@ import pytest
 from full_disk import limited_file_size
 
 from transformer_mt.cli import train as cli_train
+from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling import quick_start
 
 Command = Callable[..., "CompletedProcess[str]"]
@@ -79,8 +80,24 @@ def test_own_text_in_several_processes(
     given = ["train", "--set=seed=2", run, "--fresh", "--quiet", "--debug", "--", made]
     assert started == [(2, given)] and Path(made).is_file()
     monkeypatch.setattr(quick_start, "make_start", lambda *_, minutes, **__: f"# {minutes}")
+    with Run(tmp_path / "run").held():
+        for more in ((), ("--fresh",)):
+            done = tmt(*words, "--processes", "2", "--minutes", "3", *more)
+            assert "run: another tmt train is at work here" in done.stderr
+    assert "tokenizer:" in Path(made).read_text("utf-8")
     tmt(*words, "--processes", "2", "--minutes", "3")
     assert Path(made).read_text("utf-8") == "# 3.0", "nothing has been trained"
+
+
+def test_settings_of_own_text_lie_in_the_run_of_their_training(
+    tmt: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    started: list[str] = []
+    monkeypatch.setattr(cli_train, "launch", lambda _, given: started.append(given[-1]) or 0)
+    for more in ([], ["--reverse"]):
+        tmt("train", "ROOT/own.zh", "ROOT/own.en", "--processes", "2", *more)
+    assert started == ["runs/own/start.yaml", "runs/own-reversed/start.yaml"]
 
 
 def test_settings_of_own_text_are_kept_once_they_are_used(

@@ -81,9 +81,7 @@ def test_a_name_with_a_colon_is_a_file(tmp_path: Path) -> None:
     assert own.source == {"path": str(path)} and own.counts.pairs == 300
 
 
-@pytest.mark.parametrize(
-    "name", ["Export, 2024", "data[1]", "中文，英文", "中、英", "“上”，a：b"]
-)
+@pytest.mark.parametrize("name", ["Export, 2024", "data[1]", "中文，英文", "中、英", "“上”，a：b"])
 def test_configurations_take_the_names_that_files_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -91,6 +91,7 @@ def configuration_for_minutes(
         say(tr("settings of the first start: {}", path))
         return str(path)
     run.claim()  # before the work
+    run.refuse_while_held()
     obtain_sources(cfg, say)  # downloads, which count for no speed
     with ShownStages() as stages:
         pairs, tokens = _size_of(cfg, stages)
