@@ -95,9 +95,9 @@ def test_settings_of_own_text_lie_in_the_run_of_their_training(
     monkeypatch.chdir(tmp_path)
     started: list[str] = []
     monkeypatch.setattr(cli_train, "launch", lambda _, given: started.append(given[-1]) or 0)
-    for more in ([], ["--reverse"]):
+    for more in ([], ["--reverse"], ["--set", "name=b"]):
         tmt("train", "ROOT/own.zh", "ROOT/own.en", "--processes", "2", *more)
-    assert started == ["runs/own/start.yaml", "runs/own-reversed/start.yaml"]
+    assert started == [f"runs/{name}/start.yaml" for name in ("own", "own-reversed", "b")]
 
 
 def test_settings_of_own_text_are_kept_once_they_are_used(
@@ -106,16 +106,21 @@ def test_settings_of_own_text_are_kept_once_they_are_used(
     monkeypatch.setattr(cli_train, "launch", lambda *_: 0)
     text, run = tmp_path / "lines.tsv", tmp_path / "run"
 
-    def settings_for(n_lines: int) -> str:
+    def settings_for(n_lines: int, *more: str) -> str:
         lines = [f"今天天气很好{i}。\tThe weather is fine today {i}." for i in range(n_lines)]
         text.write_text("\n".join(["zh\ten", *lines]) + "\n", encoding="utf-8")
-        tmt("train", text, "--run-dir", run, "--processes", "2")
+        done = tmt("train", text, "--run-dir", run, "--processes", "2", *more)
+        assert done.returncode == 0, done.stderr
         return (run / "start.yaml").read_text(encoding="utf-8")
 
     few = settings_for(20)
     assert settings_for(20) == few
     more = settings_for(300)
     assert "pairs: 300" in more, "the first try ended before a training"
+    both = ("--set", "languages.bidirectional=true", "--set", "tokenizer.joint=true")
+    assert "vocab_size: [" in more and "vocab_size: [" not in settings_for(300, *both)
+    more = settings_for(300, "--set", "tokenizer.joint=false", "--set", "train.lr=1e-3")
+    assert settings_for(300, "--set", "train.lr=2e-3") == more, "no other setting depends on it"
     (run / "checkpoints/00000001").mkdir(parents=True)
     assert settings_for(20) == more
 

@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 
 from transformer_mt.cli.distill import for_minutes
 from transformer_mt.config.experiment import build_config, load_config
-from transformer_mt.config.recipes import Budget
 from transformer_mt.export.card import model_card
 from transformer_mt.model_dir import add_metadata, save_model_dir, weights_of
 from transformer_mt.pipeline import distill, start
@@ -140,14 +139,23 @@ def test_its_configuration_alone_trains_the_same_student(
 def test_minutes_choose_a_schedule_and_no_size(
     student: tuple[Run, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a machine that reads 100,000 tokens in the time."""
-    monkeypatch.setattr(timed_start, "measure_budget", lambda _, minutes, *__: Budget(minutes, 1e5))
+    """An update of the student takes a second for each 1,000 tokens, at least one."""
+    timed: list[Any] = []
+
+    def seconds(work: Any, *_: object) -> list[float]:
+        timed.append(work.args[0].model)
+        return [size / 1000 for size in work.keywords["sizes"]]
+
+    monkeypatch.setattr(timed_start, "in_new_processes", seconds)
     path = student[0].directory / "student.yaml"
     made = load_config(for_minutes(path, [], 3.0, 1, tmp_path / "run", fresh=False))
     own = load_config(path)
     assert (made.train.max_minutes, own.train.max_minutes) == (3.0, None)
     assert made.train.cooldown_updates != own.train.cooldown_updates
-    assert made.model.model_copy(update={"dropout": own.model.dropout}) == own.model
+    for model in (made.model, *timed):
+        assert model.model_copy(update={"dropout": own.model.dropout}) == own.model
+    n_updates = 0.8 * 180 / max(1.0, made.train.tokens_per_update / 1000)
+    assert 8 * made.train.validate_every == pytest.approx(n_updates, abs=5)
     assert (made.data, made.tokenizer, made.decode) == (own.data, own.tokenizer, own.decode)
     said = ["train.lr=0.001", "train.tokens_per_update=900", "model.dropout=0.45"]
     kept = load_config(for_minutes(path, said, 3.0, 1, tmp_path / "kept", fresh=False))

@@ -91,7 +91,7 @@ def train(
     n_processes = 1 if is_rank() else processes or count_processes()
     if len(config) > 1 or tells_languages(Path(config[0])):
         made = _configuration_of(
-            config, run_dir, minutes, n_processes, reverse=reverse, fresh=fresh
+            config, settings, run_dir, minutes, n_processes, reverse=reverse, fresh=fresh
         )
         config = [str(made)]
     elif minutes is not None:
@@ -184,8 +184,8 @@ def _watching(run: "Run", n_updates: int | None) -> "Iterator[Watch]":
 
 
 def _configuration_of(
-    files: list[str], run_dir: Path | None, minutes: float | None, processes: int, *,
-    reverse: bool, fresh: bool,
+    files: list[str], settings: list[str], run_dir: Path | None, minutes: float | None,
+    processes: int, *, reverse: bool, fresh: bool,
 ) -> Path:  # fmt: skip
     """The configuration made for a user's own text, in the run directory of its training.
 
@@ -205,12 +205,14 @@ def _configuration_of(
             )
         )
     from transformer_mt.config.experiment import reversed_name
+    from transformer_mt.config.yaml_text import parse_setting
     from transformer_mt.pipeline.run_dir import Run
-    from transformer_mt.profiling.quick_start import check_is_of, make_start, read_own_text
+    from transformer_mt.profiling.quick_start import check_is_of, follows, make_start, read_own_text
     from transformer_mt.system.output import write_text
 
     own = read_own_text([Path(file) for file in files])
-    name = reversed_name(own.name, own.languages) if reverse else own.name
+    name = str(dict(map(parse_setting, settings)).get("name", own.name))
+    name = reversed_name(name, own.languages) if reverse else name
     run = Run(run_dir or Path("runs") / name)
     path = run.directory / "start.yaml"
     say(own.note)
@@ -218,7 +220,8 @@ def _configuration_of(
     if is_kept:
         kept = check_is_of(own, path)
         begun = any(run.checkpoints_dir.glob("*"))
-        if begun or (own.is_as_long_as(path) and kept.train.max_minutes == minutes):
+        is_of_them = kept.train.max_minutes == minutes and follows(kept, settings)
+        if begun or (own.is_as_long_as(path) and is_of_them):
             say(tr("settings of the first start: {}", path))
             return path
     run.claim()  # before some updates are timed
@@ -227,7 +230,8 @@ def _configuration_of(
         before = path.with_name("start.before.yaml")
         path.replace(before)  # it may have been edited
         say(tr("{}: the settings before, which were never used", before))
-    write_text(path, make_start(own, minutes=minutes, processes=processes))
+    text = make_start(own, minutes=minutes, processes=processes, overrides=settings)
+    write_text(path, text)
     say(
         tr(
             "settings for this text and machine: {}; to edit them: tmt init {}",
