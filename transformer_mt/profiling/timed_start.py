@@ -80,16 +80,14 @@ def configuration_for_minutes(
     Raises:
         ConfigError: another program has started the processes, and each would choose its own.
     """
-    _refuse_other_launchers(minutes)
     named = load_experiment(config, overrides, offline=offline)
-    _refuse_other_architectures(named, minutes)
     cfg = named.reversed() if reverse else named
     run = Run(run_dir or Path("runs") / cfg.name)
+    check_start(named, run, minutes, reverse=reverse, fresh=fresh)
     path = run.directory / "start.yaml"
-    if not fresh and CheckpointStore(run.checkpoints_dir, {}).has_any():
+    if not fresh and _has_begun(run):
         if not path.is_file():
             return config
-        _refuse_other_experiments(named, path, run, reverse=reverse)
         say(tr("settings of the first start: {}", path))
         return str(path)
     run.claim()  # before the work
@@ -108,6 +106,26 @@ def configuration_for_minutes(
     write_text(path, "".join(_text(config, minutes, changed)) + fitted.to_yaml())
     _tell(minutes, budget.tokens / tokens_of_tiny(1.0, advice), tokens, changed, say)
     return str(path)
+
+
+def check_start(
+    named: Config, run: Run, minutes: float, *, reverse: bool = False, fresh: bool
+) -> None:
+    """Tell the mistakes that need no work to be found.
+
+    Raises:
+        ConfigError: see `configuration_for_minutes`; or an architecture that has no advice, or a
+            training that began with another text.
+    """
+    _refuse_other_launchers(minutes)
+    _refuse_other_architectures(named, minutes)
+    path = run.directory / "start.yaml"
+    if not fresh and path.is_file() and _has_begun(run):
+        _refuse_other_experiments(named, path, run, reverse=reverse)
+
+
+def _has_begun(run: Run) -> bool:
+    return CheckpointStore(run.checkpoints_dir, {}).has_any()
 
 
 def _tell(minutes: float, read: float, tokens: int, changed: Iterable[Advice], say: Say) -> None:
