@@ -13,6 +13,7 @@ import pytest
 from full_disk import limited_file_size
 
 from transformer_mt.cli import train as cli_train
+from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling import quick_start
 
 Command = Callable[..., "CompletedProcess[str]"]
@@ -79,8 +80,24 @@ def test_own_text_in_several_processes(
     given = ["train", "--set=seed=2", run, "--fresh", "--quiet", "--debug", "--", made]
     assert started == [(2, given)] and Path(made).is_file()
     monkeypatch.setattr(quick_start, "make_start", lambda *_, minutes, **__: f"# {minutes}")
+    with Run(tmp_path / "run").held():
+        for more in ((), ("--fresh",)):
+            done = tmt(*words, "--processes", "2", "--minutes", "3", *more)
+            assert "run: another tmt train is at work here" in done.stderr
+    assert "tokenizer:" in Path(made).read_text("utf-8")
     tmt(*words, "--processes", "2", "--minutes", "3")
     assert Path(made).read_text("utf-8") == "# 3.0", "nothing has been trained"
+
+
+def test_settings_of_own_text_lie_in_the_run_of_their_training(
+    tmt: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    started: list[str] = []
+    monkeypatch.setattr(cli_train, "launch", lambda _, given: started.append(given[-1]) or 0)
+    for more in ([], ["--reverse"], ["--set", "name=b"]):
+        tmt("train", "ROOT/own.zh", "ROOT/own.en", "--processes", "2", *more)
+    assert started == [f"runs/{name}/start.yaml" for name in ("own", "own-reversed", "b")]
 
 
 def test_settings_of_own_text_are_kept_once_they_are_used(
@@ -89,16 +106,21 @@ def test_settings_of_own_text_are_kept_once_they_are_used(
     monkeypatch.setattr(cli_train, "launch", lambda *_: 0)
     text, run = tmp_path / "lines.tsv", tmp_path / "run"
 
-    def settings_for(n_lines: int) -> str:
+    def settings_for(n_lines: int, *more: str) -> str:
         lines = [f"今天天气很好{i}。\tThe weather is fine today {i}." for i in range(n_lines)]
         text.write_text("\n".join(["zh\ten", *lines]) + "\n", encoding="utf-8")
-        tmt("train", text, "--run-dir", run, "--processes", "2")
+        done = tmt("train", text, "--run-dir", run, "--processes", "2", *more)
+        assert done.returncode == 0, done.stderr
         return (run / "start.yaml").read_text(encoding="utf-8")
 
     few = settings_for(20)
     assert settings_for(20) == few
     more = settings_for(300)
     assert "pairs: 300" in more, "the first try ended before a training"
+    both = ("--set", "languages.bidirectional=true", "--set", "tokenizer.joint=true")
+    assert "vocab_size: [" in more and "vocab_size: [" not in settings_for(300, *both)
+    more = settings_for(300, "--set", "tokenizer.joint=false", "--set", "train.lr=1e-3")
+    assert settings_for(300, "--set", "train.lr=2e-3") == more, "no other setting depends on it"
     (run / "checkpoints/00000001").mkdir(parents=True)
     assert settings_for(20) == more
 

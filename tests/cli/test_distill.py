@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 
 from transformer_mt.cli.distill import for_minutes
 from transformer_mt.config.experiment import build_config, load_config
-from transformer_mt.config.recipes import Budget
 from transformer_mt.export.card import model_card
 from transformer_mt.model_dir import add_metadata, save_model_dir, weights_of
 from transformer_mt.pipeline import distill, start
@@ -128,6 +127,27 @@ def test_the_same_command_again_does_nothing(
     assert tmt_here(*words(teacher, run)).stdout == table
 
 
+def test_another_student_is_refused_before_the_work(
+    teacher: Run, student: tuple[Run, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, mono, start = student[0], tmp_path / "more.zh", student[0].directory / "start.yaml"
+    mono.write_text("猫看见狗。\n", encoding="utf-8")
+    monkeypatch.setattr(distill, "translate_corpus", lambda *_, **__: pytest.fail("translated"))
+    config = (run.directory / "student.yaml").read_text(encoding="utf-8")
+    start.write_text(config.replace("seed: ", "seed: 9"), encoding="utf-8")
+    for more, told in (
+        (["--beam", "2"], "with other text, teachers, --to or --beam: "),
+        (["--mono", mono], f"--beam: {mono}; --fresh begins anew, another --run-dir"),
+        (["--minutes", "9"], "start.yaml: the training began with other settings: seed"),
+    ):
+        assert told in tmt_here(*words(teacher, run, *more), code=2).stderr
+    assert (run.directory / "student.yaml").read_text(encoding="utf-8") == config
+    start.unlink()
+    found = distill.Teacher.find([teacher.directory], None)
+    with pytest.raises(pytest.fail.Exception, match="translated"):
+        distill.begin_student(found, [mono], run, [], beam=None, say=print, fresh=True)
+
+
 def test_its_configuration_alone_trains_the_same_student(
     student: tuple[Run, str], tmp_path: Path
 ) -> None:
@@ -140,14 +160,23 @@ def test_its_configuration_alone_trains_the_same_student(
 def test_minutes_choose_a_schedule_and_no_size(
     student: tuple[Run, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a machine that reads 100,000 tokens in the time."""
-    monkeypatch.setattr(timed_start, "measure_budget", lambda _, minutes, *__: Budget(minutes, 1e5))
+    """An update of the student takes a second for each 1,000 tokens, at least one."""
+    timed: list[Any] = []
+
+    def seconds(work: Any, *_: object) -> list[float]:
+        timed.append(work.args[0].model)
+        return [size / 1000 for size in work.keywords["sizes"]]
+
+    monkeypatch.setattr(timed_start, "in_new_processes", seconds)
     path = student[0].directory / "student.yaml"
     made = load_config(for_minutes(path, [], 3.0, 1, tmp_path / "run", fresh=False))
     own = load_config(path)
     assert (made.train.max_minutes, own.train.max_minutes) == (3.0, None)
     assert made.train.cooldown_updates != own.train.cooldown_updates
-    assert made.model.model_copy(update={"dropout": own.model.dropout}) == own.model
+    for model in (made.model, *timed):
+        assert model.model_copy(update={"dropout": own.model.dropout}) == own.model
+    n_updates = 0.8 * 180 / max(1.0, made.train.tokens_per_update / 1000)
+    assert 8 * made.train.validate_every == pytest.approx(n_updates, abs=5)
     assert (made.data, made.tokenizer, made.decode) == (own.data, own.tokenizer, own.decode)
     said = ["train.lr=0.001", "train.tokens_per_update=900", "model.dropout=0.45"]
     kept = load_config(for_minutes(path, said, 3.0, 1, tmp_path / "kept", fresh=False))
@@ -200,7 +229,7 @@ def test_a_teacher_of_both_directions_has_a_student_of_one(teacher: Run, tmp_pat
     (tmp_path / "config.yaml").write_text(cfg.to_yaml(), encoding="utf-8")
     found = distill.Teacher([tmp_path], cfg, cfg.languages.reversed(), teacher.clean_dir)
     made = distill.student_config(found, [tmp_path / "train"], [])
-    assert made.languages.pair == "en-zh"
+    assert (made.name, made.languages.pair) == ("teacher-en-zh-student", "en-zh")
     assert [Path(name).name for name in made.data.dev[0].files or ()] == ["dev.tgt", "dev.src"]
 
 
@@ -215,6 +244,8 @@ def test_a_teacher_of_both_directions_has_a_student_of_one(teacher: Run, tmp_pat
         ("teacher", ["--set", "model.ffn=512"], "in its layers, its teacher has 40,960: make"),
         ("teacher", ["--set", "model.layers=2"], "model.layers: unknown key"),
         ("teacher", ["--run-dir", "{}"], "{}: is the teacher's run; name another, --run-dir"),
+        ("teacher", ["--minutes", "0"], "--set train.max_minutes: expected a number greater"),
+        ("teacher", ["--minutes", "1", "--set", "model.architecture=rnn"], "for Transformers"),
         ("teacher", ["--to", "de"], "--to de: this model translates zh → en only"),
     ],
 )  # fmt: skip

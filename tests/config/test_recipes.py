@@ -8,7 +8,7 @@ import pytest
 from transformer_mt.config.advice import Advice, apply_advice, changes, compare
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config, build_config, load_experiment
-from transformer_mt.config.recipes import Budget, recommend, training_that_ends
+from transformer_mt.config.recipes import Budget, recommend, starting_point, training_that_ends
 
 SIZES = [100, 5_000, 19_999, 20_000, 60_000, 99_999, 300_000, 999_999, 2_500_000, 50_000_000, 10**9]
 PAIRS = [("en", "de"), ("zh", "en"), ("en", "zh"), ("zh", "ja"), ("en", "ru"), ("ru", "uk")]
@@ -181,6 +181,42 @@ def test_hours_on_a_gpu_are_for_the_model_that_suits_the_corpus() -> None:
             n_pairs, 15 * n_pairs, languages=languages, device="cuda", budget=Budget(60, tokens)
         )
         assert values(found)["model.d_model"] == width
+
+
+@pytest.mark.parametrize("width", [64, 512])
+def test_a_model_whose_size_stays_has_the_schedule_of_its_own_speed(width: int) -> None:
+    """It reads as many tokens less as it has more to compute for each."""
+    languages, work = languages_of("en", "de"), []
+    for kept in ({}, {"model.d_model": width, "model.ffn": 4 * width}):
+        advice = training_that_ends(
+            29_000, 460_000, languages=languages, device="cpu", budget=Budget(30, 4e7), kept=kept
+        )
+        cfg = apply_advice(config_of(languages), advice)
+        assert cfg.model.d_model == (width if kept else 128)
+        updates = 8 * cfg.train.validate_every
+        work.append(updates * cfg.train.tokens_per_update * cfg.model.matrix_parameters)
+        assert cfg.train.warmup_updates <= updates / 5
+    assert work[1] == pytest.approx(work[0], rel=0.02)
+
+
+@pytest.mark.parametrize("n_pairs", SIZES)
+def test_advice_suits_the_settings_that_stay(n_pairs: int) -> None:
+    languages = languages_of("zh", "en")
+    for kept in (
+        {"tokenizer.joint": True},
+        {"tokenizer.vocab_size": [500, 600]},
+        {"model.norm": "post", "train.lr": "paper"},
+        {"model.architecture": "paper", "train.tokens_per_update": 700, "model.dropout": 0.25},
+    ):
+        advice = starting_point(
+            n_pairs, 15 * n_pairs, characters=(4_000, 60), words=(0, 500), languages=languages,
+            device="cpu", budget=Budget(9, 1e7), kept=kept,
+        )  # fmt: skip
+        found = values(advice)
+        assert all(found[key] == value for key, value in kept.items() if key in found)
+        advised = apply_advice(config_of(languages), advice)
+        assert advised.model.norm == kept.get("model.norm", "pre")
+        assert advised.tokenizer.vocab_sizes[0] >= (500 if "vocab_size" in str(kept) else 4_000)
 
 
 SHORT = "minutes on two cores: smaller and less regularised than a training without a clock"

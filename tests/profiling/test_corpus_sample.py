@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from transformer_mt.config.experiment import Config
+from transformer_mt.config.experiment import Config, build_config
 from transformer_mt.encoding.encoded_corpus import open_corpus
 from transformer_mt.errors import ConfigError, TokenizerError
 from transformer_mt.pipeline.run_dir import Run
@@ -73,6 +74,20 @@ def test_a_part_stands_for_the_whole(
     assert 1.9 < corpus.scale < 2.6
     for guess, truth in zip(n_tokens(corpus.run), n_tokens(real), strict=True):
         assert corpus.scale * guess == pytest.approx(truth, rel=0.1)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_large_corpus_has_a_thousand_pairs_held_out_for_each_direction(
+    experiment: Callable[..., Config], tmp_path: Path, *, both: bool
+) -> None:
+    cfg = experiment(["a", "b"], {"joint": both})
+    tree = cfg.model_dump()
+    tree["languages"]["bidirectional"], tree["data"]["dev"] = both, []
+    cfg = build_config(tree, "test")
+    sizes, sample = measure_sources(cfg)
+    many = [replace(sizes[0], pairs=10**7), *sizes[1:]]
+    corpus = planning_corpus(cfg, Run(tmp_path / "none"), many, sample, tmp_path)
+    assert corpus.dev_pairs == (2000 if both else 1000)
 
 
 def test_workers_shorten_the_preparation_of_what_has_parts_for_them(

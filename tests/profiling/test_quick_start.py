@@ -1,6 +1,7 @@
 """From a user's own files to a configuration: languages, sizes, a schedule that ends."""
 
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 import pytest
@@ -8,11 +9,12 @@ from command import tmt_here
 
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import DecodeConfig, load_config
+from transformer_mt.config.model import ModelConfig
 from transformer_mt.config.recipes import Budget, starting_point
 from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.errors import ConfigError, DataError
 from transformer_mt.profiling import quick_start, timed_start
-from transformer_mt.profiling.quick_start import check_is_of, make_start, read_own_text
+from transformer_mt.profiling.quick_start import check_is_of, follows, make_start, read_own_text
 from transformer_mt.rendering.progress import ShownStages
 
 PAIRS = build_demo().train[:300]
@@ -79,6 +81,23 @@ def test_a_name_with_a_colon_is_a_file(tmp_path: Path) -> None:
     path.write_text("".join(f"{en}\t{zh}\n" for zh, en in PAIRS), encoding="utf-8")
     own = read_own_text([path])
     assert own.source == {"path": str(path)} and own.counts.pairs == 300
+
+
+@pytest.mark.parametrize("name", ["Export, 2024", "data[1]", "中文，英文", "中、英", "“上”，a：b"])
+def test_configurations_take_the_names_that_files_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    start = Path("start.yaml")
+    for names in ([f"{name}.tsv"], [f"{name}.zh", f"{name}.en"]):
+        columns = ["\t".join(pair) for pair in PAIRS], *zip(*PAIRS, strict=True)
+        for file, lines in zip(names, columns[len(names) - 1 :], strict=False):
+            Path(file).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        own = read_own_text([Path(file) for file in names])
+        start.write_text(make_start(own, minutes=None, processes=1), encoding="utf-8")
+        cfg = check_is_of(own, start)
+        start.write_text(cfg.to_yaml(), encoding="utf-8")
+        assert check_is_of(own, start) == cfg
 
 
 def test_a_table_with_and_without_a_header(tmp_path: Path) -> None:
@@ -193,6 +212,31 @@ def test_the_run_has_a_name_that_configurations_take(tmp_path: Path, stem: str, 
     path = tmp_path / "start.yaml"
     path.write_text(make_start(own, minutes=None, processes=1), encoding="utf-8")
     assert load_config(path).name == name
+
+
+def test_the_model_that_will_be_trained_is_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update takes a second for each 1,000 tokens, at least one."""
+    timed: list[ModelConfig] = []
+
+    def seconds(work: Any, *_: object) -> list[float]:
+        timed.append(work.args[0].model)
+        return [size / 1000 for size in work.keywords["sizes"]]
+
+    monkeypatch.setattr(timed_start, "in_new_processes", seconds)
+    own = read_own_text([write(tmp_path / "my.zh", 0), write(tmp_path / "my.en", 1)])
+    settings = ["model.d_model=64", "model.norm=post", "languages.bidirectional=true",
+                "tokenizer.joint=true", "train.max_minutes=4", "seed=7"]  # fmt: skip
+    path = tmp_path / "start.yaml"
+    text = make_start(own, minutes=3, processes=1, overrides=settings)
+    path.write_text(text, encoding="utf-8")
+    cfg = load_config(path)
+    assert (cfg.train.max_minutes, cfg.model.d_model, cfg.model.norm) == (3, 64, "post")
+    assert cfg.model.model_copy(update={"dropout": timed[0].dropout}) == timed[0]
+    n_updates = 0.8 * 180 / max(1.0, cfg.train.tokens_per_update / 1000)
+    assert 8 * cfg.train.validate_every == pytest.approx(n_updates, abs=5)
+    assert follows(cfg, settings) and not follows(cfg, ["model.d_model=32"])
 
 
 def test_settings_of_another_text_are_not_taken(

@@ -14,6 +14,7 @@ from transformer_mt.config.experiment import Config, load_config, load_experimen
 from transformer_mt.config.recipes import Budget, training_that_ends
 from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.errors import ConfigError, TmtError
+from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.profiling import timed_start
 from transformer_mt.profiling.timed_start import (
     _update_seconds,
@@ -133,7 +134,7 @@ def test_a_model_that_keeps_post_norm_has_the_long_warm_up_of_the_paper(
         assert cfg.model.modern and cfg.train.lr != "paper"
 
 
-def test_a_folder_of_something_else_is_refused_before_the_work(
+def test_a_folder_that_is_not_free_is_refused_before_the_work(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timed_start, "measure_budget", lambda *_: pytest.fail("timed"))
@@ -141,6 +142,12 @@ def test_a_folder_of_something_else_is_refused_before_the_work(
     Path("runs/own-zh-en/thesis.txt").write_text("mine")
     with pytest.raises(TmtError, match=r"is not a run of tmt, and holds thesis.txt"):
         start(4)
+    Path("runs/own-zh-en/thesis.txt").unlink()
+    with (
+        Run(Path("runs/own-zh-en")).held(),
+        pytest.raises(TmtError, match="another tmt train is at work here"),
+    ):
+        start(4, fresh=True)
 
 
 def test_only_transformers_have_settings_for_minutes(start: Start) -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,10 @@ from transformer_mt.cli.train import free_memory_soon, goes_on
 from transformer_mt.errors import STOPPED, TrainingStopped
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.processes.launch import count_processes
+
+if TYPE_CHECKING:
+    from transformer_mt.config.experiment import Config
+    from transformer_mt.pipeline.run_dir import Run
 
 _option: Any = typer.Option
 _TEACHERS = "the teacher: a finished run, or hf:OWNER/NAME; repeat it for models that vote"
@@ -52,8 +56,15 @@ def distill(
 
     free_memory_soon()
     teacher = Teacher.find(models, to)
-    run = Run(run_dir or Path("runs") / f"{teacher.cfg.name}-student")
-    config = begin_student(teacher, mono or (), run, overrides or (), beam=beam, say=say)
+    run = Run(run_dir or Path("runs") / teacher.student_name)
+
+    def check(cfg: "Config") -> None:
+        if minutes is not None:
+            _check_minutes(cfg, overrides or (), minutes, run, fresh=fresh)
+
+    config = begin_student(
+        teacher, mono or (), run, overrides or (), beam=beam, say=say, fresh=fresh, check=check
+    )
     n_processes = processes or count_processes()
     settings = dict(map(parse_setting, overrides or ()))
     if minutes is not None:
@@ -71,6 +82,16 @@ def distill(
     show(json.dumps(found, ensure_ascii=False, indent=2) if as_json else _table(found))
     say(tr("model: {}", run.model_dir))
     say(tr("next:  tmt translate -m {} TEXT", run.directory))
+
+
+def _check_minutes(
+    cfg: "Config", overrides: Sequence[str], minutes: float, run: "Run", *, fresh: bool
+) -> None:
+    from transformer_mt.config.experiment import changed_config
+    from transformer_mt.profiling.timed_start import check_start
+
+    settings = [f"train.max_minutes={minutes}", *overrides]
+    check_start(changed_config(cfg.model_dump(), cfg.name, settings), run, minutes, fresh=fresh)
 
 
 def for_minutes(

@@ -90,8 +90,10 @@ def train(
         apply_setting({}, setting)
     n_processes = 1 if is_rank() else processes or count_processes()
     if len(config) > 1 or tells_languages(Path(config[0])):
-        anew = fresh and minutes is not None
-        config = [str(_configuration_of(config, run_dir, minutes, n_processes, anew=anew))]
+        made = _configuration_of(
+            config, settings, run_dir, minutes, n_processes, reverse=reverse, fresh=fresh
+        )
+        config = [str(made)]
     elif minutes is not None:
         from transformer_mt.profiling.timed_start import configuration_for_minutes
 
@@ -182,14 +184,17 @@ def _watching(run: "Run", n_updates: int | None) -> "Iterator[Watch]":
 
 
 def _configuration_of(
-    files: list[str], run_dir: Path | None, minutes: float | None, processes: int, *, anew: bool
-) -> Path:
-    """The configuration made for a user's own text, in its run directory.
+    files: list[str], settings: list[str], run_dir: Path | None, minutes: float | None,
+    processes: int, *, reverse: bool, fresh: bool,
+) -> Path:  # fmt: skip
+    """The configuration made for a user's own text, in the run directory of its training.
 
     Args:
-        anew: an older one, which may have been edited, is replaced.
+        reverse: the training is one of the other direction.
+        fresh: with `minutes` an older one is replaced, which may have been edited.
     Raises:
         ConfigError: `torchrun` has started several processes, and each would make its own.
+        TmtError: a training is at work in the run directory.
     """
     if own_place() is not None:
         raise ConfigError(
@@ -199,25 +204,34 @@ def _configuration_of(
                 shlex.join(files),
             )
         )
+    from transformer_mt.config.experiment import reversed_name
+    from transformer_mt.config.yaml_text import parse_setting
     from transformer_mt.pipeline.run_dir import Run
-    from transformer_mt.profiling.quick_start import check_is_of, make_start, read_own_text
+    from transformer_mt.profiling.quick_start import check_is_of, follows, make_start, read_own_text
     from transformer_mt.system.output import write_text
 
     own = read_own_text([Path(file) for file in files])
-    run = Run(run_dir or Path("runs") / own.name)
+    name = str(dict(map(parse_setting, settings)).get("name", own.name))
+    name = reversed_name(name, own.languages) if reverse else name
+    run = Run(run_dir or Path("runs") / name)
     path = run.directory / "start.yaml"
     say(own.note)
-    if path.is_file() and not anew:
+    is_kept = path.is_file() and not (fresh and minutes is not None)
+    if is_kept:
         kept = check_is_of(own, path)
         begun = any(run.checkpoints_dir.glob("*"))
-        if begun or (own.is_as_long_as(path) and kept.train.max_minutes == minutes):
+        is_of_them = kept.train.max_minutes == minutes and follows(kept, settings)
+        if begun or (own.is_as_long_as(path) and is_of_them):
             say(tr("settings of the first start: {}", path))
             return path
+    run.claim()  # before some updates are timed
+    run.refuse_while_held()
+    if is_kept:
         before = path.with_name("start.before.yaml")
         path.replace(before)  # it may have been edited
         say(tr("{}: the settings before, which were never used", before))
-    run.claim()  # before some updates are timed
-    write_text(path, make_start(own, minutes=minutes, processes=processes))
+    text = make_start(own, minutes=minutes, processes=processes, overrides=settings)
+    write_text(path, text)
     say(
         tr(
             "settings for this text and machine: {}; to edit them: tmt init {}",

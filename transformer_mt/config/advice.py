@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from transformer_mt.config.experiment import Config, build_config
+from transformer_mt.config.yaml_text import flattened, parse_setting
 
 
 class Advice(NamedTuple):
@@ -34,6 +35,13 @@ def apply_advice(cfg: Config, advice: Iterable[Advice], *, on_defaults: bool = T
     if tree["model"].get("architecture") == "modern":
         tree["model"]["norm"] = "pre"  # the only one that goes with it
     return build_config(tree, "recipe")
+
+
+def kept_settings(cfg: Config, overrides: Iterable[str]) -> dict[str, Any]:
+    """The settings of `cfg` that `--set` has given, by key."""
+    values = dict(flattened(cfg.model_dump()))
+    named = flattened(dict(map(parse_setting, overrides)))
+    return {key: values[key] for key, _ in named if key in values}
 
 
 def changes(cfg: Config, advice: Iterable[Advice]) -> list[Advice]:

@@ -204,8 +204,7 @@ class Config(Section):
         tree = self.model_dump()
         src, tgt = self.languages.src, self.languages.tgt
         tree["languages"] |= {"src": tgt, "tgt": src}
-        swapped = self.name.replace(f"{src}-{tgt}", f"{tgt}-{src}")
-        tree["name"] = swapped if swapped != self.name else f"{self.name}-reversed"
+        tree["name"] = reversed_name(self.name, self.languages)
         if isinstance(self.tokenizer.vocab_size, list):
             tree["tokenizer"]["vocab_size"] = self.tokenizer.vocab_size[::-1]
         data = tree["data"]
@@ -217,6 +216,13 @@ class Config(Section):
     def to_yaml(self) -> str:
         """The resolved configuration, every key written out; `load_config` reads it back."""
         return dump_yaml(self.model_dump())
+
+
+def reversed_name(name: str, languages: Languages) -> str:
+    """The name of an experiment in the other direction."""
+    src, tgt = languages.src, languages.tgt
+    swapped = name.replace(f"{src}-{tgt}", f"{tgt}-{src}")
+    return swapped if swapped != name else f"{name}-reversed"
 
 
 def load_experiment(

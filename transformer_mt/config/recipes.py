@@ -13,6 +13,7 @@ for Low-Resource Neural Machine Translation"; Provilkov et al. 2020, "BPE-Dropou
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from transformer_mt.config.advice import Advice
@@ -66,11 +67,15 @@ _RECIPES = (
 _UPDATES = ((20_000, 2_000), (100_000, 4_000), (1_000_000, 30_000), (float("inf"), 100_000))
 _FEW_PAIRS, _FEW_PIECES, _BYTES = 10_000, 1_200, 300  # pieces: at least; bytes and special ones
 _FEW_PAIRS_LAB, _MUON = "docs/lab/few-pairs.md", "docs/lab/muon.md"
+_WHY_PRE = tr("post stalled here at high rates: docs/results.md")
 
 # Small corpora and short trainings have a recipe of their own: Transformer-tiny and Muon.
 _SMALL_CORPUS, _SHORT_TRAINING = 100_000, 100_000_000  # pairs, target tokens
 _BY_EPOCHS = ((8, 0.1, 1_000), (20, 0.2, 0), (float("inf"), 0.3, 0))  # dropout, momentum_warmup
 _WARMUP, _LONGEST_WARMUP = 0.15, 400  # of the updates; updates
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Budget(NamedTuple):
@@ -80,13 +85,27 @@ class Budget(NamedTuple):
     tokens: float  # target tokens that Transformer-tiny reads in it
 
 
-def recommend(n_pairs: int, tgt_tokens: int, *, languages: Languages, device: str) -> list[Advice]:
-    """Settings to start from; `tgt_tokens` are of an epoch with EOS, `device` is cpu or cuda."""
+def recommend(
+    n_pairs: int,
+    tgt_tokens: int,
+    *,
+    languages: Languages,
+    device: str,
+    kept: Mapping[str, Any] = _NOTHING,
+) -> list[Advice]:
+    """Settings to start from.
+
+    Args:
+        tgt_tokens: of an epoch, with EOS.
+        device: cpu or cuda.
+        kept: settings of the user, by key, which stay, and which other settings suit.
+    """
     recipe = next(recipe for recipe in _RECIPES if n_pairs < recipe.below)
     size, vocab_size = recipe.size, recipe.vocab_size
     if device == "cpu" and size.d_model > _FOR_CPU.d_model:
         size, vocab_size = _FOR_CPU, 16_000
     joint, why_joint = _joint(languages)
+    joint = kept.get("tokenizer.joint", joint)
     why_vocab_size = tr("frequent words stay whole: Vaswani et al. 2017, Ding et al. 2019")
     if vocab_size <= 7_000:
         why_vocab_size = tr(
@@ -102,7 +121,7 @@ def recommend(n_pairs: int, tgt_tokens: int, *, languages: Languages, device: st
         "tokenizer.sampling": _sampling(recipe.sampling, device),
         **{key: (value, size.why) for key, value in _sizes(size).items()},
         "model.dropout": (recipe.dropout, _why_dropout(recipe.dropout)),
-        "model.norm": ("pre", tr("post stalled here at high rates: docs/results.md"))
+        "model.norm": ("pre", _WHY_PRE)
         if size.d_model < _BASE.d_model
         else ("post", tr("as in the paper, with its slow warm-up")),
         "train.tokens_per_update": _tokens_per_update(recipe.tokens_per_update, tgt_tokens),
@@ -119,7 +138,7 @@ def recommend(n_pairs: int, tgt_tokens: int, *, languages: Languages, device: st
             else tr("short, because training is"),
         ),
     }
-    return [Advice(key, value, why) for key, (value, why) in rows.items()]
+    return _keep((Advice(key, value, why) for key, (value, why) in rows.items()), kept)
 
 
 def starting_point(
@@ -131,6 +150,7 @@ def starting_point(
     languages: Languages,
     device: str,
     budget: Budget | None = None,
+    kept: Mapping[str, Any] = _NOTHING,
 ) -> list[Advice]:
     """All settings of a first training.
 
@@ -138,16 +158,19 @@ def starting_point(
         characters: different ones on each side; a vocabulary has room for them.
         words: of each side that occur three times or more; 0: they are not spaced.
         budget: see `training_that_ends`.
+        kept: see `recommend`.
     """
     n_pairs = _pairs_that_matter(n_pairs, budget)
-    advice = {a.key: a for a in recommend(n_pairs, tgt_tokens, languages=languages, device=device)}
+    found = recommend(n_pairs, tgt_tokens, languages=languages, device=device, kept=kept)
+    advice = {a.key: a for a in found}
     joint, size = advice["tokenizer.joint"], advice["tokenizer.vocab_size"]
     if joint.value:
         characters, words = [sum(characters)], [sum(words)]
     others = training_that_ends(
-        n_pairs, tgt_tokens, languages=languages, device=device, budget=budget
+        n_pairs, tgt_tokens, languages=languages, device=device, budget=budget, kept=kept
     )
-    size = size._replace(value=max(size.value, *(3 * n // 2 + 400 for n in characters)))
+    if size.key not in kept:
+        size = size._replace(value=max(size.value, *(3 * n // 2 + 400 for n in characters)))
     if n_pairs < _FEW_PAIRS:
         room = [n + _BYTES for n in characters]
         sizes = [max(_FEW_PIECES, *both) for both in zip(room, words, strict=True)]
@@ -156,7 +179,7 @@ def starting_point(
         why = tr("models of few pairs write too little: {}", _FEW_PAIRS_LAB)
         others.append(Advice("decode.length_penalty", 1.5, why))
     sampling = [a for a in [advice["tokenizer.sampling"]] if a.value]
-    return [size, joint, *sampling, *others]
+    return _keep([size, joint, *sampling, *others], kept)
 
 
 def training_that_ends(
@@ -166,16 +189,16 @@ def training_that_ends(
     languages: Languages,
     device: str,
     budget: Budget | None = None,
-    post_norm: bool = False,
+    kept: Mapping[str, Any] = _NOTHING,
 ) -> list[Advice]:
     """Settings of `model` and `train`: a size, and a schedule that the learning rate ends at 0.
 
     Args:
         budget: the clock ends it; None: a number of updates that suits the corpus.
-        post_norm: the model keeps it, and needs the long warm-up of the paper.
+        kept: see `recommend`.
     """
     n_pairs = _pairs_that_matter(n_pairs, budget)
-    found = recommend(n_pairs, tgt_tokens, languages=languages, device=device)
+    found = recommend(n_pairs, tgt_tokens, languages=languages, device=device, kept=kept)
     advice = {a.key: a for a in found if not a.key.startswith("tokenizer.")}
     n_updates: float = next(n for below, n in _UPDATES if n_pairs < below)
     tokens = n_updates * advice["train.tokens_per_update"].value
@@ -183,16 +206,17 @@ def training_that_ends(
         tokens = budget.tokens * _work(_sizes(_TINY)) / _work({a.key: a.value for a in found})
     if n_pairs < _SMALL_CORPUS:
         few = _small_training(n_pairs, tgt_tokens, tokens, advice["train.tokens_per_update"].value)
-        advice |= {row[0]: Advice(*row) for row in few}
+        advice |= {a.key: a for a in _keep((Advice(*row) for row in few), kept)}
     n_updates = max(1.0, tokens / advice["train.tokens_per_update"].value)
     warmup = max(1, round(_WARMUP * n_updates))
     is_paper = advice["train.lr"].value == "paper"
+    post_norm = kept.get("model.norm") == "post"  # which needs the long warm-up of the paper
     if is_paper and not post_norm and warmup < advice["train.warmup_updates"].value:
         peak = (advice["model.d_model"].value * advice["train.warmup_updates"].value) ** -0.5
         why = tr("the peak of the paper's schedule, in a training that is shorter")
         advice["train.lr"] = Advice("train.lr", round(peak, 6), why)
-        advice["model.norm"] = Advice("model.norm", "pre", "")  # which stands a short warm-up
-    if advice["model.norm"].value == "pre":
+        advice["model.norm"] = Advice("model.norm", "pre", _WHY_PRE)  # and stands a short warm-up
+    if advice["model.norm"].value == "pre" and kept.get("model.architecture") in (None, "modern"):
         why = tr("rotary positions, SwiGLU, RMSNorm: 1.75 to 2.5 BLEU better here, docs/results.md")
         advice["model.norm"] = Advice("model.architecture", "modern", why)
     if advice["train.lr"].value != "paper":
@@ -214,7 +238,13 @@ def training_that_ends(
         rows.append(("train.max_updates", most, tr("more than there is time for")))
         rows.append(("train.max_minutes", budget.minutes, tr("as asked for")))
     advice |= {row[0]: Advice(*row) for row in rows}
-    return sorted(advice.values(), key=lambda a: a.key.startswith("train."))
+    return sorted(_keep(advice.values(), kept), key=lambda a: a.key.startswith("train."))
+
+
+def _keep(advice: Iterable[Advice], kept: Mapping[str, Any]) -> list[Advice]:
+    """The advice, with the user's settings in place of others."""
+    why = tr("as asked for")
+    return [Advice(a.key, kept[a.key], why) if a.key in kept else a for a in advice]
 
 
 def tokens_of_tiny(tokens: float, advice: Iterable[Advice]) -> float:
@@ -266,6 +296,10 @@ def _sizes(size: _Size) -> dict[str, int]:
         "model.encoder_layers": size.layers,
         "model.decoder_layers": size.layers,
     }
+
+
+# Settings on which other ones depend.
+DECIDING = ("tokenizer.joint", "train.tokens_per_update", *_sizes(_TINY))
 
 
 def _work(settings: Mapping[str, Any]) -> float:

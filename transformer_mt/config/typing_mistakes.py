@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from transformer_mt.messages.catalogue import tr
 
-# One character for each: places in a folded text are places in the text.
-_FOLDED = str.maketrans(
+# Typed in place of YAML's marks. One for each: places in a folded text are places in the text.
+FOLDED = str.maketrans(
     "：，、［【］】｛｝＃－＝“”„「」『』＂‘’＇\u3000\xa0\u2002\u2003\u2009\u202f\u200b\u2060\ufeff",
     ':,,[[]]{}#-=""""""""\'\'\'         ',
 )
@@ -78,7 +78,7 @@ def character_name(char: str) -> str:
 
 class _Scanner:
     def __init__(self, text: str) -> None:
-        self.text, self.folded = text, text.translate(_FOLDED)
+        self.text, self.folded = text, text.translate(FOLDED)
         self.mistakes: list[Mistake] = []
         self._flow: list[str] = []  # brackets that are open
         self._levels: list[int] = []  # columns of the block sections that are open
@@ -105,7 +105,7 @@ class _Scanner:
             self._literal = None
         if leading.strip(" "):
             at = start + len(leading) - len(leading.lstrip(" "))
-            new = re.sub(f"[{_INVISIBLE}]", "", leading.replace("\u3000", "  ")).translate(_FOLDED)
+            new = re.sub(f"[{_INVISIBLE}]", "", leading.replace("\u3000", "  ")).translate(FOLDED)
             if "\t" in leading:
                 new, self._tabs = " " * self._column_of_tabs(leading), True
             column = len(new)
@@ -340,7 +340,7 @@ class _Scanner:
     ) -> None:
         """A character that stands for another one."""
         found = self.text[start]
-        meant = found.translate(_FOLDED)
+        meant = found.translate(FOLDED)
         remedy = tr("remove it") if found in _INVISIBLE else _TYPE.get(meant, tr("type {}", meant))
         message = f"{character_name(found)}: {remedy}"
         new = "" if found in _INVISIBLE else " " * self._step if meant == "\t" else meant

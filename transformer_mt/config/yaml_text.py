@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import yaml
 
 from transformer_mt.config.problems import kind_of
-from transformer_mt.config.typing_mistakes import find_mistakes, is_guess, mended
+from transformer_mt.config.typing_mistakes import FOLDED, find_mistakes, is_guess, mended
 from transformer_mt.config.yaml_errors import explain, tell_mistakes
 from transformer_mt.errors import ConfigError
 from transformer_mt.messages.catalogue import tr
@@ -79,8 +79,15 @@ _Loader.add_constructor(None, _Loader.construct_undefined)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes a text which either PyYAML or tmt would read as something else: `no`, `08`, `1e5`."""
+    """Quotes a text which either PyYAML or tmt would read as something else: `no`, `08`, `1e5`, or
+    take for a slip of the hand: `a，b`."""
 
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        style = "'" if data != data.translate(FOLDED) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
 
 _Dumper.yaml_implicit_resolvers = {
     first: [

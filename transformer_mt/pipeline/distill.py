@@ -10,7 +10,8 @@ Encoder, Shallow Decoder".
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -42,8 +43,9 @@ from transformer_mt.model_dir import (
 from transformer_mt.pipeline.run_dir import Run, find_model
 from transformer_mt.rendering.progress import Stages
 from transformer_mt.system.output import write_text
-from transformer_mt.system.state import fingerprint
+from transformer_mt.system.state import Damaged, fingerprint, read_json, sha256
 from transformer_mt.system.terminal import Say
+from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.translation.backtranslate import translate_corpus
 from transformer_mt.translation.direction import direction_of_file
 from transformer_mt.translation.translator import Translator
@@ -79,6 +81,12 @@ class Teacher:
         return cls(model_dirs, cfg, one_way, clean_dir if has_text else None)
 
     @property
+    def student_name(self) -> str:
+        """Of a teacher of both directions there are two students."""
+        pair = f"-{self.direction.pair}" if self.cfg.languages.bidirectional else ""
+        return f"{self.cfg.name}{pair}-student"
+
+    @property
     def matrix_parameters(self) -> int:
         """Of the largest of them."""
         configs = [load_config(path / "config.yaml") for path in self.model_dirs]
@@ -93,13 +101,16 @@ class Teacher:
 
 def begin_student(
     teacher: Teacher, monos: Sequence[Path], run: Run, overrides: Sequence[str], *,
-    beam: int | None, say: Say,
+    beam: int | None, say: Say, fresh: bool = False, check: Callable[[Config], None] | None = None,
 ) -> Path:  # fmt: skip
     """Write the corpus and the configuration of a student into its run directory; the latter.
 
+    Args:
+        fresh: a student that was trained there is to be forgotten.
+        check: called with the student's configuration before the work.
     Raises:
         DataError: no text to translate, or a missing file.
-        ConfigError: see `student_config`.
+        ConfigError: see `student_config`; or a student of other text was trained there.
     """
     own = [Path(teacher.files("train")[0])] if teacher.clean_dir else []
     texts, names = [*own, *monos], ["train"] * len(own)
@@ -120,6 +131,10 @@ def begin_student(
     prefixes = [run.directory.absolute() / "data" / "distilled" / name for name in names]
     cfg = student_config(teacher, prefixes, overrides)  # its mistakes are told before the work
     path = run.directory / "student.yaml"
+    if not fresh and path.is_file() and CheckpointStore(run.checkpoints_dir, {}).has_any():
+        _refuse_other_text(teacher, dict(zip(prefixes, texts, strict=True)), cfg, run, beam)
+    if check is not None:
+        check(cfg)
     first, *others = teacher.model_dirs
     with run.held():
         for text, prefix in zip(texts, prefixes, strict=True):
@@ -132,6 +147,33 @@ def begin_student(
     return path
 
 
+def _refuse_other_text(
+    teacher: Teacher, texts: Mapping[Path, Path], cfg: Config, run: Run, beam: int | None
+) -> None:
+    """Args: texts: by the prefix of their translations."""
+    models = [sha256(path / "metadata.json") for path in teacher.model_dirs]
+    changed = []
+    for prefix, text in texts.items():
+        report: dict[str, Any] = {}
+        with suppress(Damaged):
+            report = read_json(prefix.with_name(f"{prefix.name}.json")) or {}
+        # As `translate_corpus` makes it.
+        made_from = fingerprint(*models, sha256(text), teacher.direction.pair, beam)
+        if report.get("made_from") != made_from:
+            changed.append(str(text))
+    before = load_config(run.directory / "student.yaml")
+    names = [[Path(str(source)).name for source in one.data.train] for one in (before, cfg)]
+    if changed or names[0] != names[1]:
+        raise ConfigError(
+            tr(
+                "{}: a student was trained here with other text, teachers, --to or --beam: {}; "
+                "--fresh begins anew, another --run-dir beside it",
+                run.directory,
+                ", ".join(changed) or "data.train",
+            )
+        )
+
+
 def student_config(teacher: Teacher, prefixes: Sequence[Path], overrides: Sequence[str]) -> Config:
     """The teacher's experiment with another corpus, a deep encoder, a shallow decoder, no beam.
 
@@ -142,7 +184,7 @@ def student_config(teacher: Teacher, prefixes: Sequence[Path], overrides: Sequen
         ConfigError: a mistake in `overrides`, a student larger than its teacher, or no dev or test.
     """
     tree, model = teacher.cfg.model_dump(), teacher.cfg.model
-    tree["name"] = f"{tree['name']}-student"
+    tree["name"] = teacher.student_name
     tree["languages"] = teacher.direction.model_dump()
     tree["data"] |= {"train": [{"path": str(path)} for path in prefixes], "dev": [], "test": {}}
     if teacher.clean_dir is not None:

@@ -32,6 +32,7 @@ from transformer_mt.rendering.cells import align_columns, clip
 from transformer_mt.rendering.progress import Stages
 from transformer_mt.system.processes.executors import Workers, count_workers
 from transformer_mt.system.terminal import columns_of
+from transformer_mt.translation.direction import both_directions
 
 # Characters of both sides together, enough for the vocabulary and for the lengths of sentences.
 MIN_DRAWN = 6_000_000
@@ -66,7 +67,7 @@ class PlanningCorpus:
     cfg: Config  # its training sources are those of the corpus
     run: Run
     scale: float  # pairs of the experiment for each of its pairs; 1: it is the whole corpus
-    dev_pairs: int  # that the experiment will have
+    dev_pairs: int  # of the experiment, of both directions
     preparation_s: float  # still to come; 0: the run is prepared
 
 
@@ -219,8 +220,9 @@ def planning_corpus(
 
     prepare(local, fingerprints(local), small, step)
     dev_pairs = len(open_corpus(small.encoded_dir / "dev"))
-    if not cfg.data.dev:  # held out of train, at most 1000 pairs
-        dev_pairs = max(dev_pairs, min(1000, round(scale * dev_pairs)))
+    if not cfg.data.dev:  # held out of train, at most 1000 pairs, each in every direction
+        most = 1000 * len(both_directions(cfg.languages))
+        dev_pairs = max(dev_pairs, min(most, round(scale * dev_pairs)))
     started = max(path.stat().st_mtime for path in folder.glob("*.jsonl"))
     seconds = _preparation_seconds(small, sample, started, scale, count_workers(cfg.data.workers))
     return PlanningCorpus(cfg, small, scale, dev_pairs, seconds)

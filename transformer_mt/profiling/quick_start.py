@@ -7,17 +7,18 @@ beside each setting. Nothing is trained or written.
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from transformer_mt.config.advice import Advice, apply_advice
+from transformer_mt.config.advice import Advice, apply_advice, kept_settings
 from transformer_mt.config.data import Languages, Source
-from transformer_mt.config.experiment import Config, load_config
-from transformer_mt.config.recipes import starting_point
-from transformer_mt.config.yaml_text import flow_yaml
+from transformer_mt.config.experiment import Config, changed_config, load_config
+from transformer_mt.config.recipes import DECIDING, starting_point
+from transformer_mt.config.yaml_text import flattened, flow_yaml, parse_setting
 from transformer_mt.corpus.check import first_texts, tell_languages
 from transformer_mt.corpus.diagnostics.whole_sides import carriage_returns
 from transformer_mt.corpus.readers.pairs import read_pairs
@@ -34,6 +35,7 @@ from transformer_mt.rendering.progress import ShownStages
 from transformer_mt.text.identify import identify
 from transformer_mt.text.languages import is_unspaced, language_name
 from transformer_mt.text.words import words
+from transformer_mt.translation.direction import both_directions
 
 _REMEDY = tr(
     "name them: files such as my.zh and my.en, or a table whose first row is Chinese, English"
@@ -164,29 +166,51 @@ def _count(source: str | dict[str, Any], languages: Languages) -> Counts:
     return Counts(n_pairs, tgt_tokens, (len(characters[0]), len(characters[1])), (src, tgt))
 
 
-def make_start(own: OwnText, *, minutes: float | None, processes: int) -> str:
+def make_start(
+    own: OwnText, *, minutes: float | None, processes: int, overrides: Iterable[str] = ()
+) -> str:
     """The YAML of an experiment to start with, with a reason behind each setting.
 
     Args:
         minutes: of training, for which some updates are timed; None: it ends by their number.
+        overrides: as `--set` has them; what is chosen suits them.
     """
-    size = own.counts.pairs, own.counts.tgt_tokens
     advise = partial(
         starting_point,
-        *size,
         characters=own.counts.characters,
         words=own.counts.words,
-        languages=own.languages,
         device=kind_of_device(),
     )
+    size = own.counts.pairs, own.counts.tgt_tokens
+    cfg = _as_asked(own, advise(*size, languages=own.languages), overrides)
+    kept = kept_settings(cfg, overrides)
+    kept.pop("train.max_minutes", None)  # the time may change later, and the settings stay
+    copies = len(both_directions(cfg.languages))
+    size = copies * size[0], copies * size[1]
+    advise = partial(advise, *size, languages=cfg.languages, kept=kept)
     if minutes is None:
         return "\n".join(_lines(own, advise())) + "\n"
-    data = {"root": ".", "train": [own.source]}
-    tree = {"name": own.name, "languages": own.languages, "data": data}
-    cfg = apply_advice(Config.model_validate(tree), advise())
+    cfg = apply_advice(cfg, advise(), on_defaults=False)
     with ShownStages() as stages:
-        budget = measure_budget(cfg, minutes, processes, *size, stages)
+        budget = measure_budget(cfg, minutes, processes, *size, stages, kept)
     return "\n".join(_lines(own, advise(budget=budget))) + "\n"
+
+
+def _as_asked(own: OwnText, advice: Iterable[Advice], overrides: Iterable[str]) -> Config:
+    """The settings of the user, with advice for others that contradicts none of them."""
+    data = {"root": ".", "train": [own.source]}
+    tree: dict[str, Any] = {"name": own.name, "languages": own.languages.model_dump(), "data": data}
+    for a in advice:
+        if a.key not in ("tokenizer.vocab_size", "model.architecture"):
+            section, name = a.key.split(".")
+            tree.setdefault(section, {})[name] = a.value
+    return changed_config(tree, own.name, overrides)
+
+
+def follows(cfg: Config, overrides: Iterable[str]) -> bool:
+    """Whether it has the user's settings on which others depend that were chosen for it."""
+    named = dict(flattened(dict(map(parse_setting, overrides))))
+    return all(attrgetter(key)(cfg) == named[key] for key in DECIDING if key in named)
 
 
 def _lines(own: OwnText, advice: list[Advice]) -> Iterator[str]:
@@ -197,7 +221,7 @@ def _lines(own: OwnText, advice: list[Advice]) -> Iterator[str]:
     yield "data:"
     folder = tr("paths are relative to the folder that tmt is started in")
     yield f"  root: .                     # {folder}"
-    yield f"  train: [{flow_yaml(own.source)}]  # " + tr("dev and test are held out of it")
+    yield f"  train: {flow_yaml([own.source])}  # " + tr("dev and test are held out of it")
     section = ""
     for key, value, why in advice:
         name, _, rest = key.partition(".")

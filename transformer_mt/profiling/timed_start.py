@@ -7,14 +7,16 @@ carried out to know its speed; nothing is trained.
 
 import statistics
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
 
-from transformer_mt.config.advice import Advice, apply_advice, changes
+from transformer_mt.config.advice import Advice, apply_advice, changes, kept_settings
 from transformer_mt.config.experiment import Config, load_experiment
 from transformer_mt.config.recipes import Budget, tokens_of_tiny, training_that_ends
 from transformer_mt.corpus.sources.obtain import obtain_sources
@@ -78,34 +80,52 @@ def configuration_for_minutes(
     Raises:
         ConfigError: another program has started the processes, and each would choose its own.
     """
-    _refuse_other_launchers(minutes)
     named = load_experiment(config, overrides, offline=offline)
-    _refuse_other_architectures(named, minutes)
     cfg = named.reversed() if reverse else named
     run = Run(run_dir or Path("runs") / cfg.name)
+    check_start(named, run, minutes, reverse=reverse, fresh=fresh)
     path = run.directory / "start.yaml"
-    if not fresh and CheckpointStore(run.checkpoints_dir, {}).has_any():
+    if not fresh and _has_begun(run):
         if not path.is_file():
             return config
-        _refuse_other_experiments(named, path, run, reverse=reverse)
         say(tr("settings of the first start: {}", path))
         return str(path)
     run.claim()  # before the work
+    run.refuse_while_held()
     obtain_sources(cfg, say)  # downloads, which count for no speed
+    kept = kept_settings(named, overrides)
     with ShownStages() as stages:
         pairs, tokens = _size_of(cfg, stages)
-        budget = measure_budget(cfg, minutes, processes, pairs, tokens, stages)
+        budget = measure_budget(cfg, minutes, processes, pairs, tokens, stages, kept)
     device = kind_of_device()
-    kept = {override.partition("=")[0].strip() for override in overrides}
     advice = training_that_ends(
-        pairs, tokens, languages=cfg.languages, device=device, budget=budget,
-        post_norm=_keeps_post_norm(kept, named),
-    )  # fmt: skip
-    chosen = _chosen(advice, kept, named)
+        pairs, tokens, languages=cfg.languages, device=device, budget=budget, kept=kept
+    )
+    chosen = [a for a in advice if a.key not in kept]
     fitted, changed = apply_advice(named, chosen, on_defaults=False), changes(named, chosen)
     write_text(path, "".join(_text(config, minutes, changed)) + fitted.to_yaml())
     _tell(minutes, budget.tokens / tokens_of_tiny(1.0, advice), tokens, changed, say)
     return str(path)
+
+
+def check_start(
+    named: Config, run: Run, minutes: float, *, reverse: bool = False, fresh: bool
+) -> None:
+    """Tell the mistakes that need no work to be found.
+
+    Raises:
+        ConfigError: see `configuration_for_minutes`; or an architecture that has no advice, or a
+            training that began with another text.
+    """
+    _refuse_other_launchers(minutes)
+    _refuse_other_architectures(named, minutes)
+    path = run.directory / "start.yaml"
+    if not fresh and path.is_file() and _has_begun(run):
+        _refuse_other_experiments(named, path, run, reverse=reverse)
+
+
+def _has_begun(run: Run) -> bool:
+    return CheckpointStore(run.checkpoints_dir, {}).has_any()
 
 
 def _tell(minutes: float, read: float, tokens: int, changed: Iterable[Advice], say: Say) -> None:
@@ -121,20 +141,6 @@ def _tell(minutes: float, read: float, tokens: int, changed: Iterable[Advice], s
     )
     for a in changed:
         say(f"  {a.key}: {a.value}" + (f" ({a.why})" if a.why else ""))
-
-
-def _chosen(advice: Sequence[Advice], kept: set[str], named: Config) -> list[Advice]:
-    """The advice that leaves the user's settings as they are."""
-    if _keeps_post_norm(kept, named):
-        kept = {*kept, "model.architecture"}  # modern has one norm, the other
-    chosen = [a for a in advice if a.key not in kept]
-    if "model.architecture" in kept and "model.norm" not in kept:
-        chosen += [Advice("model.norm", "pre", "") for a in advice if a.key == "model.architecture"]
-    return chosen
-
-
-def _keeps_post_norm(kept: Collection[str], named: Config) -> bool:
-    return "model.norm" in kept and named.model.norm == "post"
 
 
 def _refuse_other_launchers(minutes: float) -> None:
@@ -193,16 +199,19 @@ def measure_budget(
     n_pairs: int,
     tgt_tokens: int,
     stages: Stages | None = None,
+    kept: Mapping[str, Any] = MappingProxyType({}),
 ) -> Budget:
     """What Transformer-tiny reads in so many minutes, with the vocabularies of `cfg`.
 
     Args:
         n_pairs, tgt_tokens: of an epoch, on which the size of an update depends.
+        kept: settings of `cfg` that no advice changes; a model whose size they say is timed in
+            place of Transformer-tiny.
     """
     stages = stages or Stages()
     stages.begin(tr("measuring updates"), _START_S)
     device = kind_of_device()
-    advise = partial(training_that_ends, languages=cfg.languages, device=device)
+    advise = partial(training_that_ends, languages=cfg.languages, device=device, kept=kept)
 
     def timed(advice: Sequence[Advice], sizes: Sequence[int]) -> list[float]:
         fitted = apply_advice(cfg, advice, on_defaults=False)
@@ -212,13 +221,15 @@ def measure_budget(
     budget = Budget(minutes, _A_SHORT_TRAINING)
     if device == "cuda":
         return _budget_of_gpus(partial(advise, n_pairs, tgt_tokens), budget, timed)
-    # In short trainings tiny is always of the same size.
-    seconds = timed(advise(10_000, 150_000, budget=budget), _SIZES)
+    # In short trainings the model is always of the same size.
+    short = advise(10_000, 150_000, budget=budget)
+    seconds = timed(short, _SIZES)
     for _ in range(_ROUNDS):  # the more tokens, the larger the updates, and the faster
         size = _tokens_per_update(advise(n_pairs, tgt_tokens, budget=budget))
         # Larger updates than those that are timed are as fast for each token.
         of_one = float(np.interp(size, _SIZES, seconds)) * max(1.0, size / _SIZES[-1])
-        budget = Budget(minutes, 60 * minutes * _TRAINED * size / of_one)
+        tokens = tokens_of_tiny(60 * minutes * _TRAINED * size / of_one, short)
+        budget = Budget(minutes, tokens)
     return budget
 
 
