@@ -43,10 +43,10 @@ from transformer_mt.model_dir import (
 from transformer_mt.pipeline.run_dir import Run, find_model
 from transformer_mt.rendering.progress import Stages
 from transformer_mt.system.output import write_text
-from transformer_mt.system.state import Damaged, fingerprint, read_json, sha256
+from transformer_mt.system.state import Damaged, fingerprint, read_json
 from transformer_mt.system.terminal import Say
 from transformer_mt.training.checkpoint import CheckpointStore
-from transformer_mt.translation.backtranslate import translate_corpus
+from transformer_mt.translation.backtranslate import inputs_print, translate_corpus
 from transformer_mt.translation.direction import direction_of_file
 from transformer_mt.translation.translator import Translator
 
@@ -151,14 +151,12 @@ def _refuse_other_text(
     teacher: Teacher, texts: Mapping[Path, Path], cfg: Config, run: Run, beam: int | None
 ) -> None:
     """Args: texts: by the prefix of their translations."""
-    models = [sha256(path / "metadata.json") for path in teacher.model_dirs]
     changed = []
     for prefix, text in texts.items():
         report: dict[str, Any] = {}
         with suppress(Damaged):
             report = read_json(prefix.with_name(f"{prefix.name}.json")) or {}
-        # As `translate_corpus` makes it.
-        made_from = fingerprint(*models, sha256(text), teacher.direction.pair, beam)
+        made_from = inputs_print(teacher.model_dirs, text, teacher.direction, beam)
         if report.get("made_from") != made_from:
             changed.append(str(text))
     before = load_config(run.directory / "student.yaml")

@@ -75,9 +75,7 @@ def translate_corpus(
     """
     translator = Translator.load(model_dir, *others)
     direction = direction_of_file(mono_path, translator.cfg.languages, to)
-    # The metadata of a model holds the digests of all its files.
-    models = [sha256(path / "metadata.json") for path in (model_dir, *others)]
-    made_from = fingerprint(*models, sha256(mono_path), direction.pair, beam)
+    made_from = inputs_print([model_dir, *others], mono_path, direction, beam)
     sides = _sides(prefix, direction, mono_path)
     report_path = prefix.with_name(f"{prefix.name}.json")
     shards_dir = prefix.with_name(f"{prefix.name}.shards") / made_from
@@ -134,6 +132,15 @@ class _Progress:
                 left,
             )
         )
+
+
+def inputs_print(
+    models: Sequence[Path], mono_path: Path, direction: Languages, beam: int | None
+) -> str:
+    """The fingerprint of all that a synthetic corpus depends on."""
+    # The metadata of a model holds the digests of all its files.
+    digests = [sha256(path / "metadata.json") for path in models]
+    return fingerprint(*digests, sha256(mono_path), direction.pair, beam)
 
 
 def _sides(prefix: Path, direction: Languages, mono_path: Path) -> list[Path]:
