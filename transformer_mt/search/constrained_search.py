@@ -14,12 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from transformer_mt.search.beam_search import (
-    Hypothesis,
-    SearchTask,
-    best_continuations,
-    is_settled,
-)
+from transformer_mt.search.beam_search import Hypothesis, SearchTask, best_continuations, is_settled
 
 Phrase = Sequence[int]  # tokens that must occur consecutively
 
