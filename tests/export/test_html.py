@@ -148,8 +148,8 @@ def test_text_becomes_the_same_ids(page: Any, tmp_path: Path, type_: Any, bytes_
         cfg = TokenizerConfig(type=type_, vocab_size=size, byte_fallback=bytes_)
         train_tokenizer([pair[side] for pair in pairs], path, cfg, [code], seed=1)
         tokenizer = Tokenizer.load(path)
-        page.run("(settings) => { globalThis.own = new Tokenizer(settings); }",
-                 html.describe_tokenizer(tokenizer, type_))  # fmt: skip
+        settings = html.describe_tokenizer(tokenizer)
+        page.run("(settings) => { globalThis.own = new Tokenizer(settings); }", settings)
         page.run("(settings) => { globalThis.rules = new TextRules(settings); }",
                  html.describe_rules(code, None))  # fmt: skip
         normalise = Normaliser(code, None)

@@ -113,8 +113,8 @@ def describe_model(translator: Translator, kind: str) -> tuple[dict[str, Any], b
         },
         "decode": cfg.decode.model_dump(), "maxLength": cfg.data.max_length,
         "silent": translator.tgt_tokenizer.silent_ids, "joint": sentence_joint(tgt),
-        "src": describe_tokenizer(translator.src_tokenizer, cfg.tokenizer.type),
-        "tgt": describe_tokenizer(translator.tgt_tokenizer, cfg.tokenizer.type),
+        "src": describe_tokenizer(translator.src_tokenizer),
+        "tgt": describe_tokenizer(translator.tgt_tokenizer),
         "rules": {
             "src": describe_rules(src, translator.src_tokenizer), "tgt": describe_rules(tgt, None)
         },
@@ -143,14 +143,14 @@ def pack(weight: Tensor, kind: str) -> bytes:
     return bits.astype("<u2").tobytes() + numbers.tobytes()
 
 
-def describe_tokenizer(tokenizer: Tokenizer, type_: str) -> dict[str, Any]:
+def describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
     texts = tokenizer.text_pieces()
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     byte_ids = {piece: id_ for id_, piece in enumerate(pieces) if id_ not in texts}
     bytes_ = [byte_ids.get(f"<0x{byte:02X}>") for byte in range(256)]
     (begun,) = tokenizer.encode(["a"])
     return {
-        "type": type_,
+        "type": tokenizer.kind,
         "pieces": [texts.get(id_, (piece, None)) for id_, piece in enumerate(pieces)],
         "prefix": tokenizer.pieces(begun)[0].startswith("▁"),
         "bytes": None if None in bytes_ else bytes_,
