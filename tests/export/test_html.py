@@ -185,6 +185,27 @@ def test_traditional_is_read_as_simplified(page: Any) -> None:
         page.run("(rules) => { translator.rules.src = new TextRules(rules); }", own)
 
 
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ("simplified", "我們沒有穿過街道，貓很乾淨。"),
+        ("simplified", "乾隆没有穿过街道。"),
+        ("traditional", "我们没有穿过街道。"),
+        ("traditional", "皇后沒有穿過街道。"),
+    ],
+)
+def test_a_text_is_read_in_the_script_of_all_training_text(
+    page: Any, script: Any, text: str
+) -> None:
+    cfg = page.translator.cfg
+    clean = cfg.data.clean.model_copy(update={"chinese_script": script})
+    cfg = cfg.model_copy(update={"data": cfg.data.model_copy(update={"clean": clean})})
+    translator = Translator(page.translator.model, page.tokenizers, cfg)
+    described, _ = html.describe_model(translator, "float32")
+    js = "(rules, text) => new TextRules(rules).normalise(text)"
+    assert page.run(js, described["rules"]["src"], text) == Normaliser("zh", script)(text)
+
+
 def test_traditional_of_the_demo_is_read_with_the_rules_of_its_page() -> None:
     page = html.PageModel(DEMO)
     texts = ["這隻動物沒有穿過街道，因為它太累了。", "这只动物没有穿过街道，因为它太累了。"]
