@@ -53,6 +53,10 @@ def en_de(src: str, ref: str, hyp: str) -> Case:
         (en_de("Number 1102", "Nummer 1102", "Nummer 113"), "without 1102", "large"),
         (zh_en("3千本", "3,000 books", "3 thou\u017fand books"), "without 3000", "a long s"),
         (zh_en("3百万", "3 million", "3 m\u0131llion"), "without 3000000", "an i without a dot"),
+        (Case("Chapters 1, 2 and 3", "第1、2、3章", "第1，2，3章", "en", "zh"), "", "a list"),
+        (Case("Chapters 1, 2 and 3", "第1、2、3章", "第１，２，３章", "en", "zh"), "", "wide"),
+        (zh_en("１，５００人", "1500 people", "15 people"), "without 1500", "wide thousands"),
+        (zh_en("1，500人", "1,500 people", "1500 people"), "", "thousands with a wide comma"),
         (Case("", "He has 23 books", "He has books", "", "en"), None, "no source"),
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
+import torch
 
 from transformer_mt.evaluation import systems
 from transformer_mt.evaluation.metrics import Score, fit_comparison, fit_scores, format_table
@@ -49,6 +50,20 @@ def test_a_watched_engine_searches_the_same_batches(
     assert [t.text for t in after] == [t.text for t in before]
     assert len(stages.amounts) > 2 and sum(stages.amounts) == len({*texts})
     assert sorted(map(len, batches)) == sorted(map(len, alone))
+
+
+def test_on_a_gpu_too(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Engine, "device", torch.device("cuda"))
+    engine, sizes = Engine([translator.model], []), list[int]()
+
+    def recorded(batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
+        sizes.append(len(batch))
+        return [[Hypothesis([], 0.0, 0.0, True)] for _ in batch]
+
+    monkeypatch.setattr(engine, "search_batch", recorded)
+    for searching in (engine, WatchedEngine(engine, Stages())):
+        searching.search([Request([9] * 99)] * 100, SearchOptions(beam=5))
+    assert sizes == [65, 35, 65, 35]
 
 
 def test_nothing_to_search_is_no_batch(translator: Translator) -> None:

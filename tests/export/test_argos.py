@@ -3,20 +3,17 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toy_translator import both_ways, other_way
 
 from transformer_mt.config.experiment import Config
-from transformer_mt.encoding.tags import tag_pieces
-from transformer_mt.encoding.tokenizer import Tokenizer, train_tokenizer
+from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.export import argos
 from transformer_mt.export.proof import ExportTask, prove
-from transformer_mt.model_dir import build_model
 from transformer_mt.translation.translator import Translator
 
 pytest.importorskip("ctranslate2", reason="the extra export is not installed")
@@ -27,11 +24,6 @@ Pairs = list[tuple[str, str]]
 def content(path: Path) -> dict[str, bytes]:
     with ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist() if name[-1] != "/"}
-
-
-def of_languages(cfg: Config, **languages: Any) -> Config:
-    changed = cfg.languages.model_copy(update=languages)
-    return cfg.model_copy(update={"languages": changed})
 
 
 def test_translations_with_two_vocabularies(
@@ -54,25 +46,15 @@ def test_two_directions_and_traditional_chinese(
     toy_config: Config, toy_pairs: Pairs, tmp_path: Path
 ) -> None:
     """Each package writes the tag of its own direction."""
-    cfg = of_languages(toy_config, src="zh-Hant", bidirectional=True)
-    tags = tag_pieces(cfg)
-    tokenizer = train_tokenizer(
-        [text for pair in toy_pairs for text in pair], tmp_path / "joint", cfg.tokenizer,
-        ["zh-Hant", "en"], seed=1, tags=tags,
-    )  # fmt: skip
-    torch.manual_seed(3)
-    model = build_model(cfg, (tokenizer, tokenizer)).eval()
-    tag_ids = list(tokenizer.tags.values())
-    model.encoder_embedding.tokens.weight.data[tag_ids] *= 3  # they matter
-    translator = Translator(model, (tokenizer, tokenizer), cfg)
+    translator = both_ways(toy_config, toy_pairs, tmp_path / "joint", "zh-Hant", "en")
     srcs, tgts = zip(*toy_pairs[:9], *(pair[::-1] for pair in toy_pairs[9:18]), strict=True)
-    task = ExportTask(translator, "float32", srcs)
     folder = tmp_path / "packages"
     folder.mkdir()
-    argos.write(task, folder)
-    found = argos.load(task, folder).log_probs(srcs, tgts)
-    expected = [score.log_prob for score in translator.score_pairs(srcs, tgts)]
-    assert found == pytest.approx(expected, abs=1e-3)
+    argos.write(ExportTask(translator, "float32", srcs), folder)
+    for one in (translator, other_way(translator)):
+        found = argos.load(ExportTask(one, "float32", srcs), folder).log_probs(srcs, tgts)
+        scores = one.score_pairs(srcs, tgts, to=one.cfg.languages.tgt)
+        assert found == pytest.approx([score.log_prob for score in scores], abs=1e-3)
     files = content(folder / "translate-zt_en-1_0.argosmodel")
     metadata = json.loads(files["translate-zt_en-1_0/metadata.json"])
     assert (metadata["from_code"], metadata["to_code"]) == ("zt", "en")

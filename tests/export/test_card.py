@@ -110,6 +110,18 @@ def test_what_a_card_says(save: Callable[..., Path], toy_config: Config, tmp_pat
     assert result.metric_value == 21.05, "the Hub's own reader understands it"
 
 
+@pytest.mark.parametrize(
+    ("architecture", "named"), [("paper", "(Vaswani et al. 2017)"), ("rnn", "recurrent")]
+)
+def test_a_card_names_the_architecture(
+    save: Callable[..., Path], toy_config: Config, tmp_path: Path, architecture: str, named: str
+) -> None:
+    sizes = toy_config.model.model_copy(update={"architecture": architecture})
+    model_dir = save(tmp_path, toy_config.model_copy(update={"model": sizes}))
+    _, body = split(model_card(model_dir, "ann/toy"))
+    assert named in body and ("Transformer of" in body) == (architecture == "paper")
+
+
 def test_a_licence_is_unknown_unless_it_is_told(save: Callable[..., Path], tmp_path: Path) -> None:
     model_dir = save(tmp_path)
     assert split(model_card(model_dir, "ann/toy"))[0]["license"] == "unknown"

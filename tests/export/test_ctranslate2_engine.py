@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from toy_translator import both_ways
 from typer.testing import CliRunner
 
 from transformer_mt.cli.main import app
+from transformer_mt.config.experiment import Config
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.export import ctranslate2
 from transformer_mt.export.ctranslate2_engine import CTranslate2Engine, EitherEngine
@@ -135,6 +137,17 @@ def test_the_proof_sees_a_difference(
     proof = prove(task, Of(translator_of("post-norm")))
     assert any("log-probabilities" in text for text in proof.problems(exact=True))
     assert not any("log-probabilities" in text for text in proof.problems(exact=False))
+
+
+def test_a_model_of_both_directions_is_proven_whatever_its_languages(
+    toy_config: Config, toy_pairs: Pairs, tmp_path: Path
+) -> None:
+    translator = both_ways(toy_config, toy_pairs, tmp_path / "joint", "en", "de")
+    task = ExportTask(translator, "float32", [zh for zh, _ in toy_pairs[:9]])
+    (tmp_path / "model").mkdir()
+    ctranslate2.write(task, tmp_path / "model")
+    proof = prove(task, ctranslate2.load(task, tmp_path / "model"))
+    assert proof.worst_log_prob is not None and not proof.problems(exact=True)
 
 
 def test_the_proof_of_every_quantization(

@@ -148,8 +148,8 @@ def test_text_becomes_the_same_ids(page: Any, tmp_path: Path, type_: Any, bytes_
         cfg = TokenizerConfig(type=type_, vocab_size=size, byte_fallback=bytes_)
         train_tokenizer([pair[side] for pair in pairs], path, cfg, [code], seed=1)
         tokenizer = Tokenizer.load(path)
-        page.run("(settings) => { globalThis.own = new Tokenizer(settings); }",
-                 html.describe_tokenizer(tokenizer, type_))  # fmt: skip
+        settings = html.describe_tokenizer(tokenizer)
+        page.run("(settings) => { globalThis.own = new Tokenizer(settings); }", settings)
         page.run("(settings) => { globalThis.rules = new TextRules(settings); }",
                  html.describe_rules(code, None))  # fmt: skip
         normalise = Normaliser(code, None)
@@ -183,6 +183,27 @@ def test_traditional_is_read_as_simplified(page: Any) -> None:
     finally:
         own = html.describe_rules("zh", page.tokenizers[0])
         page.run("(rules) => { translator.rules.src = new TextRules(rules); }", own)
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ("simplified", "我們沒有穿過街道，貓很乾淨。"),
+        ("simplified", "乾隆没有穿过街道。"),
+        ("traditional", "我们没有穿过街道。"),
+        ("traditional", "皇后沒有穿過街道。"),
+    ],
+)
+def test_a_text_is_read_in_the_script_of_all_training_text(
+    page: Any, script: Any, text: str
+) -> None:
+    cfg = page.translator.cfg
+    clean = cfg.data.clean.model_copy(update={"chinese_script": script})
+    cfg = cfg.model_copy(update={"data": cfg.data.model_copy(update={"clean": clean})})
+    translator = Translator(page.translator.model, page.tokenizers, cfg)
+    described, _ = html.describe_model(translator, "float32")
+    js = "(rules, text) => new TextRules(rules).normalise(text)"
+    assert page.run(js, described["rules"]["src"], text) == Normaliser("zh", script)(text)
 
 
 def test_traditional_of_the_demo_is_read_with_the_rules_of_its_page() -> None:

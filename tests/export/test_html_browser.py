@@ -27,16 +27,20 @@ def opened(browser: Any) -> Iterator[Callable[..., Any]]:
     wrong: list[str] = []
     contexts = []
 
-    def open_page(path: Path, width: int = 1280, **options: Any) -> Any:
+    def open_page(
+        path: Path, width: int = 1280, *, script: str = "",
+        wait_for: str = "#inside:not([hidden])", **options: Any,
+    ) -> Any:  # fmt: skip
         size = {"width": width, "height": 900}
         contexts.append(browser.new_context(viewport=size, offline=True, **options))
         page = contexts[-1].new_page()
+        page.add_init_script(script)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda message: wrong.append(message.text))
         page.on("dialog", lambda dialog: wrong.append(dialog.message))
         page.on("request", lambda r: r.url.startswith("file:") or wrong.append(r.url))
         page.goto(path.as_uri())
-        page.wait_for_selector("#inside:not([hidden])")
+        page.wait_for_selector(wait_for)
         return page
 
     yield open_page
@@ -119,6 +123,24 @@ def test_it_fits_and_speaks_chinese(opened: Callable[..., Any], width: int) -> N
     assert "What decided this word" in page.inner_text("main")
     for text in page.evaluate("Object.values(WORDS).flatMap(([, chinese]) => chinese)"):
         assert text
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("delete window.DecompressionStream", "old"),
+        ("DecompressionStream = class { readable = new ReadableStream();"
+         " writable = new WritableStream(); }", "loading"),
+    ],
+)  # fmt: skip
+def test_why_nothing_is_translated_is_said_in_the_chosen_language(
+    opened: Callable[..., Any], script: str, said: str
+) -> None:
+    page = opened(DEMO, script=script, wait_for="#status:not(:empty)", locale="en-GB")
+    for language in (0, 1, 0):
+        assert page.inner_text("#status") == page.evaluate(f"WORDS.{said}[{language}]")
+        page.click("#theme")
+        page.click("#language")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from toy_translator import both_ways, other_way
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.encoding.tags import tag_pieces
-from transformer_mt.encoding.tokenizer import Tokenizer, train_tokenizer
+from transformer_mt.encoding.tokenizer import Tokenizer
 from transformer_mt.export import marian
 from transformer_mt.export.marian import marian_config, marian_weights
 from transformer_mt.export.proof import ExportTask, prove
@@ -141,7 +141,8 @@ def untrained(
 
 def assert_same_scores(translator: Translator, folder: Path, srcs: Any, tgts: Any) -> None:
     task = ExportTask(translator, "float32", srcs)
-    expected = [score.log_prob for score in translator.score_pairs(srcs, tgts)]
+    scores = translator.score_pairs(srcs, tgts, to=translator.cfg.languages.tgt)
+    expected = [score.log_prob for score in scores]
     assert marian.load(task, folder).log_probs(srcs, tgts) == pytest.approx(expected, abs=1e-3)
 
 
@@ -163,16 +164,15 @@ def test_two_directions(
     transformers: Any, toy_config: Config, toy_pairs: Pairs, tmp_path: Path,
     exported: Callable[[Translator], Path],
 ) -> None:  # fmt: skip
-    languages = toy_config.languages.model_copy(update={"bidirectional": True})
-    cfg = toy_config.model_copy(update={"languages": languages})
-    texts = [text for pair in toy_pairs for text in pair]
-    tokenizer = train_tokenizer(
-        texts, tmp_path / "joint", cfg.tokenizer, ["zh", "en"], seed=1, tags=tag_pieces(cfg)
-    )
-    assert len(tokenizer.tags) == 2
-    translator = untrained(cfg, (tokenizer, tokenizer), joint=True)
-    pairs = [*toy_pairs[:9], *(pair[::-1] for pair in toy_pairs[9:18])]
-    assert_same_scores(translator, exported(translator), *zip(*pairs, strict=True))
+    plain = both_ways(toy_config, toy_pairs, tmp_path / "joint", "de", "en")
+    assert len(plain.src_tokenizer.tags) == 2
+    translator = untrained(plain.cfg, (plain.src_tokenizer, plain.tgt_tokenizer), joint=True)
+    srcs, tgts = zip(*toy_pairs[:9], *(pair[::-1] for pair in toy_pairs[9:18]), strict=True)
+    folder = exported(translator)
+    task = ExportTask(translator, "float32", srcs)
+    assert (prove(task, marian.load(task, folder)).worst_log_prob or 1.0) < 1e-3
+    for one in (translator, other_way(translator)):
+        assert_same_scores(one, folder, srcs, tgts)
 
 
 def test_its_tokenizer_reads_and_writes_alike(

@@ -125,16 +125,17 @@ def test_eight_bits_are_smaller(
 
 
 def test_every_refusal_names_its_reason(
-    translator_of: Callable[[str], Translator], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    translator_of: Callable[[str], Translator], toy_pairs: Pairs, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """That of a unigram model, which the configuration calls bpe, too."""
     translator = translator_of("pre-norm")
-    cfg = translator.cfg.model_copy(
-        update={
-            "languages": translator.cfg.languages.model_copy(update={"bidirectional": True}),
-            "tokenizer": TokenizerConfig(type="unigram"),
-        }
-    )
-    tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
+    languages = translator.cfg.languages.model_copy(update={"bidirectional": True})
+    cfg = translator.cfg.model_copy(update={"languages": languages})
+    assert cfg.tokenizer.type == "bpe"
+    unigram = TokenizerConfig(type="unigram", vocab_size=380)
+    src = train_tokenizer([zh for zh, _ in toy_pairs], tmp_path / "zh", unigram, ["zh"], seed=1)
+    tokenizers = src, translator.tgt_tokenizer
     task = ExportTask(Translator(translator.model, tokenizers, cfg), "float32", [])
     monkeypatch.setattr(onnx, "_MOST_BYTES", 1000)
     reasons = onnx.refusals(task)
@@ -165,7 +166,7 @@ def test_the_tokenizer_reads_and_writes_as_ours(
     )
     texts = [*ODD, *(text for pair in toy_pairs for text in pair)]
     for src, tgt in ((zh, en), (en, zh), (en, en)):
-        content = tokenizer_json(src, tgt, kind, "fr")
+        content = tokenizer_json(src, tgt, "fr")
         found = tokenizers_package.Tokenizer.from_str(json.dumps(content))
         offset = source_offset(src, tgt)
         assert (offset == 0) == (src is tgt)
@@ -184,7 +185,7 @@ def test_a_text_is_normalised_as_ours(language: str, text: str, tokenizers: Any)
     from transformer_mt.text.normalise import Normaliser
 
     src: Tokenizer = tokenizers[0]
-    content = tokenizer_json(src, src, "bpe", language)
+    content = tokenizer_json(src, src, language)
     found = tokenizers_package.Tokenizer.from_str(json.dumps(content))
     (ids,) = src.encode([Normaliser(language, None)(text)])
     assert found.encode(text).ids == [*ids, EOS_ID]

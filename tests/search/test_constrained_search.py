@@ -67,6 +67,19 @@ def test_what_ends_well_is_kept_though_others_are_more_probable() -> None:
     assert all(h.complete and contains(h.ids, [3, 3]) for h in found)
 
 
+class EndsLate(ToyModel):
+    """May end at any place, but hardly before it has written five tokens."""
+
+    def next_log_probs(self, sentence: int, prefix: tuple[int, ...]) -> Tensor:
+        return torch.tensor([-math.inf, -3.0 if len(prefix) < 5 else -0.1, -3.5, -0.1])
+
+
+def test_as_many_poor_endings_as_the_beam_do_not_end_the_search() -> None:
+    task = toy_task(EndsLate(1), [LIMIT], GNMT)
+    ((found,),) = constrained_beam_search(task, required=[[[2]]], beam=4)
+    assert len(found.ids) == 5 and found.log_prob == pytest.approx(-4.0)  # 3 3 3 3 2, in any order
+
+
 def test_without_phrases_it_is_beam_search() -> None:
     found = search(ToyModel(5), [[]] * 5, 3)
     plain = beam_search(toy_task(ToyModel(5), [LIMIT] * 5, GNMT), beam=3)

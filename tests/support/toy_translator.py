@@ -2,13 +2,21 @@
 
 import copy
 import random
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from transformer_mt.config.experiment import Config
-from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from transformer_mt.encoding.tags import tag_pieces
+from transformer_mt.encoding.tokenizer import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    Tokenizer,
+    train_tokenizer,
+)
 from transformer_mt.model_dir import build_model
 from transformer_mt.translation.translator import Translator
 
@@ -34,6 +42,27 @@ def trained(
         adam.step()
     model.eval()
     return found
+
+
+def both_ways(
+    cfg: Config, pairs: list[tuple[str, str]], path: Path, src: str, tgt: str
+) -> Translator:
+    """An untrained translator between two languages, whatever the texts are in."""
+    languages = cfg.languages.model_copy(update={"src": src, "tgt": tgt, "bidirectional": True})
+    cfg = cfg.model_copy(update={"languages": languages})
+    texts = [text for pair in pairs for text in pair]
+    tags = tag_pieces(cfg)
+    tokenizer = train_tokenizer(texts, path, cfg.tokenizer, [src, tgt], seed=1, tags=tags)
+    torch.manual_seed(3)
+    model = build_model(cfg, (tokenizer, tokenizer)).eval()
+    model.encoder_embedding.tokens.weight.data[list(tokenizer.tags.values())] *= 3  # they matter
+    return Translator(model, (tokenizer, tokenizer), cfg)
+
+
+def other_way(translator: Translator) -> Translator:
+    """The same model with its languages in the other order."""
+    cfg = translator.cfg.model_copy(update={"languages": translator.cfg.languages.reversed()})
+    return Translator(translator.model, (translator.src_tokenizer, translator.tgt_tokenizer), cfg)
 
 
 def configured(translator: Translator, **decode: Any) -> Translator:

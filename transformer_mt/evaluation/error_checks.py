@@ -38,6 +38,8 @@ class CheckResult:
 
 _FINE = CheckResult()
 _HALF_WIDTH = {code: code - 0xFEE0 for code in (*range(0xFF10, 0xFF1A), 0xFF0C, 0xFF0E)}
+# 第1，2，3章: it only groups thousands that are as wide.
+_WIDE_COMMA = re.compile("(?<![０-９])，|，(?![０-９]{3})")
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 _GROUPED = re.compile("(?<![0-9.,])[1-9][0-9]{0,2}(?:[ \u00a0\u202f][0-9]{3})+(?![0-9])")
 _DIGIT = re.compile(r"\d")
@@ -65,7 +67,8 @@ def numbers(case: Case) -> CheckResult | None:
     width and script. Words are read in Chinese and English; elsewhere small ones may stand in
     words.
     """
-    texts = [_plain_digits(text.translate(_HALF_WIDTH)) for text in (case.src, case.ref, case.hyp)]
+    wide = (_WIDE_COMMA.sub(" ", text) for text in (case.src, case.ref, case.hyp))
+    texts = [_plain_digits(text.translate(_HALF_WIDTH)) for text in wide]
     joined = {number for text in texts for number in _digits(text)}
     src, ref, hyp = (_without_spaces(text, joined) for text in texts)
     src_digits, ref_digits, hyp_digits = map(_digits, (src, ref, hyp))

@@ -80,11 +80,10 @@ class WatchedEngine:
 
     def search(self, requests: Sequence[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """See `Engine.search`."""
-        device = getattr(self._engine, "device", torch.device("cpu"))
-        n_workers = torch.get_num_threads() if device.type == "cpu" else 1
+        most = getattr(self._engine, "batch_tokens", torch.get_num_threads() * BATCH_TOKENS)
         lengths = [len(request.src) + 1 for request in requests]
         found: dict[int, list[Hypothesis]] = {}
-        for batch in batches_by_length(lengths, n_workers * BATCH_TOKENS // options.rows):
+        for batch in batches_by_length(lengths, most // options.rows):
             hypotheses = self._engine.search([requests[i] for i in batch], options)
             found.update(zip(batch, hypotheses, strict=True))
             self._stages.advance(len(batch))

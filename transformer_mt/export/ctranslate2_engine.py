@@ -122,10 +122,13 @@ class CTranslate2Model:
         self._translator = translator.with_engine(self._engine)
 
     def translate(self, texts: Sequence[str]) -> list[str]:
-        return self._translator.translate_texts(texts, beam=1)
+        return self._translator.translate_texts(
+            texts, to=self._translator.cfg.languages.tgt, beam=1
+        )
 
     def log_probs(self, srcs: Sequence[str], tgts: Sequence[str]) -> list[float]:
-        pairs = [self._translator.encode_pair(*pair) for pair in zip(srcs, tgts, strict=True)]
+        to = self._translator.cfg.languages.tgt
+        pairs = [self._translator.encode_pair(*pair, to) for pair in zip(srcs, tgts, strict=True)]
         return self._engine.log_probs([(src[:-1], tgt) for src, tgt in pairs])
 
 

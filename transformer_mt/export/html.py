@@ -27,7 +27,8 @@ from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.rendering.pages import SHARED_PAGE, write_html
 from transformer_mt.text.languages import is_chinese, is_unspaced, language_name
-from transformer_mt.text.normalise import CJK, Normaliser
+from transformer_mt.text.normalise import CJK, ChineseScript, Normaliser
+from transformer_mt.text.scripts import SIMPLIFIED, TRADITIONAL
 from transformer_mt.text.sentences import sentence_joint
 from transformer_mt.translation.translator import Translator
 
@@ -103,7 +104,7 @@ def describe_model(translator: Translator, kind: str) -> tuple[dict[str, Any], b
     for side in ("encoder", "decoder"):  # what is tied, the engine takes from the output layer
         if getattr(model, f"{side}_embedding").tokens.weight is model.output.weight:
             del weights[f"{side}.embedding.weight"]
-    src, tgt = cfg.languages.src, cfg.languages.tgt
+    src, tgt, script = cfg.languages.src, cfg.languages.tgt, cfg.data.clean.chinese_script
     described = {
         "name": cfg.name, "from": src, "to": tgt, "kind": kind,
         "config": {
@@ -113,10 +114,11 @@ def describe_model(translator: Translator, kind: str) -> tuple[dict[str, Any], b
         },
         "decode": cfg.decode.model_dump(), "maxLength": cfg.data.max_length,
         "silent": translator.tgt_tokenizer.silent_ids, "joint": sentence_joint(tgt),
-        "src": describe_tokenizer(translator.src_tokenizer, cfg.tokenizer.type),
-        "tgt": describe_tokenizer(translator.tgt_tokenizer, cfg.tokenizer.type),
+        "src": describe_tokenizer(translator.src_tokenizer),
+        "tgt": describe_tokenizer(translator.tgt_tokenizer),
         "rules": {
-            "src": describe_rules(src, translator.src_tokenizer), "tgt": describe_rules(tgt, None)
+            "src": describe_rules(src, translator.src_tokenizer, script),
+            "tgt": describe_rules(tgt, None),
         },
         "tensors": [
             [name, len(w), w.size(1) if w.dim() == 2 else 0] for name, w in weights.items()
@@ -143,29 +145,46 @@ def pack(weight: Tensor, kind: str) -> bytes:
     return bits.astype("<u2").tobytes() + numbers.tobytes()
 
 
-def describe_tokenizer(tokenizer: Tokenizer, type_: str) -> dict[str, Any]:
+def describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
     texts = tokenizer.text_pieces()
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     byte_ids = {piece: id_ for id_, piece in enumerate(pieces) if id_ not in texts}
     bytes_ = [byte_ids.get(f"<0x{byte:02X}>") for byte in range(256)]
     (begun,) = tokenizer.encode(["a"])
     return {
-        "type": type_,
+        "type": tokenizer.kind,
         "pieces": [texts.get(id_, (piece, None)) for id_, piece in enumerate(pieces)],
         "prefix": tokenizer.pieces(begun)[0].startswith("▁"),
         "bytes": None if None in bytes_ else bytes_,
     }
 
 
-def describe_rules(language: str, tokenizer: Tokenizer | None) -> dict[str, Any]:
-    """Args: tokenizer: whose characters Traditional ones are converted to; None: they are not."""
+def describe_rules(
+    language: str, tokenizer: Tokenizer | None, script: ChineseScript | None = None
+) -> dict[str, Any]:
+    """
+    Args:
+        tokenizer: whose characters Traditional ones are converted to; None: they are not.
+        script: of all Chinese text that the model has learned from.
+    """
     chinese = is_chinese(language)
     return {
         "language": language,
         "cjk": CJK if chinese else None,
         "unspaced": is_unspaced(language),
         "simplified": list(_simplified(tokenizer)) if chinese and tokenizer else [],
+        "script": _into(script) if chinese and script else None,
     }
+
+
+def _into(script: ChineseScript) -> dict[str, Any]:
+    """The characters that tell whether a text is in a script, and the others' forms in it."""
+    own, other = SIMPLIFIED.pattern, TRADITIONAL.pattern
+    if script == "traditional":
+        own, other = other, own
+    convert = Normaliser("zh", script)
+    forms = ((character, convert(character)) for character in map(chr, _HAN))
+    return {"own": own, "other": other, "forms": [pair for pair in forms if pair[0] != pair[1]]}
 
 
 def _simplified(tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:

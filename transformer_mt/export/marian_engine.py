@@ -10,7 +10,6 @@ import torch.nn.functional as F
 
 from transformer_mt.encoding.tokenizer import PAD_ID
 from transformer_mt.export.formats import require
-from transformer_mt.translation.direction import direction_of
 from transformer_mt.translation.translator import Translator
 
 BATCH_SENTENCES = 50
@@ -56,6 +55,5 @@ class MarianModel:
     def _encoded(self, texts: Sequence[str], **target: list[str]) -> Any:
         """Padded ids with the attention mask."""
         if self._languages.bidirectional:
-            to = [direction_of(text, self._languages, None).tgt for text in texts]
-            texts = [f">>{code}<<{text}" for code, text in zip(to, texts, strict=True)]
+            texts = [f">>{self._languages.tgt}<<{text}" for text in texts]
         return self._tokenizer(list(texts), **target, return_tensors="pt", padding=True)

@@ -45,7 +45,7 @@ def refusals(task: ExportTask) -> list[str]:
         reasons.append(
             tr("it translates both ways, but a pipeline cannot be told which: --to ctranslate2")
         )
-    if translator.cfg.tokenizer.type == "unigram" and has_bytes(translator.src_tokenizer):
+    if translator.src_tokenizer.kind == "unigram" and has_bytes(translator.src_tokenizer):
         reasons.append(
             tr("transformers.js does not spell characters in bytes with tokenizer.type: unigram: "
                "train with bpe, or with tokenizer.byte_fallback: false; or --to ctranslate2")
@@ -64,7 +64,7 @@ def write(task: ExportTask, folder: Path) -> None:
     """
     onnx, translator = require("onnx", "ONNX"), task.translator
     tokenizers = translator.src_tokenizer, translator.tgt_tokenizer
-    offset, kind = source_offset(*tokenizers), translator.cfg.tokenizer.type
+    offset = source_offset(*tokenizers)
     graphs = {
         "encoder_model": encoder_graph(task.model, n_shared=N_SPECIAL, offset=offset),
         "decoder_model_merged": decoder_graph(task.model),
@@ -85,7 +85,7 @@ def write(task: ExportTask, folder: Path) -> None:
     for name, content in {
         "config": _config(task),
         "generation_config": _generation_config(task),
-        "tokenizer": tokenizer_json(*tokenizers, kind, translator.cfg.languages.src),
+        "tokenizer": tokenizer_json(*tokenizers, translator.cfg.languages.src),
         "tokenizer_config": _tokenizer_config(task),
     }.items():
         text = json.dumps(content, ensure_ascii=False, indent=1)

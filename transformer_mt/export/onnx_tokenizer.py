@@ -33,11 +33,11 @@ def source_offset(src: Tokenizer, tgt: Tokenizer) -> int:
     return 0 if src.serialised == tgt.serialised else tgt.vocab_size - N_SPECIAL
 
 
-def tokenizer_json(src: Tokenizer, tgt: Tokenizer, kind: str, language: str) -> dict[str, Any]:
+def tokenizer_json(src: Tokenizer, tgt: Tokenizer, language: str) -> dict[str, Any]:
     """The content of `tokenizer.json`.
 
     Args:
-        kind: bpe, or unigram without bytes: transformers.js never looks for them there.
+        src: bpe, or unigram without bytes: transformers.js never looks for them there.
         language: of the source.
     """
     names = special_names(tgt)
@@ -73,7 +73,7 @@ def tokenizer_json(src: Tokenizer, tgt: Tokenizer, kind: str, language: str) -> 
             {"type": "ByteFallback"}, {"type": "Fuse"}, _replace(r"\s+", " "),
             {"type": "Strip", "content": " ", "start": 1, "stop": 1},
         ),
-        "model": _model(src, tgt, kind),
+        "model": _model(src, tgt),
     }  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def special_names(tgt: Tokenizer) -> list[str]:
     return [_MARK + piece for piece in pieces]
 
 
-def _model(src: Tokenizer, tgt: Tokenizer, kind: str) -> dict[str, Any]:
+def _model(src: Tokenizer, tgt: Tokenizer) -> dict[str, Any]:
     offset, texts = source_offset(src, tgt), src.text_pieces()
     spellings = special_names(tgt)
     if offset:
@@ -92,7 +92,7 @@ def _model(src: Tokenizer, tgt: Tokenizer, kind: str) -> dict[str, Any]:
     hidden = {id_: _MARK + _MARK + tag for tag, id_ in src.tags.items()}
     pieces = src.pieces(range(src.vocab_size))
     spellings += [hidden.get(i, pieces[i]) for i in range(N_SPECIAL, src.vocab_size)]
-    if kind == "bpe":
+    if src.kind == "bpe":
         return {
             "type": "BPE", "vocab": {piece: i for i, piece in enumerate(spellings)},
             "merges": _merges(texts), "unk_token": spellings[UNK_ID], "fuse_unk": True,

@@ -40,7 +40,7 @@ class ExportTask:
     Attributes:
         translator: in fp32 on the CPU.
         quantization: one of the format's.
-        srcs: texts, as cleaning leaves them.
+        srcs: texts, as cleaning leaves them; of a model of both directions in its first language.
         refs: their translations; may be empty.
     """
 
@@ -108,7 +108,7 @@ class Proof:
 def prove(task: ExportTask, exported: ExportedModel) -> Proof:
     """Translate with both, greedily: no length rule and no pruning can hide a wrong weight."""
     translator = task.translator
-    own = translator.translate(task.srcs[:N_TEXTS], beam=1)
+    own = translator.translate(task.srcs[:N_TEXTS], to=translator.cfg.languages.tgt, beam=1)
     compared = [i for i, one in enumerate(own) if one.complete and one.pieces == 1 and one.text]
     mine, srcs = [own[i].text for i in compared], [task.srcs[i] for i in compared]
     refs = [task.refs[i] for i in compared] if task.refs else []
@@ -135,7 +135,8 @@ def _worst(
     theirs = exported.log_probs(srcs, tgts) if srcs else None
     if theirs is None:
         return None
-    pairs = zip(translator.score_pairs(srcs, tgts), theirs, strict=True)
+    scores = translator.score_pairs(srcs, tgts, to=translator.cfg.languages.tgt)
+    pairs = zip(scores, theirs, strict=True)
     return max(abs(own.log_prob - their) / own.n_tokens for own, their in pairs)
 
 

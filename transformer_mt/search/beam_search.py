@@ -154,9 +154,10 @@ def beam_search(task: SearchTask, *, beam: int, n_best: int = 1) -> list[list[Hy
     """Beam search: keep the `beam` most probable prefixes at every step.
 
     A prefix ends when EOS is among the `beam` best continuations; the next best ones take its
-    place. A sentence is finished with `beam` hypotheses, or as soon as no live prefix can beat its
-    `n_best` ones: log-probabilities only fall, and the penalty is largest at the length limit, so
-    stopping early changes nothing. A beam of 1 is greedy search.
+    place. A sentence is finished as soon as no live prefix can beat its `n_best` hypotheses; this
+    loses nothing, since log-probabilities only fall, and the penalty is largest at the length
+    limit. With `beam` hypotheses it is finished, too, which may lose a better one. A beam of 1 is
+    greedy search.
 
     Args:
         n_best: hypotheses to return per sentence, at most `beam`.

@@ -14,12 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from transformer_mt.search.beam_search import (
-    Hypothesis,
-    SearchTask,
-    best_continuations,
-    is_settled,
-)
+from transformer_mt.search.beam_search import Hypothesis, SearchTask, best_continuations, is_settled
 
 Phrase = Sequence[int]  # tokens that must occur consecutively
 
@@ -128,7 +123,7 @@ class _Sentence:
             return False
         self.beams = live + [_DEAD] * (beam - len(live))
         possible = self.beams[0].log_prob / task.penalty(self.limit)
-        return len(self.finished) < beam and not is_settled(self.finished, possible, n_best)
+        return not is_settled(self.finished, possible, n_best)
 
     def _allocate(self, live: list[_Prefix], beam: int) -> list[_Prefix]:
         """An equal share of the beam for each bank; unused places go to the best other prefixes.

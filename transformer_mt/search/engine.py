@@ -82,6 +82,12 @@ class Engine:
     def device(self) -> torch.device:
         return self.models[0].output.weight.device
 
+    @property
+    def batch_tokens(self) -> int:
+        """The most source tokens × beam of a batch, which the threads of a CPU share."""
+        on_cpu = self.device.type == "cpu"
+        return torch.get_num_threads() * BATCH_TOKENS if on_cpu else GPU_BATCH_TOKENS
+
     def search(self, requests: Sequence[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """The best hypotheses of each request, best first; at least one.
 
@@ -92,14 +98,12 @@ class Engine:
         Raises:
             TmtError: the model's scores are not numbers.
         """
-        on_cpu = self.device.type == "cpu"
-        n_workers, rows = torch.get_num_threads() if on_cpu else 1, options.rows
-        most = n_workers * BATCH_TOKENS if on_cpu else GPU_BATCH_TOKENS
+        n_workers = torch.get_num_threads() if self.device.type == "cpu" else 1
         lengths = [len(request.src) + 1 for request in requests]
         batches = [
             part
-            for batch in batches_by_length(lengths, most // rows)
-            for part in deal_sorted(batch, min(n_workers, len(batch) * rows // THREAD_ROWS))
+            for batch in batches_by_length(lengths, self.batch_tokens // options.rows)
+            for part in deal_sorted(batch, min(n_workers, len(batch) * options.rows // THREAD_ROWS))
         ]
         calls = [([requests[i] for i in batch], options) for batch in batches]
         results: dict[int, list[Hypothesis]] = {}
@@ -130,7 +134,7 @@ class Engine:
     @torch.inference_mode()
     def search_batch(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """`search` for one batch of requests, side by side."""
-        search = self._search_diverse if options.diverse else self._search
+        search = self._diverse if options.diverse else self._search
         results = (self._sample if options.sampling else search)(batch, options)
         if not all(found and math.isfinite(found[0].score) for found in results):
             raise TmtError(tr("the scores of this model are not numbers: its weights are bad"))
@@ -168,9 +172,7 @@ class Engine:
         groups = [drawn[start : start + options.n_best] for start in starts]
         return [sorted(group, key=lambda h: -h.score) for group in groups]
 
-    def _search_diverse(
-        self, batch: list[Request], options: SearchOptions
-    ) -> list[list[Hypothesis]]:
+    def _diverse(self, batch: list[Request], options: SearchOptions) -> list[list[Hypothesis]]:
         """The best hypothesis with each of the `n_best` most probable first tokens."""
         firsts = self._first_tokens(batch, options)
         owners = [i for i, tokens in enumerate(firsts) for _ in tokens]

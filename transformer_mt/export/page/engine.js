@@ -62,13 +62,15 @@ const WINDOWS_1252 = "€\x81‚ƒ„…†‡ˆ‰Š‹Œ\x8dŽ\x8f\x90‘’�
 const STRAIGHT = { "’": "'", "‘": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "‟": '"' };
 
 class TextRules {
-  /** `cjk`: class of characters between which spaces go; `simplified`: Traditional → Simplified. */
-  constructor({ language, cjk, unspaced, simplified }) {
+  /** `cjk`: class of characters between which spaces go; `simplified`: Traditional → Simplified;
+   * `script`: classes of characters of the Chinese script of all texts, and of the other; its forms. */
+  constructor({ language, cjk, unspaced, simplified, script }) {
     this.unspaced = unspaced;
     this.chinese = cjk !== null;
     this.english = language === "en";
     this.cjkSpace = cjk && new RegExp(` (?<=${cjk} )(?=${cjk})`, "gu");
     this.simplified = new Map(simplified);
+    this.script = script && { ...script, forms: new Map(script.forms) };
   }
 
   /** Text as the model has learned to read it: NFC, no invisible characters, single spaces. */
@@ -88,7 +90,14 @@ class TextRules {
     if (this.chinese) text = text.replace(/[０-９Ａ-Ｚａ-ｚ]/gu, (c) => String.fromCharCode(c.charCodeAt(0) - 0xfee0));
     else if (this.english) text = text.replace(/[’‘‛“”„‟]/gu, (c) => STRAIGHT[c]);
     text = text.normalize("NFC").split(SPACES).filter(Boolean).join(" ");
-    return this.cjkSpace ? text.replace(this.cjkSpace, "") : text;
+    return this.inScript(this.cjkSpace ? text.replace(this.cjkSpace, "") : text);
+  }
+
+  /** A text of the other Chinese script in that of the model, character by character. */
+  inScript(text) {
+    const count = (characters) => text.match(new RegExp(characters, "gu"))?.length ?? 0;
+    if (!this.script || count(this.script.other) <= count(this.script.own)) return text;
+    return Array.from(text, (c) => this.script.forms.get(c) ?? c).join("");
   }
 
   toSimplified(text) {

@@ -31,7 +31,7 @@ Object.assign(WORDS, { // English, Chinese
 });
 
 Object.assign(chosen, { word: 0, part: 0, shown: 5 });
-let translator, parts = [];
+let translator, parts = [], missing = "loading"; // why there is no translator
 
 const number = (value) => (value === -Infinity ? "−∞" : value.toFixed(2).replace("-", "−"));
 
@@ -84,6 +84,10 @@ function force(part, prefix) {
 /* ---- Show ---- */
 
 function show() {
+  if (!translator) {
+    if (missing) $("status").textContent = say(missing);
+    return;
+  }
   showTranslation();
   const spoken = parts.flatMap(({ tgtWords }) => tgtWords.map(([text]) => text)).join(translator.rules.tgt.unspaced ? "" : " ");
   if (took !== null && $("spoken").textContent !== spoken) $("spoken").textContent = spoken; // read aloud once
@@ -202,8 +206,9 @@ async function inflated(bytes) {
 
 async function begin() {
   beginInterface();
-  $("status").textContent = say("loading");
-  if (typeof DecompressionStream === "undefined") throw new Error(say("old"));
+  if (typeof DecompressionStream === "undefined") missing = "old";
+  show();
+  if (missing === "old") return;
   translator = new Translator(JSON.parse($("model").textContent), await inflated(fromBase64($("weights").textContent)));
   $("input").oninput = () => { clearTimeout(waiting); waiting = setTimeout(translate, 50); };
   $("beam").onchange = translate;
@@ -211,4 +216,4 @@ async function begin() {
   Object.assign(chosen, translator.model.opens); // what is drawn once all is translated
 }
 
-begin().catch(fail);
+begin().catch((error) => { missing = ""; fail(error); });
