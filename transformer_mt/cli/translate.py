@@ -58,6 +58,7 @@ _FORCE = "replace the input by its translation, or begin a stopped translation a
 _ENGINE = "native; ctranslate2, with an export of it; auto: the latter where it finds the same"
 _DRAW = "of --sample and --mbr"
 _DRAWING = "--temperature, --top-k, --top-p, --seed"
+_CHANNEL = "of models of both directions: weight of the way back to the source; 0: none"
 _RETRY = "search again where a translation has faults, such as loops"
 
 
@@ -81,6 +82,7 @@ def translate(
     max_length_ratio: Annotated[float | None, _search(help="tokens per source token")] = None,
     min_length: Annotated[int, _search(min=0, help="tokens")] = 0,
     max_length: Annotated[int | None, _search(min=1, help="tokens")] = None,
+    channel: Annotated[float | None, _search(min=0, max=100, help=_CHANNEL)] = None,
     no_repeat_ngram: Annotated[int, _search(min=0, help="no n tokens in a row twice")] = 0,
     repetition_penalty: Annotated[float, _search(min=1, help="on tokens written before")] = 1.0,
     n_best: Annotated[int, _choice(min=1, help="alternatives per text, a line for each")] = 1,
@@ -104,7 +106,7 @@ def translate(
     search: dict[str, Any] = dict(
         to=to, retry=retry, beam=beam, penalty=_penalty(penalty, engine),
         length_penalty=length_penalty, max_length_ratio=max_length_ratio, min_length=min_length,
-        max_length=max_length, no_repeat_ngram=no_repeat_ngram,
+        max_length=max_length, channel=channel, no_repeat_ngram=no_repeat_ngram,
         repetition_penalty=repetition_penalty, n_best=n_best, diverse=diverse, mbr=mbr,
     )  # fmt: skip
     drawing: SamplingOptions | None = SamplingOptions(temperature, top_k, top_p, seed)

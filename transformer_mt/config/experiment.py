@@ -146,6 +146,7 @@ class DecodeConfig(Section):
     length_penalty: Annotated[float, Field(ge=0, le=MOST_LENGTH_PENALTY)] = 0.6
     # Output tokens per source token.
     max_length_ratio: Annotated[float, Field(gt=0, le=MOST_LENGTH_RATIO)] = 2.0
+    channel: Annotated[float, Field(ge=0, le=100)] = 0.0  # weight of the way back; 0: none
 
 
 class Config(Section):
@@ -174,6 +175,13 @@ class Config(Section):
                 tr(
                     "languages.bidirectional needs one vocabulary, since each language "
                     "is on both sides: set tokenizer.joint: true"
+                )
+            )
+        if self.decode.channel and not self.languages.bidirectional:
+            raise ValueError(
+                tr(
+                    "decode.channel asks how probable the source is, given a translation: only "
+                    "models of both directions know (languages.bidirectional: true)"
                 )
             )
         if self.model.tie_embeddings == "all" and not self.tokenizer.joint:

@@ -78,6 +78,7 @@ _NAMES = {
     "decode.length_penalty": "lenpen alpha beam_alpha length_alpha normalize word_penalty",
     "decode.max_length_ratio": "max_output_length max_new_tokens max_decoding_length max_len_a "
     "max_output_length_num_stds max_generation_length",
+    "decode.channel": "noisy_channel rerank reranking reverse_weight ch_wt",
     "languages.src": "source src_lang source_lang source_language src_language lang_src from",
     "languages.tgt": "target trg tgt_lang trg_lang target_lang target_language tgt_language "
     "lang_tgt to",

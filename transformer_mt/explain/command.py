@@ -3,6 +3,7 @@
 The page needs no network and no other file; its look is that of the template `page.html.j2`.
 """
 
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ from transformer_mt.model.transformer import Transformer
 from transformer_mt.rendering.cells import clip, wrap_cells
 from transformer_mt.rendering.pages import write_html
 from transformer_mt.system.output import writing_files
+from transformer_mt.system.terminal import is_screen
 from transformer_mt.translation.attention_maps import (
     EXPLANATIONS,
     TITLES,
@@ -119,8 +121,8 @@ def attention_text(
             )
     width = shutil.get_terminal_size().columns
     heatmap = render_terminal(
-        maps, opened.kind, opened.layer, opened.head, row=opened.row, color=sys.stdout.isatty(),
-        width=width,
+        maps, opened.kind, opened.layer, opened.head, row=opened.row, width=width,
+        color=is_screen(sys.stdout) and not os.environ.get("NO_COLOR"),
     )  # fmt: skip
     reasons = [] if view else [*(finding.text for finding in findings), CAUTION]
     parts = [

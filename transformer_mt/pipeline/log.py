@@ -20,6 +20,7 @@ from transformer_mt.pipeline.records import read_metrics
 from transformer_mt.pipeline.time_left import TimeLeft, TrainingClock
 from transformer_mt.pipeline.tracking import Tracker
 from transformer_mt.rendering.cells import clip
+from transformer_mt.rendering.progress import error_console
 from transformer_mt.system.output import write_text
 from transformer_mt.system.terminal import folded, is_quiet, visible
 from transformer_mt.training.trainer import SilentLog
@@ -61,7 +62,7 @@ class TrainingLog(SilentLog):
         self._path = metrics_path
         self._n_unwritten = 0
         self._write_all()
-        self._console = console or Console(stderr=True, soft_wrap=True, highlight=False)
+        self._console = console or error_console()
         self._trackers = trackers
         self._watch = watch
         self._tell_trackers(self.records)

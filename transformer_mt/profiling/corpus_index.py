@@ -7,6 +7,7 @@ import json
 import os
 import urllib.request
 from contextlib import suppress
+from http.client import HTTPException
 from urllib.parse import urlencode
 
 from transformer_mt.config.data import Languages
@@ -44,7 +45,7 @@ class CorpusIndex:
             try:
                 with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:
                     return bytes(response.read(_MOST_BYTES))
-            except (OSError, ValueError):
+            except (OSError, ValueError, HTTPException):
                 self._asks = False
         return b""
 

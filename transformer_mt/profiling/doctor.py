@@ -31,6 +31,7 @@ _NAMES = {
     "packages": tr("packages"),
     "disk": tr("disk"),
 }
+_OF_DEVELOPERS = ("dev", "fuzz", "test-exports", "test-serve")  # extras
 _WSL = tr("Linux within Windows (WSL)")
 
 
@@ -153,7 +154,7 @@ def _precision(device: torch.device) -> MachineFact:
 
 
 def _packages() -> Iterator[MachineFact]:
-    """Versions of the packages in pyproject.toml: the core, and each extra but `dev`."""
+    """Versions of the packages in pyproject.toml: the core, and each extra of users."""
     if _version("transformer-mt") is None:
         yield _judge(
             "packages", tr("tmt runs uninstalled"), note=tr("pip install -e . checks them")
@@ -162,9 +163,10 @@ def _packages() -> Iterator[MachineFact]:
     groups: dict[str, dict[str, str | None]] = {}
     for requirement in metadata.requires("transformer-mt") or []:
         name = re.split(r"[^\w.-]", requirement)[0]
-        extra = re.search(r"extra == .(\w+)", requirement)
+        extra = re.search(r"extra == .([\w-]+)", requirement)
         groups.setdefault(extra[1] if extra else "", {})[name] = _version(name)
-    groups.pop("dev", None)
+    for extra_name in _OF_DEVELOPERS:
+        groups.pop(extra_name, None)
     for extra_name, found in groups.items():
         missing = None in found.values()
         value = ", ".join(f"{name} {version or tr('missing')}" for name, version in found.items())

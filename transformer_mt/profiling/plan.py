@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -95,7 +96,10 @@ def make_plan(
         TmtError: `tmt train` would stop with it before the first update.
     """
     offline, stages = cfg.data.offline, stages or Stages()
-    cfg = cfg.model_copy(update={"data": cfg.data.model_copy(update={"offline": True})})
+    changes: dict[str, Any] = {"offline": True}
+    if isinstance(cfg.data.workers, str):  # a cluster has no share in this machine's sample
+        changes["workers"] = "auto"
+    cfg = cfg.model_copy(update={"data": cfg.data.model_copy(update=changes)})
     sizes, sample = measure_sources(cfg, stages, offline=offline)
     run = run or Run(Path("runs") / cfg.name)
     with tempfile.TemporaryDirectory() as folder:

@@ -4,6 +4,7 @@ Nothing runs beside the work: a process with threads cannot be copied, and searc
 A bar moves when the work says that it went on.
 """
 
+import sys
 import time
 from types import TracebackType
 from typing import Self
@@ -19,7 +20,7 @@ from rich.progress import (
 )
 
 from transformer_mt.rendering.cells import clip
-from transformer_mt.system.terminal import visible
+from transformer_mt.system.terminal import is_screen, visible
 
 _BAR_WIDTH = 20
 _OTHER_COLUMNS = 36  # columns of the bar, the share, the time left, and spaces between them
@@ -47,11 +48,17 @@ class Stages:
         """No bar is left behind."""
 
 
+def error_console() -> Console:
+    """Standard error."""
+    live = is_screen(sys.stderr)
+    return Console(stderr=True, force_terminal=live, soft_wrap=True, highlight=False)
+
+
 class ShownStages(Stages):
     """Stages on standard error."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True, soft_wrap=True, highlight=False)
+        self._console = console or error_console()
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(_BAR_WIDTH),

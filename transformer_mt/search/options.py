@@ -27,6 +27,7 @@ _RANGES: dict[str, _Range] = {
     "no_repeat_ngram": (tr("no repeat ngram"), 0, math.inf),
     "repetition_penalty": (tr("repetition penalty"), 1, 100),  # below 1 it would reward repeating
     "mbr": ("mbr", 0, MOST_ROWS),
+    "channel": ("channel", 0, 100),
 }
 _SAMPLING_RANGES: dict[str, _Range] = {
     "temperature": (tr("temperature"), 0.001, 1000),
@@ -53,6 +54,7 @@ class SearchChanges(TypedDict, total=False):
     repetition_penalty: float | None
     sampling: SamplingOptions | None
     mbr: int | None
+    channel: float | None
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,13 @@ class SearchOptions:
         beam: 1 is greedy search.
         penalty, length_penalty: see `LengthPenalty`.
         max_length_ratio: the most output tokens per source token.
-        min_length, max_length: tokens of a translation, of each sentence if a text is split; None:
-            only the ratio limits it.
+        min_length, max_length: tokens of each sentence of a translation; None: the ratio limits it.
         n_best: hypotheses per sentence, at most `beam`.
         diverse: the n-best begin with different tokens, and `n_best` may exceed `beam`.
         no_repeat_ngram, repetition_penalty: see `TokenRules`.
         sampling: draw tokens instead of searching for the best; `n_best` is the number of draws.
         mbr: minimum Bayes risk: of so many draws, take the one most similar to the others; 0: off.
+        channel: weight of ln P(source | translation), see `translation.noisy_channel`; 0: off.
         banned: sequences of ids that no hypothesis contains.
         end_loops: cut hypotheses that loop, see `LoopWatch`; not with a minimum length, which may
             be reachable by loops only. The search is then no longer exact.
@@ -86,6 +88,7 @@ class SearchOptions:
     repetition_penalty: float = 1.0
     sampling: SamplingOptions | None = None
     mbr: int = 0
+    channel: float = 0.0
     banned: Sequence[Sequence[int]] = ()
     end_loops: bool = False
 

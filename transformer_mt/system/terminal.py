@@ -40,6 +40,11 @@ _SPELLED = {
 }  # fmt: skip
 
 
+def is_screen(stream: TextIO) -> bool:
+    """Whether it is a terminal that moves its cursor, whatever FORCE_COLOR says of a pipe."""
+    return stream.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+
+
 class Always(str):
     """A message for `say` that `--quiet` does not drop: a warning, or how a command has ended."""
 

@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from dataclasses import replace
 
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.tokenizer import Tokenizer
@@ -11,52 +10,15 @@ from transformer_mt.search.beam_search import Hypothesis
 from transformer_mt.search.engine import Request, SearchEngine
 from transformer_mt.search.options import SearchOptions
 from transformer_mt.search.sampling import SamplingOptions
-from transformer_mt.text.normalise import Normaliser
-from transformer_mt.text.sentences import join_translations
-from transformer_mt.translation.glossary import occurs
 from transformer_mt.translation.lexical_constraints import ConstraintEncoder
-from transformer_mt.translation.output_checks import faults
+from transformer_mt.translation.noisy_channel import ScorePairs, rank_by_channel
+from transformer_mt.translation.segment_translation import (
+    SegmentTranslation,
+    find_faults,
+    joined_text,
+    one_line,
+)
 from transformer_mt.translation.segments import Segmenter, SourceSegment
-
-
-@dataclass(frozen=True)
-class SegmentTranslation:
-    """The hypotheses for a segment, best first."""
-
-    segment: SourceSegment
-    texts: list[str]
-    hypotheses: list[Hypothesis]
-    retried: bool = False
-    n_ends: int = 1  # ends of sentences that the search has written
-
-    @cached_property
-    def faults(self) -> tuple[str, ...]:
-        """Faults of the best hypothesis, computed on first access."""
-        return find_faults(self.segment, self.texts[0], self.hypotheses[0].complete)
-
-
-def find_faults(segment: SourceSegment, text: str, complete: bool) -> tuple[str, ...]:
-    """Names of `output_checks.FAULT_MEANING`, and of lexical constraints that are not met."""
-    direction, constraints = segment.direction, segment.constraints
-    languages = {"src": direction.src, "tgt": direction.tgt}
-    found: list[str] = [*faults(segment.text, text, **languages, complete=complete)]
-    normal = _one_line(direction.tgt)  # a term may have other quotes, or more spaces
-    if any(normal(word) not in normal(text) for word in constraints.required(segment.text)):
-        found.append("term")
-    if any(occurs(word, text) for word in constraints.banned):
-        found.append("banned")
-    return tuple(found)
-
-
-@lru_cache
-def _one_line(code: str) -> Normaliser:
-    return Normaliser(code, None)
-
-
-def joined_text(found: Sequence[SegmentTranslation], language: str) -> str:
-    """The best translations of neighbouring segments as one text in that language."""
-    return join_translations([translation.texts[0] for translation in found], language)
-
 
 CAREFUL_BEAM = 8
 
@@ -64,9 +26,11 @@ CAREFUL_BEAM = 8
 class SegmentSearch:
     """Translates segments with one engine."""
 
-    def __init__(self, engine: SearchEngine, tokenizer: Tokenizer, cfg: Config) -> None:
+    def __init__(
+        self, engine: SearchEngine, tokenizer: Tokenizer, cfg: Config, score_pairs: ScorePairs
+    ) -> None:
         """Args: tokenizer: of the target side."""
-        self._engine, self._tokenizer = engine, tokenizer
+        self._engine, self._tokenizer, self._score_pairs = engine, tokenizer, score_pairs
         self._limit = cfg.data.max_length
 
     def search(
@@ -81,6 +45,11 @@ class SegmentSearch:
         words = {word: None for segment in segments for word in segment.constraints.banned}
         banned = [ids for encoder in encoders.values() for ids in encoder.banned(words)]
         options = replace(options, banned=banned)
+        if _has_channel(options):
+            all_ = replace(options, n_best=options.beam)
+            found = self._decoded(segments, self._search_distinct(requests, all_))
+            ranked = rank_by_channel(found, options.channel, self._score_pairs)
+            return [one.best(options.n_best) for one in ranked]
         if not options.mbr:
             return self._decoded(segments, self._search_distinct(requests, options))
         sampling = options.sampling or SamplingOptions()
@@ -104,11 +73,15 @@ class SegmentSearch:
         decoded = iter(self._tokenizer.decode([h.ids for hypotheses in found for h in hypotheses]))
         translations = []
         for segment, hypotheses in zip(segments, found, strict=True):
-            # The byte pieces of a model could also spell line ends.
-            one_line = _one_line(segment.direction.tgt)
-            texts = [one_line(next(decoded)) for _ in hypotheses]
+            normal = one_line(segment.direction.tgt)
+            texts = [normal(next(decoded)) for _ in hypotheses]
             translations.append(SegmentTranslation(segment, texts, hypotheses))
         return translations
+
+
+def _has_channel(options: SearchOptions) -> bool:
+    is_beam_search = not (options.sampling or options.diverse or options.mbr)
+    return options.channel > 0 and options.beam > 1 and is_beam_search
 
 
 def _request(segment: SourceSegment, encoder: ConstraintEncoder, limit: int) -> Request:

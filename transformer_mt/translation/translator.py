@@ -4,7 +4,6 @@ import logging
 import math
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
@@ -16,7 +15,7 @@ from torch import Tensor
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config
 from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
-from transformer_mt.errors import TmtError
+from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.encoder_decoder import AttentionWeights, EncoderDecoder
 from transformer_mt.model.int8 import use_int8
@@ -24,7 +23,6 @@ from transformer_mt.model_dir import LoadedModel, load_model_dir
 from transformer_mt.search.engine import (
     BATCH_TOKENS,
     Engine,
-    Request,
     SearchEngine,
     batches_by_length,
     padded,
@@ -41,6 +39,7 @@ from transformer_mt.translation.lexical_constraints import (
     ConstraintEncoder,
     LexicalConstraints,
 )
+from transformer_mt.translation.noisy_channel import PairScore
 from transformer_mt.translation.result import Translation, joined_translation
 from transformer_mt.translation.segment_search import (
     SegmentSearch,
@@ -53,12 +52,6 @@ from transformer_mt.translation.segments import Segmenter
 MOST_SCORED = 4096  # tokens of a side, many times as many as a sentence has
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class PairScore:
-    log_prob: float  # of the target given the source, EOS included, in nats
-    n_tokens: int  # of the target, EOS included
 
 
 class Translator:
@@ -88,7 +81,7 @@ class Translator:
         self.engine = engine or Engine([model, *others], self.tgt_tokenizer.silent_ids)
         self.cfg = cfg
         self._segmenter = Segmenter(self.src_tokenizer, cfg, known)
-        self._search = SegmentSearch(self.engine, self.tgt_tokenizer, cfg)
+        self._search = SegmentSearch(self.engine, self.tgt_tokenizer, cfg, self.score_pairs)
 
     @classmethod
     def load(cls, model_dir: Path, *others: Path, precision: str = "auto") -> "Translator":
@@ -128,7 +121,7 @@ class Translator:
         """The same texts and rules, searched by another engine."""
         other = copy(self)
         other.engine = engine
-        other._search = SegmentSearch(engine, self.tgt_tokenizer, self.cfg)
+        other._search = SegmentSearch(engine, self.tgt_tokenizer, self.cfg, other.score_pairs)
         return other
 
     @property
@@ -191,6 +184,8 @@ class Translator:
         retry: bool,
     ) -> list[list[SegmentTranslation]]:
         """The translated segments of each text."""
+        if options.channel and not self.cfg.languages.bidirectional:
+            raise ConfigError(tr("channel: only a model of both directions knows the way back"))
         for language in {direction.tgt for direction in directions}:
             encoder = ConstraintEncoder(self.tgt_tokenizer, language)
             encoder.check_lengths(constraints, self.cfg.data.max_length)
@@ -293,8 +288,8 @@ class Translator:
         (segment,) = segments
         if target is None:
             options = SearchOptions.resolve(self.cfg.decode)
-            ((best, *_),) = self.engine.search([Request(segment.src)], options)
-            tgt_ids = best.ids
+            (translation,) = self._search.search([segment], options)
+            tgt_ids = translation.hypotheses[0].ids
         else:
             target = self._segmenter.normalise(target, direction.tgt)
             (tgt_ids,) = self.tgt_tokenizer.encode([target])

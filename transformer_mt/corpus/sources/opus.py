@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -134,7 +134,7 @@ def _latest_version(
         first, second = sorted(pair)
         wanted = {"corpus": corpus, "source": first, "target": second}
         query = urlencode({**wanted, "preprocessing": "moses", "version": "latest"})
-        return Cache(cache.folder, offline).fetch(f"{_api()}?{query}").path
+        return replace(cache, offline=offline).fetch(f"{_api()}?{query}").path
 
     for pair in _pairs(languages):  # answered before
         with suppress(Unavailable):
