@@ -78,6 +78,24 @@ def test_a_request_has_so_many_texts_at_most() -> None:
     assert found.status_code == 413 and "at most 128" in found.text
 
 
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/translate", '"target": "en", "q": %s'),
+        ("/v2/translate", '"target_lang": "EN", "text": ["a"], "ignore_tags": %s'),
+        ("/v1/chat/completions", '"model": "m", "messages": %s'),
+        ("/v1/chat/completions", '"model": "m", "messages": [{"role": "user", "content": %s}]'),
+    ],
+)
+def test_of_many_wrong_items_one_is_told(path: str, fields: str) -> None:
+    """Half a million errors would take a gigabyte, and seconds in which nobody is answered."""
+    body = f"{{{fields % json.dumps([0] * 10_000)}}}".encode()
+    kind = {"content-type": "application/json"}
+    (found,) = answers(ServerSettings(), ("POST", path, body), **kind)
+    assert found.status_code == 400 and "0: Input should be" in found.text
+    assert "1: Input should be" not in found.text and len(found.text) < 300
+
+
 def test_health_metrics_and_pages_need_no_key(tmp_path: Path) -> None:
     """A load balancer has none."""
     (tmp_path / "keys").write_text("")

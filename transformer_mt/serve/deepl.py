@@ -17,7 +17,7 @@ from starlette.responses import Response
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.access import Access, key_of_header
 from transformer_mt.serve.detection import code_of
-from transformer_mt.serve.fields import described, read_fields
+from transformer_mt.serve.fields import ListOf, described, read_fields
 from transformer_mt.serve.glossaries import Glossaries, StoredGlossary
 from transformer_mt.serve.jobs import Terms
 from transformer_mt.serve.limits import Refused
@@ -34,12 +34,12 @@ _KEPT = " translate=no data-tmt-kept"
 
 
 class TranslateFields(BaseModel):
-    text: str | list[str] = Field(examples=[["你好。"]])
+    text: str | ListOf[str] = Field(examples=[["你好。"]])
     target_lang: str = Field(examples=["EN-US"])
     source_lang: str | None = None
     glossary_id: str | None = None
     tag_handling: Literal["html", "xml"] | None = None
-    ignore_tags: str | list[str] | None = None  # elements that stay as they are
+    ignore_tags: str | ListOf[str] | None = None  # elements that stay as they are
 
 
 class LanguagesFields(BaseModel):

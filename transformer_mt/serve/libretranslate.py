@@ -19,7 +19,7 @@ from starlette.responses import Response
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.access import Access
 from transformer_mt.serve.detection import detect
-from transformer_mt.serve.fields import described, fields_of, read_fields, validated
+from transformer_mt.serve.fields import ListOf, described, fields_of, read_fields, validated
 from transformer_mt.serve.limits import Refused
 from transformer_mt.serve.service import AUTO, Service
 from transformer_mt.text.languages import language_name
@@ -28,7 +28,7 @@ from transformer_mt.translation.documents.forms import SUFFIXES, form_of
 MOST_FILE_BYTES = 256 << 20  # of translated files that wait to be fetched
 FILE_S = 600.0  # seconds that they wait
 
-Texts = Annotated[str | list[str], Field(examples=["你好。"])]
+Texts = Annotated[str | ListOf[str], Field(examples=["你好。"])]
 
 
 class TranslateFields(BaseModel):
