@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,18 +11,23 @@ import httpx
 import pytest
 
 from transformer_mt.serve.app import ServerSettings, make_app
-from transformer_mt.serve.jobs import ModelInfo
+from transformer_mt.serve.jobs import ModelInfo, Translated
 from transformer_mt.serve.limits import Limits
+from transformer_mt.serve.service import Service
 from transformer_mt.serve.text_queue import TextQueue
 
 ORIGIN = "https://page.example"
 
 
 def answers(
-    settings: ServerSettings, *requests: tuple[str, str, bytes], **others: str
+    settings: ServerSettings,
+    *requests: tuple[str, str, bytes],
+    sources: Sequence[str] = ("zh",),
+    **others: str,
 ) -> list[httpx.Response]:
+    """`sources`: of the models, which write English."""
     queue = TextQueue(most_characters=10**6, wait_s=0)
-    models = (ModelInfo("m", (("zh", "en"),), 99),)
+    models = [ModelInfo("m", ((src, "en"),), 99) for src in sources]
     pool: Any = SimpleNamespace(queue=queue, models=models, pids=set())
     app: Any = make_app(settings, pool)
 
@@ -70,6 +76,37 @@ def test_pages_of_other_sites_write_nothing(site: str) -> None:
     assert len(all_.json()["glossaries"]) == (not is_other)
     named = answers(ServerSettings(cors=(ORIGIN,)), *requests, **{"sec-fetch-site": site})
     assert named[0].status_code == 201
+
+
+def test_each_text_for_deepl_is_in_its_own_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the README of its client sends Japanese and Spanish; short texts go with the others."""
+
+    async def ask(_self: object, call: Any, texts: list[str]) -> list[Translated]:
+        return [Translated(f"{call.model} {text}") for text in texts]
+
+    monkeypatch.setattr(Service, "ask", ask)
+    texts = ["お元気ですか？", "¿Cómo estás?", "日本語が好きです。", "OK"]
+    fields: dict[str, Any] = {"text": texts, "target_lang": "EN-US"}
+    glossary = {"name": "a", "source_lang": "ja", "target_lang": "en", "entries": "a\tb"}
+    settings = ServerSettings(glossaries=f"sqlite:///{tmp_path}/shared.db")
+
+    def asked(path: str, content: dict[str, Any]) -> Any:
+        request = "POST", f"/v2/{path}", json.dumps(content).encode()
+        (found,) = answers(settings, request, sources=("es", "ja", "de"))
+        return found.json()
+
+    expected = list(zip(["JA", "ES", "JA", "JA"], [1, 0, 1, 1], texts, strict=True))
+    for form in (None, "html"):
+        found = asked("translate", {**fields, "tag_handling": form})["translations"]
+        told = [(one["detected_source_language"], one["text"]) for one in found]
+        assert told == [(code, f"{model} {text}") for code, model, text in expected]
+    (only,) = asked("translate", {**fields, "text": "Hallo"})["translations"]
+    assert only["detected_source_language"] in ("DE", "ES"), "the likeliest"
+    fields["glossary_id"] = asked("glossaries", glossary)["glossary_id"]
+    assert "is for ja → en" in asked("translate", fields)["message"]
+    assert "translations" in asked("translate", {**fields, "text": [texts[0], "12"]})
 
 
 def test_a_request_has_so_many_texts_at_most() -> None:
