@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,12 +23,13 @@ def answers(
     settings: ServerSettings,
     *requests: tuple[str, str, bytes],
     sources: Sequence[str] = ("zh",),
+    pids: Collection[int] = (1,),
     **others: str,
 ) -> list[httpx.Response]:
-    """`sources`: of the models, which write English."""
+    """`sources`: of the models, which write English. `pids`: of the workers."""
     queue = TextQueue(most_characters=10**6, wait_s=0)
     models = [ModelInfo("m", ((src, "en"),), 99) for src in sources]
-    pool: Any = SimpleNamespace(queue=queue, models=models, pids=set())
+    pool: Any = SimpleNamespace(queue=queue, models=models, pids=pids)
     app: Any = make_app(settings, pool)
 
     async def ask() -> list[httpx.Response]:
@@ -139,6 +140,12 @@ def test_health_metrics_and_pages_need_no_key(tmp_path: Path) -> None:
     paths = ("/health", "/metrics", "/", "/languages", "/api/languages")
     found = answers(ServerSettings(keys=tmp_path / "keys"), *(("GET", p, b"") for p in paths))
     assert [one.status_code for one in found] == [200] * len(paths)
+
+
+def test_without_a_worker_a_server_is_not_ready() -> None:
+    """Its models were loaded once, and the process that had them has died."""
+    (found,) = answers(ServerSettings(), ("GET", "/health", b""), pids=())
+    assert found.status_code == 503 and found.headers["retry-after"] == "1"
 
 
 def test_a_key_that_is_not_known_is_told_as_each_interface_does(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def _add_languages(router: APIRouter, service: Service, access: Access) -> None:
 
     @router.get("/health")
     async def health() -> Response:
-        if service.pool.models:
+        if service.pool.pids:
             return Response('{"status":"ok"}', media_type="application/json")
         raise Refused(503, tr("the models are being loaded"), 1)
 
