@@ -5,6 +5,7 @@ Source: its documentation (developers.deepl.com/docs) and its Python client.
 
 import csv
 import io
+import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -89,9 +90,10 @@ def deepl_router(service: Service, access: Access, glossaries: Glossaries) -> AP
             return [one.text for one in await service.translate(texts, direction, terms=terms)]
 
         found = {}
-        for direction in dict.fromkeys(directions):
-            part = [text for text, one in zip(texts, directions, strict=True) if one == direction]
-            found[direction] = iter(await translated(part, direction))
+        async with service.in_time(time.monotonic()):
+            for direction in dict.fromkeys(directions):
+                part = [t for t, one in zip(texts, directions, strict=True) if one == direction]
+                found[direction] = iter(await translated(part, direction))
         n_characters[owner] += sum(map(len, texts))
         answers = [
             {

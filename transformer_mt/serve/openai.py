@@ -139,13 +139,14 @@ async def _chunks(
         return event([{"index": 0, "delta": delta, "finish_reason": reason}])
 
     yield of({"role": "assistant", "content": ""})
-    lines, n_written = text.split("\n"), 0
+    lines, n_written, since = text.split("\n"), 0, time.monotonic()
     for number, line in enumerate(lines):
         try:
-            if len(lines) > 1:  # as a document: indents, and lines without words, stay
-                (translation,) = await service.documents([line], "text", direction)
-            else:
-                translation = (await service.translate([line], direction))[0].text
+            async with service.in_time(since):
+                if len(lines) > 1:  # as a document: indents, and lines without words, stay
+                    (translation,) = await service.documents([line], "text", direction)
+                else:
+                    translation = (await service.translate([line], direction))[0].text
         except Refused as error:
             if not "".join(lines[:number]).strip():
                 raise
