@@ -79,15 +79,40 @@ def test_pages_of_other_sites_write_nothing(site: str) -> None:
     assert named[0].status_code == 201
 
 
+async def number_of_model(_: object, call: Any, texts: list[str]) -> list[Translated]:
+    """In place of `Service.ask`."""
+    return [Translated(f"{call.model} {text}") for text in texts]
+
+
+def test_odd_character_sets_of_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python has some that raise an error of their own, or make half of a surrogate pair."""
+    monkeypatch.setattr(Service, "ask", number_of_model)
+    monkeypatch.setattr("secrets.token_urlsafe", lambda _: "id")
+    part = '--x\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
+    file = part.format('file"; filename="\\ud800.txt', "a") + part.format("target", "en")
+    upload = "POST", "/translate_file", f"{file}--x--\r\n".encode()
+    for name, statuses in (("undefined", [400, 404]), ("unicode_escape", [200, 200])):
+        kind = {"content-type": f"multipart/form-data; boundary=x; charset={name}"}
+        found = answers(ServerSettings(), upload, ("GET", "/download_file/id", b""), **kind)
+        assert [one.status_code for one in found] == statuses
+    assert found[1].text == "0 a" and "%EF%BF%BD.en.txt" in found[1].headers["content-disposition"]
+
+
+def test_fields_in_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some clients always say that they send a form."""
+    monkeypatch.setattr(Service, "ask", number_of_model)
+    request = "POST", "/translate?q=a&target=en", b""
+    for kind in ({}, {"content-type": "application/x-www-form-urlencoded"}):
+        (found,) = answers(ServerSettings(), request, **kind)
+        assert found.json()["translatedText"] == "0 a"
+
+
 def test_each_text_for_deepl_is_in_its_own_language(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the README of its client sends Japanese and Spanish; short texts go with the others."""
 
-    async def ask(_self: object, call: Any, texts: list[str]) -> list[Translated]:
-        return [Translated(f"{call.model} {text}") for text in texts]
-
-    monkeypatch.setattr(Service, "ask", ask)
+    monkeypatch.setattr(Service, "ask", number_of_model)
     texts = ["お元気ですか？", "¿Cómo estás?", "日本語が好きです。", "OK"]
     fields: dict[str, Any] = {"text": texts, "target_lang": "EN-US"}
     glossary = {"name": "a", "source_lang": "ja", "target_lang": "en", "entries": "a\tb"}
@@ -137,7 +162,8 @@ def test_of_many_wrong_items_one_is_told(path: str, fields: str) -> None:
 def test_health_metrics_and_pages_need_no_key(tmp_path: Path) -> None:
     """A load balancer has none."""
     (tmp_path / "keys").write_text("")
-    paths = ("/health", "/metrics", "/", "/languages", "/api/languages")
+    paths = ("/health", "/metrics", "/", "/languages", "/api/languages", "/frontend/settings",
+             "/openapi.json")  # fmt: skip
     found = answers(ServerSettings(keys=tmp_path / "keys"), *(("GET", p, b"") for p in paths))
     assert [one.status_code for one in found] == [200] * len(paths)
 

@@ -19,8 +19,9 @@ from starlette.responses import Response
 from transformer_mt.errors import TmtError
 from transformer_mt.serve import gate, limits
 from transformer_mt.serve.gate import MOST_REQUESTS, Gate
-from transformer_mt.serve.glossaries import Glossaries
+from transformer_mt.serve.glossaries import Glossaries, _Table
 from transformer_mt.serve.jobs import ModelInfo, Translated
+from transformer_mt.serve.libretranslate import _Files
 from transformer_mt.serve.limits import ApiKeys, Limits, Refused
 from transformer_mt.serve.openai import _chunks
 from transformer_mt.serve.service import Direction, Service
@@ -424,6 +425,22 @@ def test_bodies_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert statuses == [429, 429, 200, 200, 200]
 
 
+def test_a_file_that_nobody_fetches_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no other file comes after it."""
+    monkeypatch.setattr("transformer_mt.serve.libretranslate.FILE_S", 0.01)
+
+    async def client() -> None:
+        files = _Files()
+        id_ = files.keep("a.txt", b"a")
+        assert files.take(id_) == files.take(id_) == ("a.txt", b"a")
+        while files._files:
+            await asyncio.sleep(0.01)
+        with pytest.raises(Refused, match="no such file"):
+            files.take(id_)
+
+    asyncio.run(asyncio.wait_for(client(), 20))
+
+
 def keys_of(path: Path, monkeypatch: pytest.MonkeyPatch, per_minute: int) -> tuple[ApiKeys, Any]:
     """Keys, `alice`'s among them, and a clock that stands."""
     clock = SimpleNamespace(now=0.0)
@@ -468,6 +485,23 @@ def test_a_key_is_a_line_of_its_own(tmp_path: Path) -> None:
             ApiKeys.add(path, name, 5)
     keys = ApiKeys(path)
     assert [keys.admit(first), keys.admit(second)] == ["alice", "bob the second"]
+
+
+def test_two_servers_make_the_table_at_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_all, n_calls = _Table.metadata.create_all, 0
+
+    def made_by_another(engine: Any) -> None:
+        nonlocal n_calls
+        n_calls += 1
+        create_all(engine)
+        if n_calls == 1:
+            raise OperationalError("create table", {}, OSError("table glossaries already exists"))
+
+    monkeypatch.setattr(_Table.metadata, "create_all", made_by_another)
+    glossaries = Glossaries(f"sqlite:///{tmp_path}/shared.db")
+    assert glossaries.all("me") == [] and n_calls == 2
 
 
 @pytest.mark.parametrize("url", ["foo", "sqlite:////nowhere/at/all/x.db", "nothing://x"])

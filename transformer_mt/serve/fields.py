@@ -29,15 +29,15 @@ async def fields_of(request: Request) -> dict[str, Any]:
     if kind == "multipart/form-data":
         try:
             form = await request.form(max_files=1, max_fields=1000)
-        except HTTPException as error:
-            raise Refused(400, str(error.detail)) from error
+        except (HTTPException, ValueError) as error:  # ValueError: of odd character sets
+            raise Refused(400, str(getattr(error, "detail", error))) from error
         return _with_lists(form.multi_items())
     body = await request.body()
+    if not body:
+        return dict(request.query_params)
     if kind == "application/x-www-form-urlencoded":
         # Not by `request.form`: UTF-8 as it is, without percent signs, is usual with curl.
         return _with_lists(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
-    if not body:
-        return dict(request.query_params)
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
