@@ -78,8 +78,7 @@ def deepl_router(service: Service, access: Access, glossaries: Glossaries) -> AP
             stored = await glossaries.ask(glossaries.get, owner, fields.glossary_id)
             pair = _short(stored.src), _short(stored.tgt)
             if any(pair != (_short(one.src), _short(one.tgt)) for one in directions):
-                known = f"{stored.src} → {stored.tgt}"
-                raise Refused(400, tr("this glossary is for {}", known))
+                raise Refused(400, tr("this glossary is for {}", f"{stored.src} → {stored.tgt}"))
             terms = stored.terms
 
         async def translated(texts: list[str], direction: Direction) -> list[str]:

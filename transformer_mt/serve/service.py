@@ -71,11 +71,7 @@ class Service:
 
     @asynccontextmanager
     async def in_time(self, since: float) -> AsyncIterator[None]:
-        """End what is not done when an answer must be there. Raises: Refused.
-
-        Args:
-            since: when the answer was asked for, `time.monotonic`.
-        """
+        """Raises: Refused: it takes longer than an answer may, from `since` (monotonic) on."""
         try:
             async with asyncio.timeout(since + self.limits.answer_s - time.monotonic()):
                 yield
@@ -337,10 +333,7 @@ def _refusing() -> Iterator[None]:
 
 
 def _weight(content: bytes) -> int:
-    """Bytes of XML in an archive, unpacked, and a sixteenth of others, which only take time.
-
-    0: it is none, which `read_package` tells.
-    """
+    """Bytes of XML in an archive, unpacked, and a sixteenth of others; 0: it is no archive."""
     with suppress(*ZIP_DAMAGE), zipfile.ZipFile(io.BytesIO(content)) as archive:
         files = archive.infolist()
         return sum(i.file_size // (1 if i.filename.endswith(".xml") else 16) for i in files)
