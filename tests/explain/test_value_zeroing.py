@@ -1,6 +1,7 @@
 """What decides a word: nothing zeroed moves nothing, and what one head alone looks at decides."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -8,7 +9,12 @@ import torch
 
 from transformer_mt.encoding.tokenizer import EOS_ID, PAD_ID
 from transformer_mt.explain.terminal import render_deciding
-from transformer_mt.explain.value_zeroing import deciding_words, movements, word_shares
+from transformer_mt.explain.value_zeroing import (
+    _values_times,
+    deciding_words,
+    movements,
+    word_shares,
+)
 from transformer_mt.translation.translator import Translator
 
 
@@ -37,6 +43,18 @@ def test_only_values_that_are_taken_move_anything(
         assert torch.allclose(moved[:, column], alone[:, 0], atol=1e-4), "a batch is one by one"
     after = movements(translator.model, src, tgt_ids, [[]])
     assert after.max() == 0, "no hook stays behind"
+
+
+@pytest.mark.parametrize("encoder", [False, True])
+def test_other_threads_translate_as_if_nothing_were_zeroed(
+    translator: Translator, ids: tuple[list[int], list[int]], encoder: bool
+) -> None:
+    src, tgt = translator.pad([ids[0]]), translator.pad([ids[1]])
+    with ThreadPoolExecutor(1) as pool, torch.inference_mode():
+        expected = translator.model(src, tgt)
+        with _values_times(translator.model, torch.zeros(1, src.size(1), 1), encoder=encoder):
+            assert not torch.allclose(translator.model(src, tgt), expected, atol=1e-3)
+            assert torch.equal(pool.submit(translator.model, src, tgt).result(), expected)
 
 
 def test_the_logits_of_one_row_are_in_memory_at_a_time(

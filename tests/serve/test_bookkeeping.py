@@ -19,13 +19,24 @@ from starlette.responses import Response
 from transformer_mt.errors import TmtError
 from transformer_mt.serve import gate, limits
 from transformer_mt.serve.gate import MOST_REQUESTS, Gate
-from transformer_mt.serve.glossaries import Glossaries
+from transformer_mt.serve.glossaries import Glossaries, _Table
 from transformer_mt.serve.jobs import ModelInfo, Translated
+from transformer_mt.serve.libretranslate import _Files
 from transformer_mt.serve.limits import ApiKeys, Limits, Refused
+from transformer_mt.serve.openai import _chunks
 from transformer_mt.serve.service import Direction, Service
 from transformer_mt.serve.text_queue import TextQueue
 
 ZH_EN = Direction(0, "zh", "en")
+
+
+class OutsideOfTheLoop(zipfile.ZipFile):
+    """The directory of an archive may have 16 MiB."""
+
+    def __init__(self, *arguments: Any, **others: Any) -> None:
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        super().__init__(*arguments, **others)
 
 
 def service(
@@ -187,7 +198,7 @@ def test_what_is_not_translated_is_not_counted(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_translated_document_is_not_lost_for_its_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they cannot be aligned in time, their places are guessed."""
-    served, _ = service(answer_s=1.5)
+    served, _ = service(answer_s=2)
 
     async def ask(call: Any, texts: list[str]) -> list[Any]:
         if call.does == "align":
@@ -220,13 +231,19 @@ def test_a_database_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     released.set()
 
 
-def test_heavy_documents_are_few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "n_mib"), [("word/document.xml", 5), ("word/media/a.bin", 65)], ids=["xml", "other"]
+)
+def test_heavy_documents_are_few_at_once(
+    monkeypatch: pytest.MonkeyPatch, name: str, n_mib: int
+) -> None:
     """Also where their clients have gone: what a thread reads, it reads to the end."""
     served, _ = service()
     monkeypatch.setattr("transformer_mt.serve.service._HEAVY_WAIT_S", 0.2)
+    monkeypatch.setattr("transformer_mt.serve.service.zipfile.ZipFile", OutsideOfTheLoop)
     stream, going = io.BytesIO(), threading.Event()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("word/document.xml", " " * (5 << 20))
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr(name, bytes(n_mib << 20))
     heavy, light = stream.getvalue(), b"no archive"
     n_reading = 0
 
@@ -250,7 +267,48 @@ def test_heavy_documents_are_few_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
         await asyncio.sleep(0.1)
         assert await served._in_thread(heavy, "docx", read) == 1
 
-    asyncio.run(clients())
+    asyncio.run(asyncio.wait_for(clients(), 20))
+
+
+@pytest.mark.parametrize("source", ["zh", "auto"])
+def test_no_document_waits_for_a_thread_longer_than_for_an_answer(
+    monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.setattr("transformer_mt.serve.service._MOST_DOCUMENTS", 1)
+    served, queue = service(answer_s=0.2)
+    released = threading.Event()
+
+    async def client() -> None:
+        served._threads.submit(released.wait)
+        with pytest.raises(Refused, match="longer than") as refused:
+            direction = await served.direction_of_document(b"a line", "text", source, "en")
+            await served.document(b"a line", "text", direction)
+        assert refused.value.status == 504 and not len(queue)
+
+    try:
+        asyncio.run(asyncio.wait_for(client(), 20))
+    finally:
+        released.set()
+
+
+def test_the_lines_of_a_stream_have_one_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    served, _ = service(answer_s=60)
+    clock = SimpleNamespace(now=0.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr("transformer_mt.serve.service.time", clock)
+    monkeypatch.setattr("transformer_mt.serve.openai.time", clock)
+
+    async def ask(call: Any, texts: list[str]) -> list[Translated]:
+        clock.now += 40
+        return [Translated(text.upper()) for text in texts]
+
+    monkeypatch.setattr(served, "ask", ask)
+
+    async def client() -> list[str]:
+        return [one async for one in _chunks(served, ZH_EN, "a\nb\nc\nd", {}, with_usage=False)]
+
+    _, first, second, error = asyncio.run(client())
+    assert '"A"' in first and '"\\nB"' in second and "longer than 60 s" in error
 
 
 def test_a_database_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,6 +425,22 @@ def test_bodies_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert statuses == [429, 429, 200, 200, 200]
 
 
+def test_a_file_that_nobody_fetches_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no other file comes after it."""
+    monkeypatch.setattr("transformer_mt.serve.libretranslate.FILE_S", 0.01)
+
+    async def client() -> None:
+        files = _Files()
+        id_ = files.keep("a.txt", b"a")
+        assert files.take(id_) == files.take(id_) == ("a.txt", b"a")
+        while files._files:
+            await asyncio.sleep(0.01)
+        with pytest.raises(Refused, match="no such file"):
+            files.take(id_)
+
+    asyncio.run(asyncio.wait_for(client(), 20))
+
+
 def keys_of(path: Path, monkeypatch: pytest.MonkeyPatch, per_minute: int) -> tuple[ApiKeys, Any]:
     """Keys, `alice`'s among them, and a clock that stands."""
     clock = SimpleNamespace(now=0.0)
@@ -411,6 +485,23 @@ def test_a_key_is_a_line_of_its_own(tmp_path: Path) -> None:
             ApiKeys.add(path, name, 5)
     keys = ApiKeys(path)
     assert [keys.admit(first), keys.admit(second)] == ["alice", "bob the second"]
+
+
+def test_two_servers_make_the_table_at_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_all, n_calls = _Table.metadata.create_all, 0
+
+    def made_by_another(engine: Any) -> None:
+        nonlocal n_calls
+        n_calls += 1
+        create_all(engine)
+        if n_calls == 1:
+            raise OperationalError("create table", {}, OSError("table glossaries already exists"))
+
+    monkeypatch.setattr(_Table.metadata, "create_all", made_by_another)
+    glossaries = Glossaries(f"sqlite:///{tmp_path}/shared.db")
+    assert glossaries.all("me") == [] and n_calls == 2
 
 
 @pytest.mark.parametrize("url", ["foo", "sqlite:////nowhere/at/all/x.db", "nothing://x"])

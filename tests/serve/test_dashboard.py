@@ -172,6 +172,8 @@ def test_each_record_is_told_once(folder: Path, monkeypatch: pytest.MonkeyPatch)
     *_, (name, told) = events(stream.news())
     assert (name, told["run"], told["fresh"]) == ("metrics", "later", True)
     assert len(events(EventStream(watch, ["going"]).news())) == 2, "another page is told all"
+    (folder / "later/metrics.jsonl").unlink()
+    assert events(stream.news())[-1][1]["fresh"] and stream.news() == "", "nothing new"
 
 
 def test_a_long_training_is_thinned_and_keeps_its_validations(folder: Path) -> None:

@@ -22,6 +22,20 @@ def test_as_many_workers_as_have_room(
     assert serve.count_workers("ctranslate2") == 16, "threads of one process"
 
 
+def test_a_process_that_cannot_be_started_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And one that is killed while it loads the models is told of."""
+    commands = iter([["/nowhere/python"], ["sh", "-c", "kill -KILL $$"]])
+    monkeypatch.setattr(pool, "python_command", lambda *_: next(commands))
+    monkeypatch.setattr(pool, "_PAUSE_S", 0.01)
+    queue = TextQueue(most_characters=1, wait_s=0)
+    with WorkerPool(queue, [tmp_path], n_workers=1) as workers:
+        assert workers.started.wait(60) and workers.failed
+    assert "no worker can be started: No such file" in caplog.text
+    assert "signal 9 ended the loading of models (9: lack of memory?)" in caplog.text
+
+
 def test_a_stop_while_a_large_model_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

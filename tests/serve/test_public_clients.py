@@ -140,6 +140,8 @@ def test_an_assistant(toy_model: Path) -> None:
             words = told.structured_content["words"]
             assert words and all(word["by_zeroing"] in TEXT for word in words)
             wrong = await s.call_tool("translate", {"texts": [TEXT], "to": "fr"})
-            assert wrong.is_error and "zh → en" in wrong.content[0].text
+            assert (
+                wrong.is_error and "to: fr: this model translates zh → en" in wrong.content[0].text
+            )
 
     asyncio.run(ask())

@@ -163,7 +163,7 @@ def test_growing_records_are_those_of_the_whole_file(lines: list[bytes], data: A
 def test_a_file_that_was_replaced_is_read_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     growing = GrowingRecords(path)
-    assert not growing.read() and growing.records == []
+    assert not growing.read() and growing.records == [] and growing.n_begun == 0
     begun = set()
     for text in ('{"a": 1}\n{"a": 2}\n', '{"a": 1}\n', '{"a": 3}\n{"a": 1}\n{"a": 4}\n', ""):
         path.write_text(text)

@@ -7,6 +7,7 @@ Source: Mohebbi et al. 2023, "Quantifying Context Mixing in Transformers", secti
 distance of hidden states, here that of log-probabilities, is what moves.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from transformer_mt.model.encoder_decoder import EncoderDecoder
 from transformer_mt.system.arrays import Floats
 from transformer_mt.translation.attention_maps import AttentionMaps
 from transformer_mt.translation.translator import Translator
+
+_registering = threading.Lock()  # torch counts hooks without one
 
 
 @dataclass(frozen=True)
@@ -71,15 +74,21 @@ def movements(
 
 @contextmanager
 def _values_times(model: EncoderDecoder, factors: Tensor, *, encoder: bool) -> Iterator[None]:
-    """Multiply the values that are taken from source positions, (B, S, D), by (B, S, 1)."""
-    width = model.cfg.d_model
+    """Multiply the values that are taken from source positions, (B, S, D), by (B, S, 1).
+
+    Other threads may use the model meanwhile, as those of a server do.
+    """
+    width, thread = model.cfg.d_model, threading.get_ident()
 
     def multiplied(_module: Any, _inputs: Any, output: Tensor) -> Tensor:
+        if threading.get_ident() != thread:
+            return output
         others, values = output.split([output.size(-1) - width, width], dim=-1)  # V stands last
         return torch.cat([others, values * factors.to(values.dtype)], dim=-1)
 
     projections = model.value_projections(encoder=encoder)
-    handles = [projection.register_forward_hook(multiplied) for projection in projections]
+    with _registering:
+        handles = [projection.register_forward_hook(multiplied) for projection in projections]
     try:
         yield
     finally:

@@ -16,6 +16,7 @@ from transformer_mt import __version__
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.access import Access
 from transformer_mt.serve.deepl import deepl_router
+from transformer_mt.serve.fields import problems_of
 from transformer_mt.serve.gate import Gate, error_response
 from transformer_mt.serve.glossaries import Glossaries
 from transformer_mt.serve.libretranslate import libretranslate_router
@@ -92,8 +93,7 @@ def new_app(title: str) -> FastAPI:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        problems = "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors())
-        return error_response(request.url.path, 400, problems)
+        return error_response(request.url.path, 400, problems_of(error))
 
     @app.exception_handler(HTTPException)
     async def failed(request: Request, error: HTTPException) -> Response:

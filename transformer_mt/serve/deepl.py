@@ -5,8 +5,11 @@ Source: its documentation (developers.deepl.com/docs) and its Python client.
 
 import csv
 import io
+import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -17,16 +20,17 @@ from starlette.responses import Response
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.access import Access, key_of_header
 from transformer_mt.serve.detection import code_of
-from transformer_mt.serve.fields import described, read_fields
+from transformer_mt.serve.fields import ListOf, described, read_fields
 from transformer_mt.serve.glossaries import Glossaries, StoredGlossary
 from transformer_mt.serve.jobs import Terms
 from transformer_mt.serve.limits import Refused
-from transformer_mt.serve.service import AUTO, Service
+from transformer_mt.serve.service import AUTO, Direction, Service
 from transformer_mt.text.languages import language_name
 from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.documents.spans import parted
 from transformer_mt.translation.documents.tags import markup_spans, tag_name
 
+LEAST_DETECTED = 50.0  # percent, of the language of one text among others
 UNLIMITED = 10**12  # characters, as DeepL tells accounts without a limit
 _TARGETS = {"zh": "ZH-HANS", "zh-Hant": "ZH-HANT", "en": "EN-US", "pt": "PT-BR"}
 _TSV = "text/tab-separated-values"
@@ -34,12 +38,12 @@ _KEPT = " translate=no data-tmt-kept"
 
 
 class TranslateFields(BaseModel):
-    text: str | list[str] = Field(examples=[["你好。"]])
+    text: str | ListOf[str] = Field(examples=[["你好。"]])
     target_lang: str = Field(examples=["EN-US"])
     source_lang: str | None = None
     glossary_id: str | None = None
     tag_handling: Literal["html", "xml"] | None = None
-    ignore_tags: str | list[str] | None = None  # elements that stay as they are
+    ignore_tags: str | ListOf[str] | None = None  # elements that stay as they are
 
 
 class LanguagesFields(BaseModel):
@@ -68,38 +72,57 @@ def deepl_router(service: Service, access: Access, glossaries: Glossaries) -> AP
         owner = admitted(request, texts)
         service.limits.check(texts)
         source = fields.source_lang or AUTO
-        direction = await service.direction(texts, source, fields.target_lang)
+        directions = await _directions(service, texts, source, fields.target_lang)
         terms: Terms = ()
         if fields.glossary_id is not None:
             stored = await glossaries.ask(glossaries.get, owner, fields.glossary_id)
-            if (_short(stored.src), _short(stored.tgt)) != (
-                _short(direction.src),
-                _short(direction.tgt),
-            ):
-                pair = f"{stored.src} → {stored.tgt}"
-                raise Refused(400, tr("this glossary is for {}", pair))
+            pair = _short(stored.src), _short(stored.tgt)
+            if any(pair != (_short(one.src), _short(one.tgt)) for one in directions):
+                raise Refused(400, tr("this glossary is for {}", f"{stored.src} → {stored.tgt}"))
             terms = stored.terms
-        if fields.tag_handling:
-            form = fields.tag_handling
-            marked = [_marked_as_kept(text, fields.ignore_tags, form) for text in texts]
-            found = await service.documents(marked, form, direction, terms=terms)
-            found = [translation.replace(_KEPT, "") for translation in found]
-        else:
-            found = [one.text for one in await service.translate(texts, direction, terms=terms)]
+
+        async def translated(texts: list[str], direction: Direction) -> list[str]:
+            if form := fields.tag_handling:
+                marked = [_marked_as_kept(text, fields.ignore_tags, form) for text in texts]
+                found = await service.documents(marked, form, direction, terms=terms)
+                return [translation.replace(_KEPT, "") for translation in found]
+            return [one.text for one in await service.translate(texts, direction, terms=terms)]
+
+        found = {}
+        async with service.in_time(time.monotonic()):
+            for direction in dict.fromkeys(directions):
+                part = [t for t, one in zip(texts, directions, strict=True) if one == direction]
+                found[direction] = iter(await translated(part, direction))
         n_characters[owner] += sum(map(len, texts))
-        language = _short(direction.src).upper()
         answers = [
             {
-                "detected_source_language": language, "text": translation,
+                "detected_source_language": _short(one.src).upper(), "text": next(found[one]),
                 "billed_characters": len(text),
             }
-            for text, translation in zip(texts, found, strict=True)
+            for text, one in zip(texts, directions, strict=True)
         ]  # fmt: skip
         return {"translations": answers}
 
     _add_account(router, service, n_characters, admitted)
     _add_glossaries(router, service, glossaries, admitted)
     return router
+
+
+async def _directions(
+    service: Service, texts: list[str], source: str, target: str
+) -> list[Direction]:
+    """Of each text; one that tells little of its language is in that of all together."""
+    found: list[Direction] = []
+    whole: Direction | None = None
+    for text in texts:
+        with suppress(Refused):
+            own = await service.direction([text], source, target)
+            if own.certainty is None or own.certainty >= LEAST_DETECTED:
+                found.append(replace(own, certainty=None))
+                continue
+        whole = whole or await service.direction(texts, source, target)
+        found.append(replace(whole, certainty=None))
+    return found
 
 
 def _add_account(

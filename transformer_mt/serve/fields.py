@@ -2,17 +2,21 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.limits import Refused
 
+Item = TypeVar("Item")
 Model = TypeVar("Model", bound=BaseModel)
+# One wrong item is told: a body has room for half a million of them.
+ListOf = Annotated[list[Item], Field(fail_fast=True)]
 
 
 async def fields_of(request: Request) -> dict[str, Any]:
@@ -25,15 +29,15 @@ async def fields_of(request: Request) -> dict[str, Any]:
     if kind == "multipart/form-data":
         try:
             form = await request.form(max_files=1, max_fields=1000)
-        except HTTPException as error:
-            raise Refused(400, str(error.detail)) from error
+        except (HTTPException, ValueError) as error:  # ValueError: of odd character sets
+            raise Refused(400, str(getattr(error, "detail", error))) from error
         return _with_lists(form.multi_items())
     body = await request.body()
+    if not body:
+        return dict(request.query_params)
     if kind == "application/x-www-form-urlencoded":
         # Not by `request.form`: UTF-8 as it is, without percent signs, is usual with curl.
         return _with_lists(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
-    if not body:
-        return dict(request.query_params)
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -63,9 +67,9 @@ def validated(model: type[Model], fields: dict[str, Any]) -> Model:
         raise Refused(400, problems_of(error)) from error
 
 
-def problems_of(error: ValidationError) -> str:
-    lines = [(".".join(map(str, problem["loc"])), problem["msg"]) for problem in error.errors()]
-    return "; ".join(dict.fromkeys(f"{place}: {text}" for place, text in lines[:20]))
+def problems_of(error: ValidationError | RequestValidationError) -> str:
+    lines = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors()[:20]]
+    return "; ".join(dict.fromkeys(f"{place}: {text}" for place, text in lines))
 
 
 def described(model: type[BaseModel], *, file: bool = False) -> dict[str, Any]:

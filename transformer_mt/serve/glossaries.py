@@ -79,7 +79,10 @@ class Glossaries:
             is_sqlite = parsed.get_backend_name() == "sqlite"
             in_memory = is_sqlite and parsed.database in (None, "", ":memory:")
             self._engine = create_engine(url, **(alone if in_memory else {"pool_pre_ping": True}))
-            _Table.metadata.create_all(self._engine)
+            try:
+                _Table.metadata.create_all(self._engine)
+            except SQLAlchemyError:  # another server may have made the table at this moment
+                _Table.metadata.create_all(self._engine)
         except (SQLAlchemyError, ImportError) as error:
             reason = str(error).partition("\n")[0]
             raise TmtError(tr("--glossaries {}: {}", url, reason)) from error

@@ -5,7 +5,6 @@ Source: its documentation (docs.libretranslate.com). Chinese is zh-Hans and zh-H
 
 import asyncio
 import secrets
-import time
 from collections import OrderedDict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,16 +18,17 @@ from starlette.responses import Response
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.access import Access
 from transformer_mt.serve.detection import detect
-from transformer_mt.serve.fields import described, fields_of, read_fields, validated
+from transformer_mt.serve.fields import ListOf, described, fields_of, read_fields, validated
 from transformer_mt.serve.limits import Refused
 from transformer_mt.serve.service import AUTO, Service
 from transformer_mt.text.languages import language_name
+from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.documents.forms import SUFFIXES, form_of
 
 MOST_FILE_BYTES = 256 << 20  # of translated files that wait to be fetched
 FILE_S = 600.0  # seconds that they wait
 
-Texts = Annotated[str | list[str], Field(examples=["你好。"])]
+Texts = Annotated[str | ListOf[str], Field(examples=["你好。"])]
 
 
 class TranslateFields(BaseModel):
@@ -68,7 +68,7 @@ def _add_languages(router: APIRouter, service: Service, access: Access) -> None:
 
     @router.get("/health")
     async def health() -> Response:
-        if service.pool.models:
+        if service.pool.pids:
             return Response('{"status":"ok"}', media_type="application/json")
         raise Refused(503, tr("the models are being loaded"), 1)
 
@@ -149,7 +149,7 @@ def _add_files(router: APIRouter, service: Service, access: Access) -> None:
         file = given.get("file")
         if not isinstance(file, UploadFile) or not file.filename:
             raise Refused(400, tr("file: a file with a name is missing"))
-        name = Path(file.filename.replace("\\", "/"))  # only its end is looked at
+        name = Path(well_formed(file.filename).replace("\\", "/"))  # only its end is looked at
         if name.suffix.lower() not in SUFFIXES:
             known = " ".join(SUFFIXES)
             raise Refused(400, tr("{}: files of these kinds are translated: {}", name.name, known))
@@ -176,24 +176,20 @@ class _Files:
     """Translated files, in memory until they are fetched; the oldest go first."""
 
     def __init__(self) -> None:
-        self._files: OrderedDict[str, tuple[float, str, bytes]] = OrderedDict()
+        self._files: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
 
     def keep(self, name: str, content: bytes) -> str:
         """What it is fetched by, which nobody can guess."""
-        id_, now = secrets.token_urlsafe(16), time.monotonic()
-        self._files[id_] = (now, name, content)
-        size = sum(len(one) for _, _, one in self._files.values())
-        while len(self._files) > 1:
-            since, _, oldest = next(iter(self._files.values()))
-            if size <= MOST_FILE_BYTES and now - since <= FILE_S:
-                break
-            self._files.popitem(last=False)
+        id_ = secrets.token_urlsafe(16)
+        self._files[id_] = name, content
+        asyncio.get_running_loop().call_later(FILE_S, self._files.pop, id_, None)
+        size = sum(len(one) for _, one in self._files.values())
+        while len(self._files) > 1 and size > MOST_FILE_BYTES:
+            _, (_, oldest) = self._files.popitem(last=False)
             size -= len(oldest)
         return id_
 
     def take(self, id_: str) -> tuple[str, bytes]:
-        since, name, content = self._files.get(id_, (0.0, "", b""))
-        if not name or time.monotonic() - since > FILE_S:
-            self._files.pop(id_, None)
+        if id_ not in self._files:
             raise Refused(404, tr("there is no such file, or not any more"))
-        return name, content
+        return self._files[id_]

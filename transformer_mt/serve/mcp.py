@@ -87,8 +87,8 @@ def _per_token(score: PairScore) -> float | None:
 
 @contextmanager
 def _told_as(kind: type[Exception]) -> Iterator[None]:
-    """Mistakes of the client, in the same words as everywhere else."""
+    """Mistakes of the client, in the same words as everywhere else, but for options."""
     try:
         yield
     except TmtError as error:
-        raise kind(str(error)) from error
+        raise kind(str(error).replace("--to ", "to: ")) from error

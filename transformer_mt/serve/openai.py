@@ -15,6 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.access import Access, key_of_header
+from transformer_mt.serve.fields import ListOf
 from transformer_mt.serve.limits import Refused
 from transformer_mt.serve.service import Direction, Service
 
@@ -26,7 +27,7 @@ class Part(BaseModel):
 
 class Message(BaseModel):
     role: str
-    content: str | list[Part] | None = None
+    content: str | ListOf[Part] | None = None
 
     def text(self) -> str:
         if isinstance(self.content, list):
@@ -40,7 +41,7 @@ class StreamOptions(BaseModel):
 
 class ChatFields(BaseModel):
     model: str
-    messages: list[Message] = Field(min_length=1)
+    messages: ListOf[Message] = Field(min_length=1)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -138,13 +139,14 @@ async def _chunks(
         return event([{"index": 0, "delta": delta, "finish_reason": reason}])
 
     yield of({"role": "assistant", "content": ""})
-    lines, n_written = text.split("\n"), 0
+    lines, n_written, since = text.split("\n"), 0, time.monotonic()
     for number, line in enumerate(lines):
         try:
-            if len(lines) > 1:  # as a document: indents, and lines without words, stay
-                (translation,) = await service.documents([line], "text", direction)
-            else:
-                translation = (await service.translate([line], direction))[0].text
+            async with service.in_time(since):
+                if len(lines) > 1:  # as a document: indents, and lines without words, stay
+                    (translation,) = await service.documents([line], "text", direction)
+                else:
+                    translation = (await service.translate([line], direction))[0].text
         except Refused as error:
             if not "".join(lines[:number]).strip():
                 raise

@@ -22,6 +22,7 @@ from transformer_mt.errors import TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.jobs import Failed, ModelInfo, Waiting, WorkerSettings
 from transformer_mt.serve.text_queue import TextQueue
+from transformer_mt.system.failures import reason_of
 from transformer_mt.system.processes.child_python import TMT, child_environment, python_command
 from transformer_mt.system.processes.environment import DEFAULTS
 
@@ -97,13 +98,18 @@ class WorkerPool:
             address, key, models, self._engine, self._precision, self._n_workers
         )  # fmt: skip
         while not self._closing:
-            self._process = subprocess.Popen(
-                python_command(TMT, "serve-workers"),
-                env=DEFAULTS | child_environment(),
-                stdin=subprocess.PIPE,
-                text=True,
-                start_new_session=True,  # Ctrl-C is for the server, which lets it finish
-            )
+            try:
+                self._process = subprocess.Popen(
+                    python_command(TMT, "serve-workers"),
+                    env=DEFAULTS | child_environment(),
+                    stdin=subprocess.PIPE,
+                    text=True,
+                    start_new_session=True,  # Ctrl-C is for the server, which lets it finish
+                )
+            except OSError as error:  # no memory or no process left, perhaps for a moment
+                _log.error("%s", tr("no worker can be started: {}", reason_of(error.errno)))
+                time.sleep(_PAUSE_S)
+                continue
             with suppress(OSError):
                 assert self._process.stdin is not None
                 print(settings.to_json(), file=self._process.stdin, flush=True)
@@ -112,6 +118,9 @@ class WorkerPool:
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
             if not self.models:
+                if code < 0 and not self._closing:
+                    text = tr("signal {} ended the loading of models (9: lack of memory?)", -code)
+                    _log.error("%s", text)
                 self.failed = not self._closing  # it has said why
                 self.started.set()
                 return

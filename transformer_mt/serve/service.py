@@ -8,9 +8,9 @@ import threading
 import time
 import zipfile
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -37,6 +37,7 @@ _BUSY_S = 0.5  # between two attempts of a document that is begun
 _POLL_S = 0.02  # while the models are loaded
 _SURE = 90.0  # percent, of a language that no model here has
 _LONGEST_SEGMENT = 20_000  # characters; or four times those of a request
+_FOR_MARKS = 0.75  # of the time of an answer; later, places of marks are guessed
 _HEAVY = 4 << 20  # bytes of XML: in memory they take many times as much
 _MOST_HEAVY = 2  # documents at once
 _HEAVY_WAIT_S = 5.0
@@ -67,6 +68,16 @@ class Service:
         # Not the threads of the loop: detection would wait until a document is translated.
         self._threads = ThreadPoolExecutor(_MOST_DOCUMENTS)
         self._heavy = asyncio.Semaphore(_MOST_HEAVY)
+
+    @asynccontextmanager
+    async def in_time(self, since: float) -> AsyncIterator[None]:
+        """Raises: Refused: it takes longer than an answer may, from `since` (monotonic) on."""
+        try:
+            async with asyncio.timeout(since + self.limits.answer_s - time.monotonic()):
+                yield
+        except TimeoutError as error:
+            text = tr("it took longer than {:g} s", self.limits.answer_s)
+            raise Refused(504, text) from error
 
     async def ready(self) -> None:
         """Until the models are loaded.
@@ -173,14 +184,11 @@ class Service:
         waiting = [Waiting(call, text, since) for text in texts]
         try:
             self.pool.queue.put(waiting)
-            async with asyncio.timeout(self.limits.answer_s):
+            async with self.in_time(since):
                 return await _all(*(asyncio.wrap_future(one.answer) for one in waiting))
         except QueueFull as error:
             text = tr("too many requests wait; try again in {} s", error.retry_after)
             raise Refused(429, text, error.retry_after) from error
-        except TimeoutError as error:
-            text = tr("it took longer than {:g} s", self.limits.answer_s)
-            raise Refused(504, text) from error
         except Broken as error:
             raise Refused(500, tr("this text could not be translated")) from error
         except TmtError as error:
@@ -226,16 +234,18 @@ class Service:
     ) -> Result:
         """Of heavy documents few at once, also of those whose client has gone."""
         loop = asyncio.get_running_loop()
-        if form not in PACKAGE_FORMS or _bytes_of_xml(content) < _HEAVY:
-            return await loop.run_in_executor(self._threads, work)
-        try:
-            await asyncio.wait_for(self._heavy.acquire(), _HEAVY_WAIT_S)
-        except TimeoutError as error:
-            text = tr("too many requests wait; try again in {} s", 5)
-            raise Refused(429, text, 5) from error
-        future = self._threads.submit(work)
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._heavy.release))
-        return await asyncio.wrap_future(future)
+        run = partial(loop.run_in_executor, self._threads)
+        async with self.in_time(time.monotonic()):
+            if form not in PACKAGE_FORMS or await run(_weight, content) < _HEAVY:
+                return await run(work)
+            try:
+                await asyncio.wait_for(self._heavy.acquire(), _HEAVY_WAIT_S)
+            except TimeoutError as error:
+                text = tr("too many requests wait; try again in {} s", 5)
+                raise Refused(429, text, 5) from error
+            future = self._threads.submit(work)
+            future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._heavy.release))
+            return await asyncio.wrap_future(future)
 
     def _check_longest(self, texts: Sequence[str]) -> None:
         """A worker would have a text for minutes that is as long as many requests."""
@@ -268,7 +278,7 @@ class Service:
                 asked[0].cancel()
             return asked[0].result()
 
-        end = time.monotonic() + self.limits.answer_s
+        end_of_marks = time.monotonic() + _FOR_MARKS * self.limits.answer_s
 
         def translated(texts: list[str]) -> list[str]:
             self._check_longest(texts)
@@ -276,9 +286,7 @@ class Service:
             for start in range(0, len(texts), _SEGMENTS_AT_ONCE):
                 part = texts[start : start + _SEGMENTS_AT_ONCE]
                 ask = partial(self._translate_cached, call, part)
-                answers = wait_for(asyncio.wait_for(
-                    self._insisting(ask, is_begun=start > 0), end - time.monotonic()
-                ))  # fmt: skip
+                answers = wait_for(self._insisting(ask, is_begun=start > 0))
                 found += [one.text for one in answers]
                 for one in answers:
                     tell(one)
@@ -288,16 +296,13 @@ class Service:
             ask = partial(self.ask, replace(call, does="align", against=translation), [text])
             work = self._insisting(ask, is_begun=True)
             try:
-                return wait_for(asyncio.wait_for(work, end - time.monotonic()))[0]
+                return wait_for(asyncio.wait_for(work, end_of_marks - time.monotonic()))[0]
             except (Refused, TimeoutError):  # marks are placed by a guess, and nothing is lost
                 return None
 
         work = partial(_refusing()(translate_content), content, form, translated, align=aligned)
         try:
             return await self._in_thread(content, form, work)
-        except TimeoutError as error:
-            text = tr("it took longer than {:g} s", self.limits.answer_s)
-            raise Refused(504, text) from error
         finally:
             gone.set()
             for one in list(asked):
@@ -327,8 +332,9 @@ def _refusing() -> Iterator[None]:
         raise Refused(400, tr("has elements in elements, too deep to be read")) from error
 
 
-def _bytes_of_xml(content: bytes) -> int:
-    """Of an archive, unpacked; 0: it is none, which `read_package` tells."""
+def _weight(content: bytes) -> int:
+    """Bytes of XML in an archive, unpacked, and a sixteenth of others; 0: it is no archive."""
     with suppress(*ZIP_DAMAGE), zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return sum(i.file_size for i in archive.infolist() if i.filename.endswith(".xml"))
+        files = archive.infolist()
+        return sum(i.file_size // (1 if i.filename.endswith(".xml") else 16) for i in files)
     return 0

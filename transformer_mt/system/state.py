@@ -76,7 +76,8 @@ class GrowingRecords:
             return self._read_on()
         except (Damaged, OSError):
             was_there, self._seen = self._seen != (), ()
-            self._begin()
+            if was_there:
+                self._begin()
             return was_there
 
     def _read_on(self) -> bool:

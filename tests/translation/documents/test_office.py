@@ -6,6 +6,7 @@ Documents are generated as XML; those that python-docx writes are read by it aga
 import random
 import re
 import time
+import tracemalloc
 import zipfile
 from collections import Counter
 from io import BytesIO
@@ -393,6 +394,22 @@ def test_damaged_archives_are_told(compression: int) -> None:
         except DataError:
             n_told += 1
     assert n_told > 300
+
+
+def test_a_picture_is_never_whole_in_memory() -> None:
+    """A megabyte of zeros, compressed, is a gigabyte."""
+    stream, n_bytes = BytesIO(), 32 << 20
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as found:
+        found.writestr("word/document.xml", one(T("a")))
+        found.writestr("word/media/a.bin", bytes(n_bytes))
+    tracemalloc.start()
+    try:
+        translated = translate_package(stream.getvalue(), "docx", shout)
+        assert tracemalloc.get_traced_memory()[1] < n_bytes // 4
+    finally:
+        tracemalloc.stop()
+    with zipfile.ZipFile(BytesIO(translated)) as written:
+        assert written.read("word/media/a.bin") == bytes(n_bytes)
 
 
 def test_a_small_file_of_many_elements() -> None:

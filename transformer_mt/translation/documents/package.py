@@ -1,11 +1,12 @@
 """DOCX, PPTX, ODT, ODP: ZIP archives; the XML with text in it is translated, other files stay."""
 
 import re
+import shutil
 import zipfile
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import compress
 
 from transformer_mt.errors import DataError
 from transformer_mt.messages.catalogue import tr
@@ -33,13 +34,13 @@ _TEXT: dict[PackageForm, tuple[re.Pattern[str], Vocabulary]] = {
 
 @dataclass(frozen=True)
 class Package:
-    files: list[tuple[zipfile.ZipInfo, bytes | Block]]  # in order
+    content: bytes  # of the archive, as it was read
+    files: list[tuple[zipfile.ZipInfo, Block | None]]  # in order; None: without text
 
     @property
     def segments(self) -> list[str]:
         """The texts to translate, in order."""
-        blocks = [content for _, content in self.files if isinstance(content, Block)]
-        return [segment.text for block in blocks for segment in block.segments]
+        return [segment.text for _, block in self.files if block for segment in block.segments]
 
     def rebuild(self, translations: Sequence[str], align: Align | None = None) -> bytes:
         """The archive with a translation in the place of each segment; see `Document.rebuild`."""
@@ -47,11 +48,16 @@ class Package:
             raise ValueError(f"{len(translations)} translations for {len(self.segments)} segments")
         left = iter(translations)
         stream = BytesIO()
-        with zipfile.ZipFile(stream, "w") as archive:
-            for info, content in self.files:
-                if isinstance(content, Block):
-                    content = content.write(left, align).encode()
-                archive.writestr(info, content)
+        with (
+            zipfile.ZipFile(BytesIO(self.content)) as source,
+            zipfile.ZipFile(stream, "w") as archive,
+        ):
+            for info, block in self.files:
+                if block:
+                    archive.writestr(info, block.write(left, align).encode())
+                else:  # a piece at a time: unpacked it may be large
+                    with source.open(info) as old, archive.open(copy(info), "w") as new:
+                        shutil.copyfileobj(old, new)
         return stream.getvalue()
 
 
@@ -65,7 +71,7 @@ def read_package(content: bytes, form: PackageForm) -> Package:
                 raise DataError(
                     tr("more than {} MiB unpacked; divide the document", _MOST_BYTES >> 20)
                 )
-            found = [(info, archive.read(info)) for info in archive.infolist()]
+            found = [(info, _read(archive, info, names)) for info in archive.infolist()]
     except ZIP_DAMAGE as error:
         text = tr(
             "not read as .{}, a ZIP archive: {}; open it in an office program, without a "
@@ -75,19 +81,28 @@ def read_package(content: bytes, form: PackageForm) -> Package:
             form,
         )
         raise DataError(text) from error
-    is_text = [names.fullmatch(info.filename) is not None for info, _ in found]
-    if not any(is_text):
+    texts = [data for _, data in found if data is not None]
+    if not texts:
         raise DataError(
             tr("is an archive, but has no text of a .{} in it; which format is it?", form)
         )
-    if sum(data.count(b"<") for _, data in compress(found, is_text)) > _MOST_TAGS:
+    if sum(data.count(b"<") for data in texts) > _MOST_TAGS:
         raise DataError(tr("more than {:,} XML tags; divide the document", _MOST_TAGS))
-    return Package(
-        [
-            (info, _block(info.filename, data, vocabulary) if with_text else data)
-            for (info, data), with_text in zip(found, is_text, strict=True)
-        ]
-    )
+    files = [
+        (info, None if data is None else _block(info.filename, data, vocabulary))
+        for info, data in found
+    ]
+    return Package(content, files)
+
+
+def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, names: re.Pattern[str]) -> bytes | None:
+    """The content of a file with text; of others the checksum is compared, and nothing is kept."""
+    if names.fullmatch(info.filename):
+        return archive.read(info)
+    with archive.open(info) as file:
+        while file.read(1 << 20):
+            pass
+    return None
 
 
 def _block(name: str, content: bytes, vocabulary: Vocabulary) -> Block:
