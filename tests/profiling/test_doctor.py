@@ -136,7 +136,7 @@ def test_missing_packages_are_a_problem_and_missing_extras_a_note(
 
     requirements = [
         "torch>=2.5", "absent[x]>=1", "good ; extra == 'fine'", 'bad>=1; extra == "track"',
-        "ruff; extra == 'dev'",
+        "ruff; extra == 'dev'", "deepl; extra == 'test-serve'",
     ]  # fmt: skip
     monkeypatch.setattr(doctor.metadata, "version", version)
     monkeypatch.setattr(doctor.metadata, "requires", lambda name: requirements)

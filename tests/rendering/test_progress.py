@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from transformer_mt.rendering import progress
-from transformer_mt.rendering.progress import ShownStages, Stages
+from transformer_mt.rendering.progress import ShownStages, Stages, error_console
 
 
 def console(output: io.StringIO, *, terminal: bool, width: int = 80) -> Console:
@@ -25,6 +25,22 @@ def work(stages: Stages) -> None:
             stages.advance()
         stages.begin("waiting, nobody knows how long, for something with a very long name" * 3)
         stages.advance()
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "term", "is_live"),
+    [(False, "xterm", False), (True, "dumb", False), (True, "xterm-256color", True)],
+)
+def test_a_cursor_moves_only_where_it_can(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool, term: str, is_live: bool
+) -> None:
+    """FORCE_COLOR, which continuous integration sets, makes no terminal of a pipe."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", term)
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
+    monkeypatch.setattr("sys.stderr", stream)
+    assert error_console().is_terminal is is_live
 
 
 def test_a_program_gets_a_line_for_each_stage() -> None:
