@@ -1,5 +1,6 @@
 """From a user's own files to a configuration: languages, sizes, a schedule that ends."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -212,6 +213,23 @@ def test_the_run_has_a_name_that_configurations_take(tmp_path: Path, stem: str, 
     path = tmp_path / "start.yaml"
     path.write_text(make_start(own, minutes=None, processes=1), encoding="utf-8")
     assert load_config(path).name == name
+
+
+def test_both_directions_are_no_more_text(tmp_path: Path) -> None:
+    """6,000 pairs are few, whether they are read one way or both."""
+    own = read_own_text([write(tmp_path / "my.zh", 0), write(tmp_path / "my.en", 1)])
+    own = replace(own, counts=own.counts._replace(pairs=6000, tgt_tokens=60_000))
+    both = ["languages.bidirectional=true", "tokenizer.joint=true"]
+    found = []
+    for overrides in ([], both):
+        path = tmp_path / "start.yaml"
+        text = make_start(own, minutes=None, processes=1, overrides=overrides)
+        path.write_text(text, encoding="utf-8")
+        found.append(load_config(path))
+    one, two = found
+    assert (one.train.lr, one.decode) == (two.train.lr, two.decode)
+    assert isinstance(one.tokenizer.vocab_size, list)
+    assert one.tokenizer.vocab_size[0] <= two.tokenizer.vocab_size <= sum(one.tokenizer.vocab_size)
 
 
 def test_the_model_that_will_be_trained_is_timed(

@@ -185,8 +185,7 @@ def make_start(
     cfg = _as_asked(own, advise(*size, languages=own.languages), overrides)
     kept = kept_settings(cfg, overrides)
     kept.pop("train.max_minutes", None)  # the time may change later, and the settings stay
-    copies = len(both_directions(cfg.languages))
-    size = copies * size[0], copies * size[1]
+    size = size[0], size[1] * len(both_directions(cfg.languages))  # the text stays the same
     advise = partial(advise, *size, languages=cfg.languages, kept=kept)
     if minutes is None:
         return "\n".join(_lines(own, advise())) + "\n"
