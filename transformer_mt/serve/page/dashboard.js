@@ -26,7 +26,7 @@ Object.assign(WORDS, {
 });
 
 const MOST_RUNS = 12, SHOWN_SAMPLES = 10, HEIGHT = 200, LEFT = 52, BOTTOM = 18, TOP = 6;
-let names = [], states = null, records = {}, details = {}, source, pointers = [];
+let names = [], states = null, records = {}, details = {}, source, pointers = [], waiting, width = innerWidth;
 Object.assign(chosen, { ticked: new Set(), x: "update", all: false, at: null });
 
 /* ---- Numbers ---- */
@@ -47,6 +47,13 @@ const table = (head, rows) => [make("thead", {}, cells("th", head)), make("tbody
 const KINDS = { pair: "wide time", test: "wide", minutes: "wide number", last: "wide time" }; // of columns
 const column = (name) => make("th", { scope: "col", class: KINDS[name] ?? "" }, say(name));
 const within = (name, text) => make("td", { class: KINDS[name] ?? "" }, text);
+
+/** Fill a part of the page, unless it is as it was: text that is selected in it stays so. */
+function fill(id, ...children) {
+  const filled = $(id).cloneNode();
+  filled.append(...children);
+  if (!filled.isEqualNode($(id))) $(id).replaceChildren(...filled.childNodes);
+}
 
 function showList() {
   const rows = states.map((one) => {
@@ -73,11 +80,10 @@ function showFacts() {
     return [rowHead(names.length > 1 ? make("a", { href: linkTo(one.run), "data-key": one.run, class: `c${names.indexOf(one.run) % 7}` }, one.run) : one.run), within("pair", one.languages), stateOf(one) + (typeof eta === "number" ? `, ${say("left", fixed(eta, 1))}` : ""),
       `${scores(one.dev)}${one.dev.loss === undefined ? "" : ` · ${say("devLoss")} ${fixed(one.dev.loss, 3)}`}`, within("minutes", fixed(one.minutes, 1)), within("last", time(one.modified))];
   });
-  const parts = [make("table", {}, ...table(["run", "pair", "state", "dev", "minutes", "last"].map(column), rows)), testTable(found)];
-  if (details.notes) parts.push(...details.notes.map((note) => make("p", {}, note)));
-  parts.push(make("p", {}, ...found.filter((one) => one.report).flatMap((one) => [make("a", {
-    href: `api/runs/${encodeURIComponent(one.run)}/report`, target: "_blank", rel: "noopener", "data-key": `data ${one.run}` }, say("report", one.run)), " "])));
-  $("facts").replaceChildren(...parts);
+  const reports = found.filter((one) => one.report).flatMap((one) => [make("a", {
+    href: `api/runs/${encodeURIComponent(one.run)}/report`, target: "_blank", rel: "noopener", "data-key": `data ${one.run}` }, say("report", one.run)), " "]);
+  fill("facts", make("table", {}, ...table(["run", "pair", "state", "dev", "minutes", "last"].map(column), rows)),
+    testTable(found), ...(details.notes ?? []).map((note) => make("p", {}, note)), make("p", {}, ...reports));
 }
 
 /** Test scores of one run as they are listed; of several, compared on the same sentences. */
@@ -103,9 +109,9 @@ function showSettings() {
   $("differences").hidden = !details.runs;
   if (details.runs) {
     const rows = Object.entries(details.settings).map(([key, values]) => [rowHead(key), ...values.map(text)]);
-    $("settingsOf").replaceChildren(rows.length ? make("table", {}, ...table([say("setting"), ...details.runs], rows)) : say("same"));
+    fill("settingsOf", rows.length ? make("table", {}, ...table([say("setting"), ...details.runs], rows)) : say("same"));
   } else if (details.settings) {
-    $("settings").replaceChildren(make("table", {}, make("tbody", {}, ...Object.entries(details.settings).map(([key, value]) => cells("td", [rowHead(key), text(value)])))));
+    fill("settings", make("table", {}, make("tbody", {}, ...Object.entries(details.settings).map(([key, value]) => cells("td", [rowHead(key), text(value)])))));
   }
 }
 
@@ -117,7 +123,7 @@ function showSamples() {
   const shown = chosen.all ? found : found.slice(0, SHOWN_SAMPLES);
   const rows = [[rowHead(say("reference")), ...of(found[0], "ref")], ...shown.map((record) => [rowHead(whole(record.update)), ...of(record, "hyp")])];
   const more = press(say("allSamples"), chosen.all, () => { chosen.all = !chosen.all; }, { "data-key": "samples" });
-  $("samples").replaceChildren(make("table", {}, ...table([say("source"), ...of(found[0], "src")], rows)), ...(found.length > SHOWN_SAMPLES ? [more] : []));
+  fill("samples", make("table", {}, ...table([say("source"), ...of(found[0], "src")], rows)), ...(found.length > SHOWN_SAMPLES ? [more] : []));
 }
 
 /* ---- Curves ---- */
@@ -201,8 +207,10 @@ function showCharts() {
   const wanted = charts(), figures = wanted.map(() => make("figure", { class: "chart" }));
   $("axis").replaceChildren(make("span", {}, say("axis")), ...[["update", "updates"], ["minutes", "minutes"]].map(([x, label]) =>
     press(say(label), chosen.x === x, () => { chosen.x = x; chosen.at = null; }, { "data-key": x })));
+  $("charts").style.minHeight = `${$("charts").offsetHeight}px`; // or the page, short for a moment, scrolls up
   $("charts").replaceChildren(...figures);
   pointers = wanted.map(([title, curves, fromZero], i) => draw(figures[i], say(title), curves, fromZero));
+  $("charts").style.minHeight = "";
 }
 
 /* ---- Show, and listen ---- */
@@ -229,16 +237,13 @@ function listen() {
   if (document.hidden) return;
   const stream = source = new EventSource(`api/events?${query()}`);
   stream.onopen = () => { tell("live"); if (names.length && !details.settings) ask().catch(fail); };
-  stream.onerror = () => {
-    tell("lost");
-    if (stream.readyState === EventSource.CLOSED) setTimeout(() => stream === source && listen(), 3000);
-  };
+  stream.onerror = () => { tell("lost"); if (stream.readyState === EventSource.CLOSED) setTimeout(() => stream === source && listen(), 3000); };
   stream.addEventListener("runs", (event) => {
-    const finished = () => names.map((name) => states.find((one) => one.run === name)?.finished).join();
-    const known = states && finished();
+    const shown = () => states?.filter(({ run }) => !names.length || names.includes(run)), known = shown();
+    const finished = (runs) => runs.filter((one) => one.finished).length;
     states = JSON.parse(event.data);
-    show();
-    if (known !== null && known !== finished()) ask().catch(fail); // its tests are scored, too
+    if (JSON.stringify(known) !== JSON.stringify(shown())) show();
+    if (names.length && known && finished(known) !== finished(shown())) ask().catch(fail); // its tests are scored, too
   });
   stream.addEventListener("metrics", (event) => {
     const told = JSON.parse(event.data);
@@ -263,8 +268,7 @@ async function open() {
 
 async function ask() {
   const asked = names;
-  const response = await fetch(names.length > 1 ? `api/compare?${query()}` : `api/runs/${encodeURIComponent(names[0])}`);
-  const found = await response.json();
+  const found = await (await fetch(names.length > 1 ? `api/compare?${query()}` : `api/runs/${encodeURIComponent(names[0])}`)).json();
   if (asked !== names) return;
   details = found;
   showProblem(found.error);
@@ -272,10 +276,11 @@ async function ask() {
 }
 
 const follow = () => open().catch(fail);
-let waiting;
 beginInterface();
 $("compare").onclick = () => { location.hash = linkTo(...ticked()); };
 window.addEventListener("hashchange", follow);
 document.addEventListener("visibilitychange", listen);
-window.addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(show, 100); });
+window.addEventListener("resize", () => { // of the width: the height changes while a phone scrolls
+  if (width !== innerWidth) { width = innerWidth; clearTimeout(waiting); waiting = setTimeout(show, 100); }
+});
 follow();
