@@ -77,7 +77,7 @@ function showFacts() {
   const found = names.map((name) => states.find((one) => one.run === name)).filter(Boolean);
   const rows = found.map((one) => {
     const eta = one.finished ? undefined : (records[one.run] ?? []).findLast((record) => record.event === "train")?.eta_minutes;
-    return [rowHead(names.length > 1 ? make("a", { href: linkTo(one.run), "data-key": one.run, class: `c${names.indexOf(one.run) % 7}` }, one.run) : one.run), within("pair", one.languages), stateOf(one) + (typeof eta === "number" ? `, ${say("left", fixed(eta, 1))}` : ""),
+    return [rowHead(names.length > 1 ? make("a", { href: linkTo(one.run), "data-key": one.run }, one.run) : one.run), within("pair", one.languages), stateOf(one) + (typeof eta === "number" ? `, ${say("left", fixed(eta, 1))}` : ""),
       `${scores(one.dev)}${one.dev.loss === undefined ? "" : ` · ${say("devLoss")} ${fixed(one.dev.loss, 3)}`}`, within("minutes", fixed(one.minutes, 1)), within("last", time(one.modified))];
   });
   const reports = found.filter((one) => one.report).flatMap((one) => [make("a", {
@@ -141,7 +141,7 @@ function points(run, event, key) {
 function charts() {
   const curve = (name, run, event, key, color, best) => ({ name, points: points(run, event, key), color, best });
   if (names.length > 1) {
-    const each = (event, key, best) => names.map((run, i) => curve(run, run, event, key, i % 7, best));
+    const each = (event, key, best) => names.map((run, i) => curve(run, run, event, key, i, best));
     return [["devLoss", each("validation", "loss", Math.min)], ["bleu", each("validation", "bleu", Math.max), true], ["chrf", each("validation", "chrf", Math.max), true],
       ["trainLoss", each("train", "loss")], ["lr", each("train", "lr"), true], ["speed", each("train", "tgt_tokens_per_s"), true]];
   }
@@ -149,7 +149,7 @@ function charts() {
   const metrics = ["bleu", "chrf", ...[...keys].filter((key) => /^(bleu|chrf)\./.test(key))];
   const label = (key) => key.replace("bleu", "BLEU").replace("chrf", "chrF").replace(".", " ");
   return [["loss", [curve(say("train"), run, "train", "loss", 6), curve("dev", run, "validation", "loss", 0, Math.min)]],
-    ["score", metrics.map((key, i) => curve(label(key), run, "validation", key, (i + 1) % 7, Math.max)), true],
+    ["score", metrics.map((key, i) => curve(label(key), run, "validation", key, i + 1, Math.max)), true],
     ["lr", [curve(say("lr"), run, "train", "lr", 2)], true], ["speed", [curve(say("speed"), run, "train", "tgt_tokens_per_s", 3)], true]];
 }
 
@@ -159,6 +159,8 @@ function ticks(low, high) {
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i++) found.push(i * step + 0); // + 0: never −0
   return found;
 }
+
+const look = ({ color }) => `c${color % 7}${color < 7 ? "" : " dashed"}`; // of seven colours, twice
 
 /** Fill a figure that has its place in the page, and so its width. */
 function draw(figure, title, curves, fromZero) {
@@ -170,7 +172,7 @@ function draw(figure, title, curves, fromZero) {
   const dots = (found) => (found.length > 60 ? "" : found.map(([a, b]) => `M${(x(a) - 1.5).toFixed(1)},${y(b).toFixed(1)}a1.5,1.5 0 1,0 3,0a1.5,1.5 0 1,0 -3,0`).join(""));
   const grid = [...ticks(low, high).flatMap((value) => [make("path", { d: `M${LEFT},${y(value)}H${right}` }), make("text", { x: LEFT - 6, y: y(value) + 4, class: "right" }, short(value))]),
     ...ticks(0, most).filter((value) => value <= most).map((value) => make("text", { x: x(value), y: HEIGHT - 3, class: x(value) > right - 15 ? "right" : "middle" }, short(value)))];
-  const pointer = make("path", { class: "pointer" }), keys = curves.map((curve) => make("span", { class: `c${curve.color}` }));
+  const pointer = make("path", { class: "pointer" }), keys = curves.map((curve) => make("span", { class: look(curve) }));
   const bests = curves.map((curve) => curve.points.reduce((a, b) => (curve.best && curve.best(a[1], b[1]) === a[1] ? a : b), curve.points[0]));
   const at = (value) => {
     curves.forEach((curve, i) => {
@@ -191,7 +193,7 @@ function draw(figure, title, curves, fromZero) {
   };
   const picture = make("svg", { width, height: HEIGHT, role: "img", tabindex: 0, "data-key": title, keydown: step, pointerleave: () => point(null),
     pointermove: (event) => point(nearest(((event.offsetX - LEFT) / (right - LEFT)) * most)) },
-    ...grid, ...curves.map((curve) => make("path", { class: `curve c${curve.color}`, d: line(curve.points) + dots(curve.points) })), pointer);
+    ...grid, ...curves.map((curve) => make("path", { class: `curve ${look(curve)}`, d: line(curve.points) + dots(curve.points) })), pointer);
   at(chosen.at);
   figure.replaceChildren(make("figcaption", {}, title, make("div", { class: "legend" }, ...keys)), picture);
   return at;
