@@ -8,7 +8,7 @@ Object.assign(WORDS, {
   compare: ["Compare", "比较"],
   chooseTwo: ["Tick two runs or more; the first is the baseline.", "勾选两个或更多训练，第一个作基线。"],
   choose: ["compare {}", "比较 {}"],
-  run: ["run", "训练"], pair: ["pair", "语言"], state: ["state", "状态"], dev: ["best on dev", "开发集最好成绩"],
+  run: ["run", "训练"], pair: ["pair", "语言"], state: ["state", "状态"], dev: ["best on dev", "开发集最好成绩"], devShort: ["dev", "开发集"],
   test: ["test", "测试集"], minutes: ["minutes", "分钟"], last: ["last record", "最近记录"], left: ["{} min left", "还剩 {} 分钟"],
   finished: ["finished, {} updates", "已完成，{} 步"], going: ["{} of {} updates", "{} / {} 步"],
   report: ["the data of {}", "{} 的数据"],
@@ -148,7 +148,7 @@ function charts() {
   const [run] = names, keys = new Set((records[run] ?? []).filter((record) => record.event === "validation").flatMap(Object.keys));
   const metrics = ["bleu", "chrf", ...[...keys].filter((key) => /^(bleu|chrf)\./.test(key))];
   const label = (key) => key.replace("bleu", "BLEU").replace("chrf", "chrF").replace(".", " ");
-  return [["loss", [curve(say("train"), run, "train", "loss", 6), curve("dev", run, "validation", "loss", 0, Math.min)]],
+  return [["loss", [curve(say("train"), run, "train", "loss", 6), curve(say("devShort"), run, "validation", "loss", 0, Math.min)]],
     ["score", metrics.map((key, i) => curve(label(key), run, "validation", key, i + 1, Math.max)), true],
     ["lr", [curve(say("lr"), run, "train", "lr", 2)], true], ["speed", [curve(say("speed"), run, "train", "tgt_tokens_per_s", 3)], true]];
 }
