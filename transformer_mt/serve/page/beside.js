@@ -1,22 +1,6 @@
 "use strict";
 /* Beside the translation: questions to the server, the glossary, files, the history, links. */
 
-/* ---- What the browser keeps, if it lets a page keep anything ---- */
-
-function stored(name, storage = () => localStorage) {
-  try {
-    return JSON.parse(storage().getItem(`tmt.${name}`));
-  } catch {
-    return null;
-  }
-}
-
-function store(name, value, storage = () => localStorage) {
-  try {
-    storage().setItem(`tmt.${name}`, JSON.stringify(value));
-  } catch { /* it is full, or the browser keeps nothing */ }
-}
-
 const areTexts = (values) => values.every((value) => typeof value === "string");
 const storedTerms = () => [stored("glossary")].flat().filter((one) => Array.isArray(one) && one.length === 2 && areTexts(one));
 const storedPast = () => [stored("history")].flat().filter((one) => one && areTexts([one.text, one.translation, one.source, one.target]));

@@ -45,7 +45,6 @@ function opposite() {
 
 const whenSettled = async (act) => { if (typing) translate(); const mine = asking; await done; if (mine === asking && !mine.signal.aborted) await act(); }; // not if another text is asked for meanwhile
 const swap = () => whenSettled(() => openText({ text: shownTranslation() || $("input").value, ...opposite() }));
-const keepInterface = (choice) => store("interface", { ...stored("interface"), ...choice, ...pair });
 
 /* ---- Translate ---- */
 
@@ -72,7 +71,7 @@ function openText({ text, ...languages }, isLink = false) {
   Object.assign(pair, languages);
   showLanguages();
   translate();
-  keepInterface();
+  keepInterface(pair);
 }
 
 const isTooLong = () => [...$("input").value].length > known.maxCharacters;
@@ -269,9 +268,9 @@ function listen() {
 }
 
 async function begin() {
-  const { source, target, ...kept } = stored("interface") ?? {};
+  const { source, target } = stored("interface") ?? {};
   $("key").value = stored("key", () => sessionStorage) ?? "";
-  beginInterface(kept, (choice) => { showAll(); keepInterface(choice); });
+  beginInterface(showAll);
   showAll();
   listen();
   known = (await askPatiently("api/languages", null, tell, undefined, Infinity)) ?? known;
