@@ -255,7 +255,7 @@ function listen() {
   for (const side of ["source", "target"]) $(side).onchange = () => openText({ [side]: $(side).value });
   $("input").oninput = () => { unlink(); soon(); };
   $("input").addEventListener("compositionstart", () => { composing = true; });
-  $("input").addEventListener("compositionend", () => { composing = false; soon(); });
+  $("input").addEventListener("compositionend", () => { composing = false; if (answer?.text === $("input").value) remember(); else soon(); });
   $("key").oninput = () => { store("key", $("key").value, () => sessionStorage); soon(); };
   $("file").onchange = () => { addFiles($("file").files); $("file").value = ""; };
   $("translation").onkeydown = wordKey;
