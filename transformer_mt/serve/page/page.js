@@ -8,7 +8,7 @@ const STANDS_MS = 1000; // until a translation goes into the history
 Object.assign(chosen, { word: 0, choice: 0 });
 let known = { directions: [], maxCharacters: Infinity }; // of the server
 let pair = { source: "auto", target: "" };
-let answer = null, trouble = null;
+let answer = null, trouble = null, busy = false; // the server is asked
 let asking = new AbortController(), typing, done = Promise.resolve();
 
 const shownTranslation = () => answer?.choices[chosen.choice] ?? "";
@@ -80,12 +80,13 @@ async function translateText(text) {
   const isWanted = text.trim() && pair.target && !isTooLong(), needsKey = isWanted && known.keyRequired && !$("key").value;
   let found = null;
   tell(needsKey ? new Problem("keyMissing") : null);
-  if (isWanted && !needsKey) {
-    $("translation").setAttribute("aria-busy", "true");
-    $("status").textContent = say("working");
+  busy = Boolean(isWanted && !needsKey);
+  if (busy) {
+    showStatus();
     found = await askPatiently("api/translate", withKey({ text, ...pair, alternatives: 3, glossary: glossary() }), tell, asking);
     if (found === undefined) return;
   }
+  busy = false;
   answer = found && { ...found, text, choices: [found.translation, ...found.alternatives] };
   Object.assign(chosen, { choice: 0, word: 0, row: 0 });
   Object.assign($("spoken"), { lang: answer?.target ?? "", textContent: shownTranslation() });
@@ -118,7 +119,8 @@ function showInput() {
 }
 
 function showStatus() {
-  $("status").textContent = answer ? say("took", answer.milliseconds) : known.directions.length ? "" : say("loading");
+  $("translation").setAttribute("aria-busy", String(busy));
+  $("status").textContent = busy ? say("working") : answer ? say("took", answer.milliseconds) : known.directions.length ? "" : say("loading");
 }
 
 function tellBriefly(name) {
@@ -128,7 +130,6 @@ function tellBriefly(name) {
 
 function showTranslation() {
   const words = answer && chosen.choice === 0 ? answer.words : [];
-  $("translation").setAttribute("aria-busy", "false");
   $("translation").lang = answer?.target ?? pair.target;
   if (words.length) $("translation").replaceChildren(...words.flatMap((word, i) => [word.space && i ? " " : "", wordButton(word, i)]));
   else $("translation").replaceChildren(answer ? shownTranslation() : make("span", { class: "muted" }, say("resultHere")));
