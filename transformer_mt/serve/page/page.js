@@ -79,7 +79,7 @@ const isTooLong = () => [...$("input").value].length > known.maxCharacters;
 async function translateText(text) {
   const isWanted = text.trim() && pair.target && !isTooLong(), needsKey = isWanted && known.keyRequired && !$("key").value;
   let found = null;
-  tell(needsKey ? new Problem("keyMissing") : null);
+  tell(needsKey ? new Problem("keyMissing") : pair.target ? null : trouble); // why there are no languages
   busy = Boolean(isWanted && !needsKey);
   if (busy) {
     showStatus();
@@ -120,7 +120,7 @@ function showInput() {
 
 function showStatus() {
   $("translation").setAttribute("aria-busy", String(busy));
-  $("status").textContent = busy ? say("working") : answer ? say("took", answer.milliseconds) : known.directions.length ? "" : say("loading");
+  $("status").textContent = busy ? say("working") : answer ? say("took", answer.milliseconds) : known.directions.length || trouble?.wait === null ? "" : say("loading");
 }
 
 function tellBriefly(name) {
