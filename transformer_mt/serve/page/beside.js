@@ -40,7 +40,7 @@ async function askPatiently(path, body, tell, { signal } = new AbortController()
       if (signal.aborted) break;
       if (!(problem instanceof Problem)) throw problem;
       const mayPass = problem.message === "offline" && !(body instanceof FormData && navigator.onLine), isLast = problem.wait !== null && !mayPass && --tries === 0;
-      tell(isLast ? new Problem("broken", problem.detail) : problem);
+      tell(isLast ? new Problem(problem.message === "offline" ? "gone" : "broken", problem.detail) : problem);
       if (isLast || problem.wait === null) return null;
       await new Promise((resolve) => { // until the network is back, at most
         setTimeout(resolve, 1000 * problem.wait);

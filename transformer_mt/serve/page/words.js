@@ -18,6 +18,7 @@ Object.assign(WORDS, {
   busy: ["The server is busy. The page asks again in {1} s.", "服务器正忙，{1} 秒后重试。"],
   notReady: ["The server is not ready: {} – the page asks again in {} s.", "服务器还没有准备好：{}，{} 秒后重试。"],
   offline: ["The server cannot be reached. The page asks again in {1} s, or when the network is back.", "连不上服务器，{1} 秒后或网络恢复时重试。"],
+  gone: ["The server cannot be reached.", "连不上服务器。"],
   sure: ["How sure the model was", "模型的把握"],
   legend: ["A stronger underline is a word that was less probable, given the source and the words before it; point at a word for its number. Improbable is not wrong, and probable is not right.", "下划线越重，这个词在原文和前面译文的条件下概率越低；指向一个词，就看到它的概率。概率低不等于错，概率高也不等于对。"],
   quality: ["Expected chrF of the whole: {} of 100.", "整段译文的预计 chrF：{}（满分 100）。"],
