@@ -105,11 +105,12 @@ function redraw() {
   buttons()[at]?.focus({ preventScroll: true });
 }
 
-/** Positions of the sub-words of each word. A space, or nothing in Chinese, begins a new one. */
+/** Positions of the sub-words of each word. A space begins a new one; in Chinese each sub-word, with
+ * a space of its own before it. */
 function wordPlaces(pieces, isByte, unspaced) {
   const groups = [];
   pieces.forEach((piece, i) => {
-    const joins = isByte(i) && i > 0 && isByte(i - 1);
+    const joins = i > 0 && ((isByte(i) && isByte(i - 1)) || (unspaced && pieces[i - 1] === "▁"));
     const starts = unspaced ? !joins : piece.startsWith("▁") && !joins;
     if (groups.length && !starts) groups.at(-1).push(i);
     else groups.push([i]);
