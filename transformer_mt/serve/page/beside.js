@@ -59,7 +59,7 @@ const glossary = () => terms.filter(([term]) => term.trim());
 
 /** Another tab has changed what the browser keeps; what is being typed here stays. */
 function changedElsewhere({ key }) {
-  if (key === "tmt.history") { if (!storedPast().length) forgotten = answer; showPast(); }
+  if (key === "tmt.history") { if (!storedPast().length) forgotten = answer?.text; showPast(); }
   if (key !== "tmt.glossary" || (document.hasFocus() && $("terms").contains(document.activeElement))) return;
   terms.splice(0, Infinity, ...storedTerms());
   showTerms();
@@ -130,13 +130,13 @@ function drag(event) {
 /* ---- History ---- */
 
 const MOST_PAST = 50;
-let remembering, forgotten; // when a text has stood for a moment; what does not come back
+let remembering, forgotten; // when a text has stood for a moment; the text that does not come back
 let composing = false; // an input method is still spelling the text
 
 /** Keep the translation shown; it takes the place of one whose text it goes on from. */
 function remember() {
   clearTimeout(remembering);
-  if (!answer || answer === forgotten || composing) return;
+  if (!answer || answer.text === forgotten || composing) return;
   const { text, source, target } = answer, past = storedPast();
   const isOther = (one, i) => one.target !== target || !(one.text === text || (i === 0 && text.startsWith(one.text)));
   store("history", [{ text, translation: shownTranslation(), source, target }, ...past.filter(isOther)].slice(0, MOST_PAST));
@@ -152,7 +152,7 @@ function showPast() {
       make("span", { class: "muted", lang: source, dir: "auto" }, text), make("span", { lang: target, dir: "auto" }, translation)))));
 }
 
-const forget = () => { clearTimeout(remembering); forgotten = answer; store("history", []); showPast(); };
+const forget = () => { clearTimeout(remembering); forgotten = answer?.text; store("history", []); showPast(); };
 
 /* ---- Links, with text and languages behind the #, which browsers keep to themselves ---- */
 
