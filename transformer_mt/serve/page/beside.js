@@ -131,15 +131,17 @@ function drag(event) {
 
 const MOST_PAST = 50;
 let remembering, forgotten; // when a text has stood for a moment; the text that does not come back
+let goesOn = false; // the text is typed on from the latest one of the history
 let composing = false; // an input method is still spelling the text
 
-/** Keep the translation shown; it takes the place of one whose text it goes on from. */
+/** Keep the translation shown; it takes the place of the one whose text it goes on from. */
 function remember() {
   clearTimeout(remembering);
   if (!answer || answer.text === forgotten || composing) return;
   const { text, source, target } = answer, past = storedPast();
-  const isOther = (one, i) => one.target !== target || !(one.text === text || (i === 0 && text.startsWith(one.text)));
+  const isOther = (one, i) => one.target !== target || !(one.text === text || (goesOn && i === 0 && text.startsWith(one.text)));
   store("history", [{ text, translation: shownTranslation(), source, target }, ...past.filter(isOther)].slice(0, MOST_PAST));
+  goesOn = true;
   showPast();
 }
 

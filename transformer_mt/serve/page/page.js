@@ -66,6 +66,7 @@ function translate() {
 }
 
 function openText({ text, ...languages }, isLink = false) {
+  goesOn = false;
   if (!isLink) unlink();
   $("input").value = text ?? $("input").value;
   Object.assign(pair, languages);
@@ -254,7 +255,7 @@ function listen() {
   const clicks = { swap, copy, share, addTerm, forget, choose: () => $("file").click(), clear: () => { openText({ text: "" }); $("input").focus(); } };
   for (const [id, click] of Object.entries(clicks)) $(id).onclick = click;
   for (const side of ["source", "target"]) $(side).onchange = () => openText({ [side]: $(side).value });
-  $("input").oninput = () => { unlink(); soon(); };
+  $("input").oninput = ({ inputType }) => { if (inputType === "insertFromPaste") goesOn = false; unlink(); soon(); };
   $("input").addEventListener("compositionstart", () => { composing = true; });
   $("input").addEventListener("compositionend", () => { composing = false; if (answer?.text === $("input").value) remember(); else soon(); });
   $("key").oninput = () => { store("key", $("key").value, () => sessionStorage); soon(); };
