@@ -57,6 +57,12 @@ const MOST_TERMS = 500; // that the server takes at once
 const terms = storedTerms();
 const glossary = () => terms.filter(([term]) => term.trim());
 
+/** As the server tells terms apart: US is not us, but Cat is cat, as where a sentence begins. */
+const spelling = (term) => (/^.\P{Lu}*$/u.test(term) && term !== term.toUpperCase() ? term.toLowerCase() : term);
+
+/** One row for each term, the last: with two the server would refuse the text. */
+const sentTerms = () => [...new Map(glossary().map((row) => [spelling(row[0].trim().replace(/\s+/g, " ")), row])).values()];
+
 /** Another tab has changed what the browser keeps; what is being typed here stays. */
 function changedElsewhere({ key }) {
   if (key === "tmt.history") { if (!storedPast().length) forgotten = answer?.text; showPast(); }

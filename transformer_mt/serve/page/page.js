@@ -84,7 +84,7 @@ async function translateText(text) {
   busy = Boolean(isWanted && !needsKey);
   if (busy) {
     showStatus();
-    found = await askPatiently("api/translate", withKey({ text, ...pair, alternatives: 3, glossary: glossary() }), tell, asking);
+    found = await askPatiently("api/translate", withKey({ text, ...pair, alternatives: 3, glossary: sentTerms() }), tell, asking);
     if (found === undefined) return;
   }
   busy = false;
