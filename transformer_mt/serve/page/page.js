@@ -44,7 +44,7 @@ function opposite() {
 }
 
 const whenSettled = async (act) => { if (typing) translate(); const mine = asking; await done; if (mine === asking && !mine.signal.aborted) await act(); }; // not if another text is asked for meanwhile
-const swap = () => whenSettled(() => openText({ text: shownTranslation() || $("input").value, ...opposite() }));
+const swap = () => whenSettled(() => { const back = opposite(); if (back) openText({ text: shownTranslation() || $("input").value, ...back }); });
 
 /* ---- Translate ---- */
 
