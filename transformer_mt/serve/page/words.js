@@ -35,7 +35,7 @@ Object.assign(WORDS, {
   glossaryText: ["How terms are to be translated. A term without a translation stays as it stands in the text. Kept in this browser, and sent along with each text.", "规定术语的译法。不填译法的术语照原文保留。保存在这个浏览器里，随每段文字一起发送。"],
   term: ["Term {}", "术语 {}"], termIn: ["Translation of term {}", "术语 {} 的译法"], asItIs: ["as in the text", "照原文"],
   addTerm: ["Add a term", "添加术语"], removeTerm: ["Remove term {}", "删除术语 {}"], files: ["Files", "文件"],
-  filesText: ["Only the text of a document changes; its layout stays. Kinds:", "只翻译文档里的文字，版式不变。支持："],
+  filesText: ["Only the text of a document changes; its layout stays. A translation can be fetched for ten minutes. Kinds:", "只翻译文档里的文字，版式不变。译文保留十分钟。支持："],
   chooseFile: ["Choose files, or drop them anywhere on the page", "选择文件，或把文件拖到页面任何地方"], download: ["Download {}", "下载 {}"],
   history: ["History", "历史"], historyText: ["The latest 50, kept in this browser only.", "最近 50 条，只保存在这个浏览器里。"],
   forget: ["Clear the history", "清空历史"],
