@@ -147,7 +147,7 @@ function remember() {
   const { text, source, target } = answer, past = storedPast();
   const isOther = (one, i) => one.target !== target || !(one.text === text || (goesOn && i === 0 && text.startsWith(one.text)));
   store("history", [{ text, translation: shownTranslation(), source, target }, ...past.filter(isOther)].slice(0, MOST_PAST));
-  goesOn = true;
+  [goesOn, forgotten] = [true, null];
   showPast();
 }
 
