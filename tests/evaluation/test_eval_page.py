@@ -44,6 +44,7 @@ def test_hostile_text_stays_text_and_the_page_needs_nothing_else(
     tags = [tag for tag, _ in page.elements]
     assert tags.count("script") == 2 and {"img", "svg"}.isdisjoint(tags)
     assert page.needs_nothing_else() and page.values_of("href") == []
+    assert page.values_of("autocomplete") == ["off"] * 6  # a reload shows what the controls say
     sentences = page.data["tests"][0]["sentences"]
     assert [sentence["src"] for sentence in sentences] == HOSTILE
     assert [sentence["hyps"][1] for sentence in sentences] == HOSTILE[::-1]

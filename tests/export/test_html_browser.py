@@ -119,8 +119,10 @@ def test_it_fits_and_speaks_chinese(opened: Callable[..., Any], width: int) -> N
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.get_attribute("html", "data-theme") == "dark"
     assert "是什么决定了这个词" in page.inner_text("main")
+    assert "掩码" in page.inner_text("#numbers") and "mask" not in page.inner_text("#numbers")
     page.click("#language")
-    assert "What decided this word" in page.inner_text("main")
+    page.reload()
+    page.wait_for_selector("h2:has-text('What decided this word')")
     for text in page.evaluate("Object.values(WORDS).flatMap(([, chinese]) => chinese)"):
         assert text
 

@@ -277,7 +277,23 @@ def test_a_training_is_watched_without_reloading(
     compared.wait_for_selector("#facts td:has-text('+0.00, p = 1.000')")
     write_run(folder / "next", toy_config)
     listed.wait_for_selector("#table a[href='#next']")
-    assert page.evaluate("performance.timeOrigin") == loaded
+    page.wait_for_selector("#facts td:has-text('finished, 120 updates')")
+    wide = page.get_attribute("#charts svg >> nth=0", "width")
+    page.set_viewport_size({"width": 390, "height": 700})
+    page.wait_for_selector(f"#charts:not(:has(svg[width='{wide}'])) svg")
+    page.evaluate("scrollTo(0, 600); getSelection().selectAllChildren($('samples'))")
+    state = "[performance.timeOrigin, scrollY, String(getSelection())]"
+    _, at, text = page.evaluate(state)
+    assert at > 300 and SAMPLE["hyp"] in text
+    append(folder / "going/metrics.jsonl", {"event": "train", "update": 130, "loss": 2.0})
+    page.wait_for_selector("#charts figcaption:has-text('2 at 130')")
+    assert page.evaluate(state) == [loaded, at, text]
+    is_left = """() => { const [figure, was] = [$("charts").firstChild, waiting];
+        const data = JSON.stringify([...states, { run: "of no interest here" }]);
+        source.dispatchEvent(new MessageEvent("runs", { data }));
+        dispatchEvent(new Event("resize"));
+        return figure.isConnected && waiting === was; }"""
+    assert page.evaluate(is_left), "what is drawn is as it was"
 
 
 def test_no_other_site_reads_it(watched: tuple[str, Path]) -> None:
@@ -315,11 +331,13 @@ def test_it_fits_speaks_chinese_and_has_no_serious_fault(
     for place in ("", "#done", "#done&going"):
         page = opened(place, width, color_scheme=theme, locale="zh-CN", bypass_csp=True)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert "开发集" in page.inner_text("main")
+        assert "开发集" in page.inner_text("main") and "dev" not in page.inner_text("#charts")
         if AXE.is_file():
             page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
             found = page.evaluate("async () => (await axe.run()).violations")
             serious = [one for one in found if one["impact"] in ("serious", "critical")]
             assert [(one["id"], one["nodes"][0]["html"]) for one in serious] == []
     page.click("#language")
-    assert "Horizontal axis" in page.inner_text("main")
+    page.reload()
+    page.wait_for_selector("#axis:has-text('Horizontal axis')")
+    assert page.evaluate("[6, 7].map((color) => look({ color }))") == ["c6", "c0 dashed"]

@@ -11,6 +11,8 @@ from chromium import AXE, headless_chromium
 from parsed_page import HOSTILE as HOSTILE_TEXTS
 from stub_server import FOLDERS, HOSTILE, MOST, StubServer, stub_server
 
+from transformer_mt.serve.worker import _words_of
+
 TEXT = "the animal crossed the street slowly"
 TURNED = "slowly street the crossed animal the"
 
@@ -82,6 +84,9 @@ def test_typing_shows_only_the_last_answer(opened: Callable[..., Any], server: S
     page.wait_for_timeout(900)
     assert set(page.evaluate("seen")) == {"two and one slow"}
     assert server.texts() == ["slow one", "slow one and two"], "one question, after the typing"
+    said = """() => { translate(); $("theme").click();
+        return [$("translation").ariaBusy, $("status").textContent]; }"""
+    assert page.evaluate(said) == ["true", "translating …"], "the old one is no answer to this"
 
 
 def test_words_say_how_sure_the_model_was(opened: Callable[..., Any]) -> None:
@@ -107,6 +112,20 @@ def test_a_source_word_of_several_pieces_decides_as_one(opened: Callable[..., An
     expect(page.locator("#why .bar >> nth=4")).to_have_attribute(
         "aria-label", "animal, value zeroing 100 %"
     )
+
+
+@pytest.mark.parametrize("unspaced", [True, False])
+def test_words_of_the_page_are_those_of_the_server(
+    opened: Callable[..., Any], unspaced: bool
+) -> None:
+    pieces = ["▁", "<0xE4>", "<0xBD>", "<0xA0>", "好", "▁", "▁a", "b", "<0xE4>", "▁"]
+    found = opened().evaluate(
+        "([p, unspaced]) => wordPlaces(p, (i) => p[i].startsWith('<0x'), unspaced)",
+        [pieces, unspaced],
+    )
+    wanted = [[0, 1, 2, 3], [4], [5, 6], [7], [8], [9]]
+    assert found == _words_of(pieces, unspaced)
+    assert found == (wanted if unspaced else [[0, 1, 2, 3, 4], [5], [6, 7, 8], [9]])
 
 
 def test_a_word_can_be_looked_into(opened: Callable[..., Any], server: StubServer) -> None:
@@ -158,7 +177,26 @@ def test_history_and_glossary_survive_and_stay_here(
                for _, fields in server.asked)  # fmt: skip
     page.click("#forget")
     expect(page.locator("#past li")).to_have_count(0)
+    page.evaluate("() => { translate(); return done.then(remember); }")
     assert page.evaluate("localStorage.getItem('tmt.history')") == "[]"
+
+
+def test_only_a_text_that_is_typed_on_takes_the_place_of_its_beginning(
+    opened: Callable[..., Any],
+) -> None:
+    page = opened()
+    texts = """async (act) => { await act(); translate(); await done; remember();
+        return stored("history").map(({ text }) => text); }"""
+    become = """(text, inputType) => { $("input").value = text;
+        $("input").dispatchEvent(new InputEvent("input", { inputType })); }"""
+    page.evaluate(f"Object.assign(globalThis, {{ become: {become}, texts: {texts} }}); 0")
+    kept = {"translation": "", "source": "en", "target": "de"}
+    page.evaluate("(kept) => store('history', kept)", [kept | {"text": t} for t in ("a", "a b")])
+    reopened = "texts(() => openText({ text: 'a b', source: 'en', target: 'de' }))"
+    assert page.evaluate(reopened) == ["a b", "a"]
+    assert page.evaluate("texts(() => become('a b c', 'insertText'))") == ["a b c", "a"]
+    pasted = page.evaluate("texts(() => become('a b c d', 'insertFromPaste'))")
+    assert pasted == ["a b c d", "a b c", "a"]
 
 
 def test_the_history_is_bounded(opened: Callable[..., Any]) -> None:
@@ -196,6 +234,9 @@ def test_languages_swap_and_are_detected(opened: Callable[..., Any]) -> None:
     page.select_option("#target", "zh")
     translated(page)
     expect(page.locator("#source option:checked")).to_have_text("English · auto")
+    page.evaluate("() => { answer.source = 'de'; return swap(); }")  # to which none leads back
+    expect(page.locator("#input")).to_have_value(TEXT)
+    page.evaluate("answer.source = 'en'")
     page.click("#swap")
     expect(page.locator("#source")).to_have_value("zh")
     expect(page.locator("#target")).to_have_value("en")
@@ -247,6 +288,14 @@ def test_what_stays_is_said_and_not_asked_again(
     expect(page.locator("#problem")).to_contain_text("cannot be reached")
     page.context.set_offline(False)
     expect(page.locator("#translation")).to_have_text("b a")
+    page.route("**/gone", lambda route: route.abort("internetdisconnected"))
+    said = """new Promise((tell) =>
+        askPatiently("gone", new FormData(), (problem) => tell(problem.text), undefined, 1))"""
+    assert page.evaluate(said) == "The server cannot be reached."
+    page.route("**/api/languages", lambda route: route.fulfill(status=500, json={"error": "bug"}))
+    page.reload()
+    expect(page.locator("#problem")).to_have_text("The server failed (bug).")
+    expect(page.locator("#status")).to_have_text("")
 
 
 def test_a_key_is_asked_for(opened: Callable[..., Any], server: StubServer) -> None:
@@ -296,7 +345,7 @@ def test_who_stands_on_a_link_stays_there(opened: Callable[..., Any], tmp_path: 
     assert page.locator("#files [role=status]").count() == 2
 
 
-def test_two_tabs_have_one_glossary(opened: Callable[..., Any]) -> None:
+def test_two_tabs_have_one_glossary(opened: Callable[..., Any], server: StubServer) -> None:
     page = opened()
     other = page.context.new_page()
     other.goto(page.url)
@@ -309,6 +358,10 @@ def test_two_tabs_have_one_glossary(opened: Callable[..., Any]) -> None:
         for one in (page, other):
             one.wait_for_function("n => terms.length === n", arg=len(wanted))
     assert page.evaluate("stored('glossary').map(([term]) => term)") == ["cat", "dog"]
+    page.evaluate("terms.push(['US', 'USA'], ['us', 'uns'], [' Cat', 'Katze']); 0")
+    translated(page)
+    (sent,) = (fields["glossary"] for path, fields in server.asked if path == "/api/translate")
+    assert sent == [[" Cat", "Katze"], ["dog", ""], ["US", "USA"], ["us", "uns"]]
 
 
 def test_texts_become_no_markup(opened: Callable[..., Any]) -> None:
@@ -368,6 +421,13 @@ def test_letters_of_an_input_method_stay_out_of_the_history(opened: Callable[...
     keyboard.send("Input.insertText", {"text": "你好"})
     expect(page.locator("#past li")).to_have_count(1)
     expect(page.locator("#past li")).to_contain_text("你好")
+    spelled = {"text": "가", "selectionStart": 1, "selectionEnd": 1}
+    keyboard.send("Input.imeSetComposition", spelled)
+    expect(page.locator("#translation")).to_have_text("你好가")
+    page.evaluate("remember()")
+    assert page.locator("#past li").count() == 1
+    page.evaluate("$('input').blur(); remember = () => 0")  # at once, with no other question
+    assert "你好가" in page.evaluate("stored('history')[0].text")
 
 
 def test_it_is_dark_when_the_system_is_until_its_reader_chooses(opened: Callable[..., Any]) -> None:

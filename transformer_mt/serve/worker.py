@@ -161,12 +161,16 @@ def _constraints(terms: Terms) -> LexicalConstraints:
 
 
 def _words_of(pieces: Sequence[str], unspaced: bool) -> list[list[int]]:
-    """Positions of the pieces of each word; of a language without spaces, each piece is one."""
+    """Positions of the pieces of each word; of a language without spaces, each piece is one.
+
+    There a space that is a piece of its own belongs to the next, as in `wordPlaces` of the pages.
+    """
     groups: list[list[int]] = []
     for i, piece in enumerate(pieces):
-        in_character = piece.startswith("<0x") and i > 0 and pieces[i - 1].startswith("<0x")
-        begins = (unspaced or piece.startswith("▁")) and not in_character
-        if begins or not groups:
+        last = pieces[i - 1] if i else ""
+        in_character = piece.startswith("<0x") and last.startswith("<0x")
+        joins = in_character or (unspaced and last == "▁")
+        if not groups or ((unspaced or piece.startswith("▁")) and not joins):
             groups.append([])
         groups[-1].append(i)
     return groups

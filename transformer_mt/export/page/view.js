@@ -17,6 +17,7 @@ Object.assign(WORDS, { // English, Chinese
   steps: ["Step by step", "一步一步算"],
   stepsText: ["One head, one row: the query times every key, divided by √d_k, masked, softmax, and the values mixed by these shares.",
     "一个头、一行：查询乘以每个键，除以 √d_k，掩码，softmax，再按所得份额混合各个值。"],
+  mask: ["mask", "掩码"], noMask: ["mask (none)", "掩码（无）"],
   next: ["Next step", "下一步"],
   all: ["All steps", "全部显示"],
   mixed: ["· V: the mix, its first {} of {} numbers:", "· V：混合结果，{1} 个数中的前 {0} 个："],
@@ -155,7 +156,7 @@ function showNumbers(part) {
   const dots = columns.map((_, k) => keys[k] && keys[k].slice(start, start + width).reduce((sum, x, i) => sum + x * q[start + i], 0));
   const scaled = dots.map((dot) => dot && dot / Math.sqrt(width));
   const masked = scaled.map((score) => score ?? -Infinity);
-  const lines = [["Q·Kᵀ", dots], [`÷ √${width}`, scaled], [chosen.kind === "decoder" ? "mask" : "mask (none)", masked]];
+  const lines = [["Q·Kᵀ", dots], [`÷ √${width}`, scaled], [say(chosen.kind === "decoder" ? "mask" : "noMask"), masked]];
   const table = lines.slice(0, chosen.shown).map(([name, values]) => make("tr", {}, make("th", { scope: "row" }, name),
     ...values.map((value) => make("td", { class: value === undefined || value === -Infinity ? "hidden" : "" }, value === undefined ? "·" : number(value)))));
   if (chosen.shown > 3) table.push(make("tr", {}, make("th", { scope: "row" }, "softmax"),

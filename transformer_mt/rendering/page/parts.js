@@ -22,6 +22,24 @@ const $ = (id) => document.getElementById(id);
 const chosen = { language: 0, kind: "cross", layer: 0, head: 0, row: 0 };
 const ATTENTION = ["encoder", "decoder", "cross"]; // its kinds; a recurrent model has the last alone
 
+/* ---- What the browser keeps, if it lets a page keep anything ---- */
+
+function stored(name, storage = () => localStorage) {
+  try {
+    return JSON.parse(storage().getItem(`tmt.${name}`));
+  } catch {
+    return null;
+  }
+}
+
+function store(name, value, storage = () => localStorage) {
+  try {
+    storage().setItem(`tmt.${name}`, JSON.stringify(value));
+  } catch { /* it is full, or the browser keeps nothing */ }
+}
+
+const keepInterface = (choice) => store("interface", { ...stored("interface"), ...choice });
+
 /* ---- Labels ---- */
 
 function say(name, ...values) {
@@ -41,14 +59,14 @@ function speak() {
 const isDark = () => document.documentElement.dataset.theme === "dark";
 const setDark = (dark) => { document.documentElement.dataset.theme = dark ? "dark" : "light"; };
 
-/** Begin in the reader's language and colours; the buttons `language` and `theme` change them, and
- * `changed` gets what was chosen. */
-function beginInterface({ language, dark } = {}, changed = () => {}) {
+/** Begin in the reader's language and colours; the buttons `language` and `theme` change them. */
+function beginInterface(showAgain = show) {
+  const { language, dark } = stored("interface") ?? {};
   setDark(dark ?? matchMedia("(prefers-color-scheme: dark)").matches);
   chosen.language = [0, 1].includes(language) ? language : (navigator.language.startsWith("zh") ? 1 : 0);
   speak();
-  $("language").onclick = () => { chosen.language = 1 - chosen.language; speak(); show(); changed({ language: chosen.language }); };
-  $("theme").onclick = () => { setDark(!isDark()); show(); changed({ dark: isDark() }); };
+  $("language").onclick = () => { chosen.language = 1 - chosen.language; speak(); showAgain(); keepInterface({ language: chosen.language }); };
+  $("theme").onclick = () => { setDark(!isDark()); showAgain(); keepInterface({ dark: isDark() }); };
 }
 
 function fail(error) {
@@ -87,11 +105,12 @@ function redraw() {
   buttons()[at]?.focus({ preventScroll: true });
 }
 
-/** Positions of the sub-words of each word. A space, or nothing in Chinese, begins a new one. */
+/** Positions of the sub-words of each word. A space begins a new one; in Chinese each sub-word, with
+ * a space of its own before it. */
 function wordPlaces(pieces, isByte, unspaced) {
   const groups = [];
   pieces.forEach((piece, i) => {
-    const joins = isByte(i) && i > 0 && isByte(i - 1);
+    const joins = i > 0 && ((isByte(i) && isByte(i - 1)) || (unspaced && pieces[i - 1] === "▁"));
     const starts = unspaced ? !joins : piece.startsWith("▁") && !joins;
     if (groups.length && !starts) groups.at(-1).push(i);
     else groups.push([i]);

@@ -1,22 +1,6 @@
 "use strict";
 /* Beside the translation: questions to the server, the glossary, files, the history, links. */
 
-/* ---- What the browser keeps, if it lets a page keep anything ---- */
-
-function stored(name, storage = () => localStorage) {
-  try {
-    return JSON.parse(storage().getItem(`tmt.${name}`));
-  } catch {
-    return null;
-  }
-}
-
-function store(name, value, storage = () => localStorage) {
-  try {
-    storage().setItem(`tmt.${name}`, JSON.stringify(value));
-  } catch { /* it is full, or the browser keeps nothing */ }
-}
-
 const areTexts = (values) => values.every((value) => typeof value === "string");
 const storedTerms = () => [stored("glossary")].flat().filter((one) => Array.isArray(one) && one.length === 2 && areTexts(one));
 const storedPast = () => [stored("history")].flat().filter((one) => one && areTexts([one.text, one.translation, one.source, one.target]));
@@ -56,7 +40,7 @@ async function askPatiently(path, body, tell, { signal } = new AbortController()
       if (signal.aborted) break;
       if (!(problem instanceof Problem)) throw problem;
       const mayPass = problem.message === "offline" && !(body instanceof FormData && navigator.onLine), isLast = problem.wait !== null && !mayPass && --tries === 0;
-      tell(isLast ? new Problem("broken", problem.detail) : problem);
+      tell(isLast ? new Problem(problem.message === "offline" ? "gone" : "broken", problem.detail) : problem);
       if (isLast || problem.wait === null) return null;
       await new Promise((resolve) => { // until the network is back, at most
         setTimeout(resolve, 1000 * problem.wait);
@@ -73,9 +57,15 @@ const MOST_TERMS = 500; // that the server takes at once
 const terms = storedTerms();
 const glossary = () => terms.filter(([term]) => term.trim());
 
+/** As the server tells terms apart: US is not us, but Cat is cat, as where a sentence begins. */
+const spelling = (term) => (/^.\P{Lu}*$/u.test(term) && term !== term.toUpperCase() ? term.toLowerCase() : term);
+
+/** One row for each term, the last: with two the server would refuse the text. */
+const sentTerms = () => [...new Map(glossary().map((row) => [spelling(row[0].trim().replace(/\s+/g, " ")), row])).values()];
+
 /** Another tab has changed what the browser keeps; what is being typed here stays. */
 function changedElsewhere({ key }) {
-  if (key === "tmt.history") { if (!storedPast().length) forgotten = answer; showPast(); }
+  if (key === "tmt.history") { if (!storedPast().length) forgotten = answer?.text; showPast(); }
   if (key !== "tmt.glossary" || (document.hasFocus() && $("terms").contains(document.activeElement))) return;
   terms.splice(0, Infinity, ...storedTerms());
   showTerms();
@@ -146,16 +136,18 @@ function drag(event) {
 /* ---- History ---- */
 
 const MOST_PAST = 50;
-let remembering, forgotten; // when a text has stood for a moment; what does not come back
+let remembering, forgotten; // when a text has stood for a moment; the text that does not come back
+let goesOn = false; // the text is typed on from the latest one of the history
 let composing = false; // an input method is still spelling the text
 
-/** Keep the translation shown; it takes the place of one whose text it goes on from. */
+/** Keep the translation shown; it takes the place of the one whose text it goes on from. */
 function remember() {
   clearTimeout(remembering);
-  if (!answer || answer === forgotten || composing) return;
+  if (!answer || answer.text === forgotten || composing) return;
   const { text, source, target } = answer, past = storedPast();
-  const isOther = (one, i) => one.target !== target || !(one.text === text || (i === 0 && text.startsWith(one.text)));
+  const isOther = (one, i) => one.target !== target || !(one.text === text || (goesOn && i === 0 && text.startsWith(one.text)));
   store("history", [{ text, translation: shownTranslation(), source, target }, ...past.filter(isOther)].slice(0, MOST_PAST));
+  [goesOn, forgotten] = [true, null];
   showPast();
 }
 
@@ -168,7 +160,7 @@ function showPast() {
       make("span", { class: "muted", lang: source, dir: "auto" }, text), make("span", { lang: target, dir: "auto" }, translation)))));
 }
 
-const forget = () => { clearTimeout(remembering); forgotten = answer; store("history", []); showPast(); };
+const forget = () => { clearTimeout(remembering); forgotten = answer?.text; store("history", []); showPast(); };
 
 /* ---- Links, with text and languages behind the #, which browsers keep to themselves ---- */
 

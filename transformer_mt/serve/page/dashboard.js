@@ -8,7 +8,7 @@ Object.assign(WORDS, {
   compare: ["Compare", "比较"],
   chooseTwo: ["Tick two runs or more; the first is the baseline.", "勾选两个或更多训练，第一个作基线。"],
   choose: ["compare {}", "比较 {}"],
-  run: ["run", "训练"], pair: ["pair", "语言"], state: ["state", "状态"], dev: ["best on dev", "开发集最好成绩"],
+  run: ["run", "训练"], pair: ["pair", "语言"], state: ["state", "状态"], dev: ["best on dev", "开发集最好成绩"], devShort: ["dev", "开发集"],
   test: ["test", "测试集"], minutes: ["minutes", "分钟"], last: ["last record", "最近记录"], left: ["{} min left", "还剩 {} 分钟"],
   finished: ["finished, {} updates", "已完成，{} 步"], going: ["{} of {} updates", "{} / {} 步"],
   report: ["the data of {}", "{} 的数据"],
@@ -26,7 +26,7 @@ Object.assign(WORDS, {
 });
 
 const MOST_RUNS = 12, SHOWN_SAMPLES = 10, HEIGHT = 200, LEFT = 52, BOTTOM = 18, TOP = 6;
-let names = [], states = null, records = {}, details = {}, source, pointers = [];
+let names = [], states = null, records = {}, details = {}, source, pointers = [], waiting, width = innerWidth;
 Object.assign(chosen, { ticked: new Set(), x: "update", all: false, at: null });
 
 /* ---- Numbers ---- */
@@ -47,6 +47,13 @@ const table = (head, rows) => [make("thead", {}, cells("th", head)), make("tbody
 const KINDS = { pair: "wide time", test: "wide", minutes: "wide number", last: "wide time" }; // of columns
 const column = (name) => make("th", { scope: "col", class: KINDS[name] ?? "" }, say(name));
 const within = (name, text) => make("td", { class: KINDS[name] ?? "" }, text);
+
+/** Fill a part of the page, unless it is as it was: text that is selected in it stays so. */
+function fill(id, ...children) {
+  const filled = $(id).cloneNode();
+  filled.append(...children);
+  if (!filled.isEqualNode($(id))) $(id).replaceChildren(...filled.childNodes);
+}
 
 function showList() {
   const rows = states.map((one) => {
@@ -70,14 +77,13 @@ function showFacts() {
   const found = names.map((name) => states.find((one) => one.run === name)).filter(Boolean);
   const rows = found.map((one) => {
     const eta = one.finished ? undefined : (records[one.run] ?? []).findLast((record) => record.event === "train")?.eta_minutes;
-    return [rowHead(names.length > 1 ? make("a", { href: linkTo(one.run), "data-key": one.run, class: `c${names.indexOf(one.run) % 7}` }, one.run) : one.run), within("pair", one.languages), stateOf(one) + (typeof eta === "number" ? `, ${say("left", fixed(eta, 1))}` : ""),
+    return [rowHead(names.length > 1 ? make("a", { href: linkTo(one.run), "data-key": one.run }, one.run) : one.run), within("pair", one.languages), stateOf(one) + (typeof eta === "number" ? `, ${say("left", fixed(eta, 1))}` : ""),
       `${scores(one.dev)}${one.dev.loss === undefined ? "" : ` · ${say("devLoss")} ${fixed(one.dev.loss, 3)}`}`, within("minutes", fixed(one.minutes, 1)), within("last", time(one.modified))];
   });
-  const parts = [make("table", {}, ...table(["run", "pair", "state", "dev", "minutes", "last"].map(column), rows)), testTable(found)];
-  if (details.notes) parts.push(...details.notes.map((note) => make("p", {}, note)));
-  parts.push(make("p", {}, ...found.filter((one) => one.report).flatMap((one) => [make("a", {
-    href: `api/runs/${encodeURIComponent(one.run)}/report`, target: "_blank", rel: "noopener", "data-key": `data ${one.run}` }, say("report", one.run)), " "])));
-  $("facts").replaceChildren(...parts);
+  const reports = found.filter((one) => one.report).flatMap((one) => [make("a", {
+    href: `api/runs/${encodeURIComponent(one.run)}/report`, target: "_blank", rel: "noopener", "data-key": `data ${one.run}` }, say("report", one.run)), " "]);
+  fill("facts", make("table", {}, ...table(["run", "pair", "state", "dev", "minutes", "last"].map(column), rows)),
+    testTable(found), ...(details.notes ?? []).map((note) => make("p", {}, note)), make("p", {}, ...reports));
 }
 
 /** Test scores of one run as they are listed; of several, compared on the same sentences. */
@@ -103,9 +109,9 @@ function showSettings() {
   $("differences").hidden = !details.runs;
   if (details.runs) {
     const rows = Object.entries(details.settings).map(([key, values]) => [rowHead(key), ...values.map(text)]);
-    $("settingsOf").replaceChildren(rows.length ? make("table", {}, ...table([say("setting"), ...details.runs], rows)) : say("same"));
+    fill("settingsOf", rows.length ? make("table", {}, ...table([say("setting"), ...details.runs], rows)) : say("same"));
   } else if (details.settings) {
-    $("settings").replaceChildren(make("table", {}, make("tbody", {}, ...Object.entries(details.settings).map(([key, value]) => cells("td", [rowHead(key), text(value)])))));
+    fill("settings", make("table", {}, make("tbody", {}, ...Object.entries(details.settings).map(([key, value]) => cells("td", [rowHead(key), text(value)])))));
   }
 }
 
@@ -117,7 +123,7 @@ function showSamples() {
   const shown = chosen.all ? found : found.slice(0, SHOWN_SAMPLES);
   const rows = [[rowHead(say("reference")), ...of(found[0], "ref")], ...shown.map((record) => [rowHead(whole(record.update)), ...of(record, "hyp")])];
   const more = press(say("allSamples"), chosen.all, () => { chosen.all = !chosen.all; }, { "data-key": "samples" });
-  $("samples").replaceChildren(make("table", {}, ...table([say("source"), ...of(found[0], "src")], rows)), ...(found.length > SHOWN_SAMPLES ? [more] : []));
+  fill("samples", make("table", {}, ...table([say("source"), ...of(found[0], "src")], rows)), ...(found.length > SHOWN_SAMPLES ? [more] : []));
 }
 
 /* ---- Curves ---- */
@@ -135,15 +141,15 @@ function points(run, event, key) {
 function charts() {
   const curve = (name, run, event, key, color, best) => ({ name, points: points(run, event, key), color, best });
   if (names.length > 1) {
-    const each = (event, key, best) => names.map((run, i) => curve(run, run, event, key, i % 7, best));
+    const each = (event, key, best) => names.map((run, i) => curve(run, run, event, key, i, best));
     return [["devLoss", each("validation", "loss", Math.min)], ["bleu", each("validation", "bleu", Math.max), true], ["chrf", each("validation", "chrf", Math.max), true],
       ["trainLoss", each("train", "loss")], ["lr", each("train", "lr"), true], ["speed", each("train", "tgt_tokens_per_s"), true]];
   }
   const [run] = names, keys = new Set((records[run] ?? []).filter((record) => record.event === "validation").flatMap(Object.keys));
   const metrics = ["bleu", "chrf", ...[...keys].filter((key) => /^(bleu|chrf)\./.test(key))];
   const label = (key) => key.replace("bleu", "BLEU").replace("chrf", "chrF").replace(".", " ");
-  return [["loss", [curve(say("train"), run, "train", "loss", 6), curve("dev", run, "validation", "loss", 0, Math.min)]],
-    ["score", metrics.map((key, i) => curve(label(key), run, "validation", key, (i + 1) % 7, Math.max)), true],
+  return [["loss", [curve(say("train"), run, "train", "loss", 6), curve(say("devShort"), run, "validation", "loss", 0, Math.min)]],
+    ["score", metrics.map((key, i) => curve(label(key), run, "validation", key, i + 1, Math.max)), true],
     ["lr", [curve(say("lr"), run, "train", "lr", 2)], true], ["speed", [curve(say("speed"), run, "train", "tgt_tokens_per_s", 3)], true]];
 }
 
@@ -153,6 +159,8 @@ function ticks(low, high) {
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i++) found.push(i * step + 0); // + 0: never −0
   return found;
 }
+
+const look = ({ color }) => `c${color % 7}${color < 7 ? "" : " dashed"}`; // of seven colours, twice
 
 /** Fill a figure that has its place in the page, and so its width. */
 function draw(figure, title, curves, fromZero) {
@@ -164,7 +172,7 @@ function draw(figure, title, curves, fromZero) {
   const dots = (found) => (found.length > 60 ? "" : found.map(([a, b]) => `M${(x(a) - 1.5).toFixed(1)},${y(b).toFixed(1)}a1.5,1.5 0 1,0 3,0a1.5,1.5 0 1,0 -3,0`).join(""));
   const grid = [...ticks(low, high).flatMap((value) => [make("path", { d: `M${LEFT},${y(value)}H${right}` }), make("text", { x: LEFT - 6, y: y(value) + 4, class: "right" }, short(value))]),
     ...ticks(0, most).filter((value) => value <= most).map((value) => make("text", { x: x(value), y: HEIGHT - 3, class: x(value) > right - 15 ? "right" : "middle" }, short(value)))];
-  const pointer = make("path", { class: "pointer" }), keys = curves.map((curve) => make("span", { class: `c${curve.color}` }));
+  const pointer = make("path", { class: "pointer" }), keys = curves.map((curve) => make("span", { class: look(curve) }));
   const bests = curves.map((curve) => curve.points.reduce((a, b) => (curve.best && curve.best(a[1], b[1]) === a[1] ? a : b), curve.points[0]));
   const at = (value) => {
     curves.forEach((curve, i) => {
@@ -185,7 +193,7 @@ function draw(figure, title, curves, fromZero) {
   };
   const picture = make("svg", { width, height: HEIGHT, role: "img", tabindex: 0, "data-key": title, keydown: step, pointerleave: () => point(null),
     pointermove: (event) => point(nearest(((event.offsetX - LEFT) / (right - LEFT)) * most)) },
-    ...grid, ...curves.map((curve) => make("path", { class: `curve c${curve.color}`, d: line(curve.points) + dots(curve.points) })), pointer);
+    ...grid, ...curves.map((curve) => make("path", { class: `curve ${look(curve)}`, d: line(curve.points) + dots(curve.points) })), pointer);
   at(chosen.at);
   figure.replaceChildren(make("figcaption", {}, title, make("div", { class: "legend" }, ...keys)), picture);
   return at;
@@ -201,8 +209,10 @@ function showCharts() {
   const wanted = charts(), figures = wanted.map(() => make("figure", { class: "chart" }));
   $("axis").replaceChildren(make("span", {}, say("axis")), ...[["update", "updates"], ["minutes", "minutes"]].map(([x, label]) =>
     press(say(label), chosen.x === x, () => { chosen.x = x; chosen.at = null; }, { "data-key": x })));
+  $("charts").style.minHeight = `${$("charts").offsetHeight}px`; // or the page, short for a moment, scrolls up
   $("charts").replaceChildren(...figures);
   pointers = wanted.map(([title, curves, fromZero], i) => draw(figures[i], say(title), curves, fromZero));
+  $("charts").style.minHeight = "";
 }
 
 /* ---- Show, and listen ---- */
@@ -229,16 +239,13 @@ function listen() {
   if (document.hidden) return;
   const stream = source = new EventSource(`api/events?${query()}`);
   stream.onopen = () => { tell("live"); if (names.length && !details.settings) ask().catch(fail); };
-  stream.onerror = () => {
-    tell("lost");
-    if (stream.readyState === EventSource.CLOSED) setTimeout(() => stream === source && listen(), 3000);
-  };
+  stream.onerror = () => { tell("lost"); if (stream.readyState === EventSource.CLOSED) setTimeout(() => stream === source && listen(), 3000); };
   stream.addEventListener("runs", (event) => {
-    const finished = () => names.map((name) => states.find((one) => one.run === name)?.finished).join();
-    const known = states && finished();
+    const shown = () => states?.filter(({ run }) => !names.length || names.includes(run)), known = shown();
+    const finished = (runs) => runs.filter((one) => one.finished).length;
     states = JSON.parse(event.data);
-    show();
-    if (known !== null && known !== finished()) ask().catch(fail); // its tests are scored, too
+    if (JSON.stringify(known) !== JSON.stringify(shown())) show();
+    if (names.length && known && finished(known) !== finished(shown())) ask().catch(fail); // its tests are scored, too
   });
   stream.addEventListener("metrics", (event) => {
     const told = JSON.parse(event.data);
@@ -263,8 +270,7 @@ async function open() {
 
 async function ask() {
   const asked = names;
-  const response = await fetch(names.length > 1 ? `api/compare?${query()}` : `api/runs/${encodeURIComponent(names[0])}`);
-  const found = await response.json();
+  const found = await (await fetch(names.length > 1 ? `api/compare?${query()}` : `api/runs/${encodeURIComponent(names[0])}`)).json();
   if (asked !== names) return;
   details = found;
   showProblem(found.error);
@@ -272,10 +278,11 @@ async function ask() {
 }
 
 const follow = () => open().catch(fail);
-let waiting;
 beginInterface();
 $("compare").onclick = () => { location.hash = linkTo(...ticked()); };
 window.addEventListener("hashchange", follow);
 document.addEventListener("visibilitychange", listen);
-window.addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(show, 100); });
+window.addEventListener("resize", () => { // of the width: the height changes while a phone scrolls
+  if (width !== innerWidth) { width = innerWidth; clearTimeout(waiting); waiting = setTimeout(show, 100); }
+});
 follow();

@@ -8,7 +8,7 @@ const STANDS_MS = 1000; // until a translation goes into the history
 Object.assign(chosen, { word: 0, choice: 0 });
 let known = { directions: [], maxCharacters: Infinity }; // of the server
 let pair = { source: "auto", target: "" };
-let answer = null, trouble = null;
+let answer = null, trouble = null, busy = false; // the server is asked
 let asking = new AbortController(), typing, done = Promise.resolve();
 
 const shownTranslation = () => answer?.choices[chosen.choice] ?? "";
@@ -44,8 +44,7 @@ function opposite() {
 }
 
 const whenSettled = async (act) => { if (typing) translate(); const mine = asking; await done; if (mine === asking && !mine.signal.aborted) await act(); }; // not if another text is asked for meanwhile
-const swap = () => whenSettled(() => openText({ text: shownTranslation() || $("input").value, ...opposite() }));
-const keepInterface = (choice) => store("interface", { ...stored("interface"), ...choice, ...pair });
+const swap = () => whenSettled(() => { const back = opposite(); if (back) openText({ text: shownTranslation() || $("input").value, ...back }); });
 
 /* ---- Translate ---- */
 
@@ -67,12 +66,13 @@ function translate() {
 }
 
 function openText({ text, ...languages }, isLink = false) {
+  goesOn = false;
   if (!isLink) unlink();
   $("input").value = text ?? $("input").value;
   Object.assign(pair, languages);
   showLanguages();
   translate();
-  keepInterface();
+  keepInterface(pair);
 }
 
 const isTooLong = () => [...$("input").value].length > known.maxCharacters;
@@ -80,13 +80,14 @@ const isTooLong = () => [...$("input").value].length > known.maxCharacters;
 async function translateText(text) {
   const isWanted = text.trim() && pair.target && !isTooLong(), needsKey = isWanted && known.keyRequired && !$("key").value;
   let found = null;
-  tell(needsKey ? new Problem("keyMissing") : null);
-  if (isWanted && !needsKey) {
-    $("translation").setAttribute("aria-busy", "true");
-    $("status").textContent = say("working");
-    found = await askPatiently("api/translate", withKey({ text, ...pair, alternatives: 3, glossary: glossary() }), tell, asking);
+  tell(needsKey ? new Problem("keyMissing") : pair.target ? null : trouble); // why there are no languages
+  busy = Boolean(isWanted && !needsKey);
+  if (busy) {
+    showStatus();
+    found = await askPatiently("api/translate", withKey({ text, ...pair, alternatives: 3, glossary: sentTerms() }), tell, asking);
     if (found === undefined) return;
   }
+  busy = false;
   answer = found && { ...found, text, choices: [found.translation, ...found.alternatives] };
   Object.assign(chosen, { choice: 0, word: 0, row: 0 });
   Object.assign($("spoken"), { lang: answer?.target ?? "", textContent: shownTranslation() });
@@ -119,7 +120,8 @@ function showInput() {
 }
 
 function showStatus() {
-  $("status").textContent = answer ? say("took", answer.milliseconds) : known.directions.length ? "" : say("loading");
+  $("translation").setAttribute("aria-busy", String(busy));
+  $("status").textContent = busy ? say("working") : answer ? say("took", answer.milliseconds) : known.directions.length || trouble?.wait === null ? "" : say("loading");
 }
 
 function tellBriefly(name) {
@@ -129,7 +131,6 @@ function tellBriefly(name) {
 
 function showTranslation() {
   const words = answer && chosen.choice === 0 ? answer.words : [];
-  $("translation").setAttribute("aria-busy", "false");
   $("translation").lang = answer?.target ?? pair.target;
   if (words.length) $("translation").replaceChildren(...words.flatMap((word, i) => [word.space && i ? " " : "", wordButton(word, i)]));
   else $("translation").replaceChildren(answer ? shownTranslation() : make("span", { class: "muted" }, say("resultHere")));
@@ -254,9 +255,9 @@ function listen() {
   const clicks = { swap, copy, share, addTerm, forget, choose: () => $("file").click(), clear: () => { openText({ text: "" }); $("input").focus(); } };
   for (const [id, click] of Object.entries(clicks)) $(id).onclick = click;
   for (const side of ["source", "target"]) $(side).onchange = () => openText({ [side]: $(side).value });
-  $("input").oninput = () => { unlink(); soon(); };
+  $("input").oninput = ({ inputType }) => { if (inputType === "insertFromPaste") goesOn = false; unlink(); soon(); };
   $("input").addEventListener("compositionstart", () => { composing = true; });
-  $("input").addEventListener("compositionend", () => { composing = false; soon(); });
+  $("input").addEventListener("compositionend", () => { composing = false; if (answer?.text === $("input").value) remember(); else soon(); });
   $("key").oninput = () => { store("key", $("key").value, () => sessionStorage); soon(); };
   $("file").onchange = () => { addFiles($("file").files); $("file").value = ""; };
   $("translation").onkeydown = wordKey;
@@ -269,9 +270,9 @@ function listen() {
 }
 
 async function begin() {
-  const { source, target, ...kept } = stored("interface") ?? {};
+  const { source, target } = stored("interface") ?? {};
   $("key").value = stored("key", () => sessionStorage) ?? "";
-  beginInterface(kept, (choice) => { showAll(); keepInterface(choice); });
+  beginInterface(showAll);
   showAll();
   listen();
   known = (await askPatiently("api/languages", null, tell, undefined, Infinity)) ?? known;
