@@ -15,7 +15,7 @@ from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from transformer_mt.errors import TmtError
 from transformer_mt.search.engine import Request, SearchEngine
 from transformer_mt.search.sampling import SamplingOptions
-from transformer_mt.translation import translator as translator_module
+from transformer_mt.translation import pair_scores
 from transformer_mt.translation.result import Alternative
 from transformer_mt.translation.translator import Translator
 
@@ -290,7 +290,7 @@ def test_a_pair_too_long_for_attention_is_not_scored(
     translator: Translator, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = translator.score_pairs(texts[:2], texts[:2])
-    monkeypatch.setattr(translator_module, "MOST_SCORED", 400)
+    monkeypatch.setattr(pair_scores, "MOST_SCORED", 400)
     first, long, last = translator.score_pairs(
         [texts[0], "猫" * 500, texts[1]], [texts[0], "dog", texts[1]]
     )

@@ -148,6 +148,10 @@ class DecodeConfig(Section):
     max_length_ratio: Annotated[float, Field(gt=0, le=MOST_LENGTH_RATIO)] = 2.0
     channel: Annotated[float, Field(ge=0, le=100)] = 0.0  # weight of the way back; 0: none
 
+    def to_fingerprint(self) -> dict[str, Any]:
+        """All that translations depend on; a channel of 0, which older runs lack, has no share."""
+        return self.model_dump(exclude=None if self.channel else {"channel"})
+
 
 class Config(Section):
     name: str
@@ -178,12 +182,7 @@ class Config(Section):
                 )
             )
         if self.decode.channel and not self.languages.bidirectional:
-            raise ValueError(
-                tr(
-                    "decode.channel asks how probable the source is, given a translation: only "
-                    "models of both directions know (languages.bidirectional: true)"
-                )
-            )
+            raise ValueError(tr("decode.channel: the way back needs languages.bidirectional: true"))
         if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError(
                 tr(

@@ -199,7 +199,7 @@ def student_config(teacher: Teacher, prefixes: Sequence[Path], overrides: Sequen
     of_run = Run(teacher.model_dirs[0].parent).config_path
     if not of_run.is_file() or load_config(of_run).train.max_tokens == "auto":
         tree["train"]["max_tokens"] = "auto"  # where the model directory has a number
-    tree["decode"]["beam"] = 1
+    tree["decode"] |= {"beam": 1, "channel": 0.0}
     cfg = changed_config(tree, tr("the student"), overrides)
     if not (cfg.data.dev and cfg.data.test):
         raise ConfigError(
@@ -234,7 +234,7 @@ def compare_with_teacher(
     cfg = load_config(run.model_dir / "config.yaml")
     dirs = {"teacher": teacher.model_dirs, "student": [run.model_dir]}
     weights = [weights_digest(path) for path in chain(*dirs.values())]
-    measured = fingerprint(weights, teacher.cfg.decode.model_dump(), cfg.decode.model_dump())
+    measured = fingerprint(weights, *(one.decode.to_fingerprint() for one in (teacher.cfg, cfg)))
     known: dict[str, Any] = read_metadata(run.model_dir).get(DISTILLED, {})
     if known.get("measured") == measured:
         return known

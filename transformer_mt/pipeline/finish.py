@@ -43,7 +43,7 @@ def finish(
     """Choose the weights, score them on every test set, write the model directory."""
     progress, ranks = outcome.progress, trainer.ranks
     finished = fingerprint(
-        trainer.store.identity, progress.update, cfg.decode.model_dump(), cfg.train.average
+        trainer.store.identity, progress.update, cfg.decode.to_fingerprint(), cfg.train.average
     )
     metadata = ranks.told_by_main(_read_metadata(run) if ranks.is_main else {})
     if metadata.get("finished") == finished:

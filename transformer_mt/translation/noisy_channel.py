@@ -4,18 +4,12 @@ A model of both directions knows both probabilities. This file does not know how
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from transformer_mt.translation.pair_scores import PairScore
 from transformer_mt.translation.segment_translation import SegmentTranslation
 
-
-@dataclass(frozen=True)
-class PairScore:
-    log_prob: float  # of the target given the source, EOS included, in nats
-    n_tokens: int  # of the target, EOS included
-
-
-ScorePairs = Callable[..., Sequence[PairScore]]  # see `Translator.score_pairs`
+ScorePairs = Callable[..., Sequence[PairScore]]  # see `PairScorer.score`
 
 
 def rank_by_channel(

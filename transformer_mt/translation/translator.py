@@ -1,7 +1,5 @@
 """Text in, text out: segments, search, retries; and the attention and scores of a forced pass."""
 
-import logging
-import math
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
@@ -9,22 +7,19 @@ from typing import Unpack
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import Config
-from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from transformer_mt.encoding.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from transformer_mt.errors import ConfigError, TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.encoder_decoder import AttentionWeights, EncoderDecoder
 from transformer_mt.model.int8 import use_int8
 from transformer_mt.model_dir import LoadedModel, load_model_dir
 from transformer_mt.search.engine import (
-    BATCH_TOKENS,
     Engine,
     SearchEngine,
-    batches_by_length,
     padded,
 )
 from transformer_mt.search.options import SearchChanges, SearchOptions
@@ -39,7 +34,7 @@ from transformer_mt.translation.lexical_constraints import (
     ConstraintEncoder,
     LexicalConstraints,
 )
-from transformer_mt.translation.noisy_channel import PairScore
+from transformer_mt.translation.pair_scores import PairScore, PairScorer
 from transformer_mt.translation.result import Translation, joined_translation
 from transformer_mt.translation.segment_search import (
     SegmentSearch,
@@ -48,10 +43,6 @@ from transformer_mt.translation.segment_search import (
     translate_with_retry,
 )
 from transformer_mt.translation.segments import Segmenter
-
-MOST_SCORED = 4096  # tokens of a side, many times as many as a sentence has
-
-_log = logging.getLogger(__name__)
 
 
 class Translator:
@@ -81,7 +72,8 @@ class Translator:
         self.engine = engine or Engine([model, *others], self.tgt_tokenizer.silent_ids)
         self.cfg = cfg
         self._segmenter = Segmenter(self.src_tokenizer, cfg, known)
-        self._search = SegmentSearch(self.engine, self.tgt_tokenizer, cfg, self.score_pairs)
+        self._scorer = PairScorer(model, self._segmenter, self.tgt_tokenizer, cfg.languages)
+        self._search = SegmentSearch(self.engine, self.tgt_tokenizer, cfg, self._scorer.score)
 
     @classmethod
     def load(cls, model_dir: Path, *others: Path, precision: str = "auto") -> "Translator":
@@ -121,7 +113,7 @@ class Translator:
         """The same texts and rules, searched by another engine."""
         other = copy(self)
         other.engine = engine
-        other._search = SegmentSearch(engine, self.tgt_tokenizer, self.cfg, other.score_pairs)
+        other._search = SegmentSearch(engine, self.tgt_tokenizer, self.cfg, self._scorer.score)
         return other
 
     @property
@@ -203,40 +195,11 @@ class Translator:
         found = iter(translated)
         return [[next(found) for _ in segments] for segments in segments_of]
 
-    @torch.inference_mode()
     def score_pairs(
         self, srcs: Sequence[str], tgts: Sequence[str], *, to: str | None = None
     ) -> list[PairScore]:
-        """Log-probability of each target given its source; `to` as for `translate`.
-
-        Of pairs with a side of more than `MOST_SCORED` tokens it is not a number, with a warning:
-        the memory for attention grows with the square of the length.
-        """
-        pairs = [self.encode_pair(*pair, to) for pair in zip(srcs, tgts, strict=True)]
-        src_ids, tgt_ids = [src for src, _ in pairs], [[*tgt, EOS_ID] for _, tgt in pairs]
-        lengths = [max(len(s), len(t)) + 1 for s, t in zip(src_ids, tgt_ids, strict=True)]
-        results = [PairScore(math.nan, len(tgt)) for tgt in tgt_ids]
-        scored = [i for i, length in enumerate(lengths) if length <= MOST_SCORED]
-        for i in sorted(set(range(len(lengths))) - set(scored)):
-            message = tr(
-                "pair {} has {} tokens on a side, more than {}: it is not scored",
-                i + 1,
-                lengths[i],
-                MOST_SCORED,
-            )
-            _log.warning("%s", message)
-        for batch in batches_by_length([lengths[i] for i in scored], BATCH_TOKENS // 4):
-            indices = [scored[place] for place in batch]
-            tgt_out = self.pad([tgt_ids[i] for i in indices])
-            tgt_in = self.pad([[BOS_ID, *tgt_ids[i][:-1]] for i in indices])
-            hidden = self.model(self.pad([src_ids[i] for i in indices]), tgt_in)
-            logits = self.model.project(hidden).float()  # (B, T, V)
-            nll = F.cross_entropy(
-                logits.transpose(1, 2), tgt_out, ignore_index=PAD_ID, reduction="none"
-            )
-            for i, log_prob in zip(indices, (-nll.sum(dim=1)).tolist(), strict=True):
-                results[i] = PairScore(log_prob, len(tgt_ids[i]))
-        return results
+        """See `PairScorer.score`."""
+        return self._scorer.score(srcs, tgts, to=to)
 
     @torch.inference_mode()
     def attention(
@@ -298,11 +261,8 @@ class Translator:
         return [*segment.src, EOS_ID], tgt_ids
 
     def encode_pair(self, src: str, tgt: str, to: str | None = None) -> tuple[list[int], list[int]]:
-        """Ids as they are in training: source with tags and EOS; target without BOS and EOS."""
-        direction = direction_of(src, self.cfg.languages, to)
-        target = self._segmenter.normalise(tgt, direction.tgt)
-        (tgt_ids,) = self.tgt_tokenizer.encode([target])
-        return [*self._segmenter.encode(src, direction), EOS_ID], tgt_ids
+        """See `PairScorer.encode`."""
+        return self._scorer.encode(src, tgt, to)
 
     def pad(self, rows: list[list[int]]) -> Tensor:
         """(B, longest) int64 on the model's device, PAD_ID to the right."""
