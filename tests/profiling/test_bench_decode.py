@@ -1,6 +1,7 @@
 """The benchmark of translating: what it counts, and that its numbers fit each other."""
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from transformer_mt.errors import TmtError
 from transformer_mt.profiling import bench_decode
 from transformer_mt.profiling.bench_decode import BATCHES, BEAMS, RANDOM_LENGTH, bench_size
 from transformer_mt.rendering.progress import Stages
+from transformer_mt.translation.translator import Translator
 
 SMALLEST = ModelConfig(
     d_model=16, heads=2, ffn=16, encoder_layers=1, decoder_layers=1, tie_embeddings="all"
@@ -39,3 +41,16 @@ def test_a_model_needs_text(tmp_path: Path) -> None:
     assert isinstance(found.exception, TmtError)
     with pytest.raises(TmtError, match="go together"):
         raise found.exception
+
+
+def test_a_command_that_fails_says_why(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.zh").write_text("猫\n", "utf-8")
+    monkeypatch.setattr(bench_decode.Translator, "load", lambda *_, **__: translator)
+    command = [sys.executable, "-c", "raise SystemExit('no memory')"]
+    monkeypatch.setattr(bench_decode, "python_command", lambda *_: command)
+    with pytest.raises(TmtError, match="tmt translate ended with 1: no memory"):
+        bench_decode.bench_model(
+            tmp_path, tmp_path / "a.zh", precision="fp32", n_sentences=1, rounds=1, stages=Stages()
+        )

@@ -164,16 +164,16 @@ def starting_point(
     found = recommend(n_pairs, tgt_tokens, languages=languages, device=device, kept=kept)
     advice = {a.key: a for a in found}
     joint, size = advice["tokenizer.joint"], advice["tokenizer.vocab_size"]
+    room = [max(n + _BYTES, m) for n, m in zip(characters, words, strict=True)]
     if joint.value:
-        characters, words = [sum(characters)], [sum(words)]
+        characters, room = [sum(characters)], [sum(room)]
     others = training_that_ends(
         n_pairs, tgt_tokens, languages=languages, device=device, budget=budget, kept=kept
     )
     if size.key not in kept:
         size = size._replace(value=max(size.value, *(3 * n // 2 + 400 for n in characters)))
     if n_pairs < _FEW_PAIRS:
-        room = [n + _BYTES for n in characters]
-        sizes = [max(_FEW_PIECES, *both) for both in zip(room, words, strict=True)]
+        sizes = [max(_FEW_PIECES, n) for n in room]
         why = tr("characters, and words that occur three times: {}", _FEW_PAIRS_LAB)
         size = Advice(size.key, sizes if len(sizes) > 1 else sizes[0], why)
         why = tr("models of few pairs write too little: {}", _FEW_PAIRS_LAB)

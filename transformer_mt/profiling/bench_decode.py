@@ -16,7 +16,7 @@ import torch
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.corpus.readers.pairs import split_lines
 from transformer_mt.encoding.tokenizer import PAD_ID
-from transformer_mt.errors import DataError
+from transformer_mt.errors import DataError, TmtError
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.model.architectures import new_model
 from transformer_mt.model.int8 import has_int8, use_int8
@@ -103,12 +103,16 @@ def bench_model(
     requests = [Request(ids) for ids in encoded if ids]
     options = SearchOptions.resolve(translator.cfg.decode)
     stages.begin(tr("starting tmt translate once"))
-    command = python_command(
-        TMT, "translate", "-m", str(model_dir), "--precision", precision, "--to", to, "--", texts[0]
-    )
+    words = ["-m", str(model_dir), "--precision", precision, "--to", to]
+    command = python_command(TMT, "translate", *words)
     started = time.monotonic()
-    subprocess.run(command, env=child_environment(), check=True, capture_output=True)
+    done = subprocess.run(
+        command, env=child_environment(), input=f"{texts[0]}\n".encode(), capture_output=True
+    )
     cold_start_s = time.monotonic() - started
+    if done.returncode:
+        reason = done.stderr.decode(errors="replace").strip()
+        raise TmtError(tr("tmt translate ended with {}: {}", done.returncode, reason[-500:]))
     engine = Engine([translator.model], translator.tgt_tokenizer.silent_ids)
     report = _report(str(model_dir), engine, requests, options, rounds, stages)
     return replace(report, cold_start_s=cold_start_s)

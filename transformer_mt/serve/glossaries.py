@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import threading
 import time
 import uuid
@@ -85,7 +86,8 @@ class Glossaries:
                 _Table.metadata.create_all(self._engine)
         except (SQLAlchemyError, ImportError) as error:
             reason = str(error).partition("\n")[0]
-            raise TmtError(tr("--glossaries {}: {}", url, reason)) from error
+            shown = re.sub("(//[^/@]*:)[^/@]*@", r"\1***@", url)  # without the password
+            raise TmtError(tr("--glossaries {}: {}", shown, reason)) from error
         self._one_at_a_time = threading.Lock() if in_memory else nullcontext()
         self._threads = ThreadPoolExecutor(_MOST_AT_ONCE)  # others do not wait for the database
 
