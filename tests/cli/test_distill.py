@@ -12,6 +12,7 @@ import pytest
 from command import tmt_here
 from pairs_of_text import write_sides
 from safetensors.torch import load_file
+from timed_by_size import time_by_size
 
 from transformer_mt.cli.distill import for_minutes
 from transformer_mt.config.experiment import build_config, load_config
@@ -19,7 +20,6 @@ from transformer_mt.export.card import model_card
 from transformer_mt.model_dir import add_metadata, save_model_dir, weights_of
 from transformer_mt.pipeline import distill, start
 from transformer_mt.pipeline.run_dir import Run
-from transformer_mt.profiling import timed_start
 from transformer_mt.translation import backtranslate
 from transformer_mt.translation.translator import Translator
 
@@ -160,14 +160,7 @@ def test_its_configuration_alone_trains_the_same_student(
 def test_minutes_choose_a_schedule_and_no_size(
     student: tuple[Run, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An update of the student takes a second for each 1,000 tokens, at least one."""
-    timed: list[Any] = []
-
-    def seconds(work: Any, *_: object) -> list[float]:
-        timed.append(work.args[0].model)
-        return [size / 1000 for size in work.keywords["sizes"]]
-
-    monkeypatch.setattr(timed_start, "in_new_processes", seconds)
+    timed = time_by_size(monkeypatch)
     path = student[0].directory / "student.yaml"
     made = load_config(for_minutes(path, [], 3.0, 1, tmp_path / "run", fresh=False))
     own = load_config(path)

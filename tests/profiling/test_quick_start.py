@@ -2,15 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from xml.sax.saxutils import escape
 
 import pytest
 from command import tmt_here
+from timed_by_size import time_by_size
 
 from transformer_mt.config.data import Languages
 from transformer_mt.config.experiment import DecodeConfig, load_config
-from transformer_mt.config.model import ModelConfig
 from transformer_mt.config.recipes import Budget, starting_point
 from transformer_mt.corpus.readers.demo import build_demo
 from transformer_mt.errors import ConfigError, DataError
@@ -241,14 +240,7 @@ def test_both_directions_are_no_more_text(tmp_path: Path) -> None:
 def test_the_model_that_will_be_trained_is_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An update takes a second for each 1,000 tokens, at least one."""
-    timed: list[ModelConfig] = []
-
-    def seconds(work: Any, *_: object) -> list[float]:
-        timed.append(work.args[0].model)
-        return [size / 1000 for size in work.keywords["sizes"]]
-
-    monkeypatch.setattr(timed_start, "in_new_processes", seconds)
+    timed = time_by_size(monkeypatch)
     own = read_own_text([write(tmp_path / "my.zh", 0), write(tmp_path / "my.en", 1)])
     settings = ["model.d_model=64", "model.norm=post", "languages.bidirectional=true",
                 "tokenizer.joint=true", "train.max_minutes=4", "seed=7"]  # fmt: skip
