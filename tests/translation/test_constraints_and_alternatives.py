@@ -25,13 +25,8 @@ from transformer_mt.translation.glossary import Glossary, Term
 from transformer_mt.translation.lexical_constraints import ConstraintEncoder, LexicalConstraints
 from transformer_mt.translation.output_checks import faults
 from transformer_mt.translation.result import Translation, joined_translation
-from transformer_mt.translation.segment_search import (
-    SegmentTranslation,
-    _better,
-    _joined,
-    find_faults,
-    most_agreed,
-)
+from transformer_mt.translation.segment_search import _better, _joined, most_agreed
+from transformer_mt.translation.segment_translation import SegmentTranslation, find_faults
 from transformer_mt.translation.segments import SourceSegment
 from transformer_mt.translation.translator import Translator
 

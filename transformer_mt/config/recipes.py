@@ -73,9 +73,7 @@ _WHY_PRE = tr("post stalled here at high rates: docs/results.md")
 _SMALL_CORPUS, _SHORT_TRAINING = 100_000, 100_000_000  # pairs, target tokens
 _BY_EPOCHS = ((8, 0.1, 1_000), (20, 0.2, 0), (float("inf"), 0.3, 0))  # dropout, momentum_warmup
 _WARMUP, _LONGEST_WARMUP = 0.15, 400  # of the updates; updates
-
-
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NOTHING: Mapping[str, Any] = MappingProxyType({})  # settings that a user keeps
 
 
 class Budget(NamedTuple):

@@ -16,7 +16,8 @@ from transformer_mt.explain.value_zeroing import deciding_words, word_shares
 from transformer_mt.messages.catalogue import tr
 from transformer_mt.serve.limits import Limits
 from transformer_mt.translation.direction import both_directions, direction_of
-from transformer_mt.translation.translator import PairScore, Translator
+from transformer_mt.translation.pair_scores import PairScore
+from transformer_mt.translation.translator import Translator
 
 
 def mcp_server(model_dir: Path) -> Any:

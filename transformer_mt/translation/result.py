@@ -8,7 +8,7 @@ from transformer_mt.text.normalise import well_formed
 from transformer_mt.translation.confidence import ConfidenceCurve
 from transformer_mt.translation.input_checks import USUAL, InputCheck
 from transformer_mt.translation.output_checks import is_loop
-from transformer_mt.translation.segment_search import SegmentTranslation, joined_text
+from transformer_mt.translation.segment_translation import SegmentTranslation, joined_text
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from transformer_mt.search.options import SearchChanges
 from transformer_mt.translation.attention_maps import AttentionMaps
 from transformer_mt.translation.glossary import Glossary
 from transformer_mt.translation.lexical_constraints import LexicalConstraints
+from transformer_mt.translation.pair_scores import PairScore
 from transformer_mt.translation.result import Translation
-from transformer_mt.translation.translator import PairScore, Translator
+from transformer_mt.translation.translator import Translator
 
 
 class TranslationModel(AbstractContextManager["TranslationModel"]):

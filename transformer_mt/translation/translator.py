@@ -36,12 +36,8 @@ from transformer_mt.translation.lexical_constraints import (
 )
 from transformer_mt.translation.pair_scores import PairScore, PairScorer
 from transformer_mt.translation.result import Translation, joined_translation
-from transformer_mt.translation.segment_search import (
-    SegmentSearch,
-    SegmentTranslation,
-    joined_text,
-    translate_with_retry,
-)
+from transformer_mt.translation.segment_search import SegmentSearch, translate_with_retry
+from transformer_mt.translation.segment_translation import SegmentTranslation, joined_text
 from transformer_mt.translation.segments import Segmenter
 
 
