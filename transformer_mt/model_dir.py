@@ -9,10 +9,10 @@ torch is loaded by what touches weights: it takes two seconds, and much reads on
 
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from zipfile import BadZipFile
 
 from safetensors import SafetensorError, safe_open
@@ -25,6 +25,7 @@ from transformer_mt.messages.catalogue import tr
 from transformer_mt.system.output import writing, writing_folder
 from transformer_mt.system.state import Damaged, damages, read_manifest, sealed, write_manifest
 from transformer_mt.text.known_units import KnownUnits
+from transformer_mt.text.word_translations import WordTranslations
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,13 +38,16 @@ METADATA = "metadata.json"  # the manifest
 CARD = "README.md"  # says what the model is; not every model has one
 DISTILLED = "distilled"  # key of the metadata: the teacher beside this model
 _KNOWN = "source_units.npz"  # of the training text; older model directories have none
+_WORDS = "word_translations.npz"  # likewise
 # Every file that a model directory may list.
 FILES = {
-    "config.yaml", _WEIGHTS, _KNOWN, "tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model"
+    "config.yaml", _WEIGHTS, _KNOWN, _WORDS,
+    "tokenizer.model", "tokenizer.src.model", "tokenizer.tgt.model",
 }  # fmt: skip
 _FLOATS = {"F32", "F16", "BF16", "F64"}
 
 Shapes = Mapping[str, tuple[int, ...]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class LoadedModel:
     tokenizers: tuple[Tokenizer, Tokenizer]  # source, target
     metadata: dict[str, Any]
     known: KnownUnits | None = None  # words of the source side that training has seen
+    words: WordTranslations | None = None  # of the training text
 
 
 def build_model(cfg: Config, tokenizers: tuple[Tokenizer, Tokenizer]) -> "EncoderDecoder":
@@ -91,6 +96,7 @@ def save_model_dir(
     metadata: dict[str, Any],
     *,
     known: KnownUnits | None = None,
+    words: WordTranslations | None = None,
     ours: bool = False,
 ) -> None:
     """Write a model directory at once; an existing one is replaced.
@@ -100,6 +106,7 @@ def save_model_dir(
         tokenizer_dir: where `tokenizer_paths` finds the tokenizers.
         metadata: plain values to keep with the model: scores, signatures, data fingerprints.
         known: words of the source side that training has seen.
+        words: what the words of the training text say about the source of a translation.
         ours: see `writing_folder`.
     """
     import torch
@@ -112,6 +119,8 @@ def save_model_dir(
             shutil.copyfile(source, directory / source.name)
         if known is not None:
             known.save(directory / _KNOWN)
+        if words is not None:
+            words.save(directory / _WORDS)
         versions = {"tmt": __version__, "torch": torch.__version__}
         content = {"format": FORMAT, "versions": versions, **metadata}
         write_manifest(directory, METADATA, content)
@@ -139,16 +148,18 @@ def load_model_dir(path: Path) -> LoadedModel:
         raise ModelDirError(
             tr("{}: does not fit config.yaml: {}", path / _WEIGHTS, error)
         ) from error
-    return LoadedModel(cfg, model.eval(), tokenizers, metadata, _load_known(path, metadata))
+    known = _load_table(path / _KNOWN, KnownUnits.load, metadata)
+    words = _load_table(path / _WORDS, WordTranslations.load, metadata)
+    return LoadedModel(cfg, model.eval(), tokenizers, metadata, known, words)
 
 
-def _load_known(path: Path, metadata: dict[str, Any]) -> KnownUnits | None:
-    if _KNOWN not in metadata["files"]:
+def _load_table(path: Path, load: Callable[[Path], T], metadata: dict[str, Any]) -> T | None:
+    if path.name not in metadata["files"]:
         return None
     try:
-        return KnownUnits.load(path / _KNOWN)
+        return load(path)
     except (ValueError, OSError, KeyError, BadZipFile) as error:
-        raise ModelDirError(tr("{}: cannot be read: {}", path / _KNOWN, error)) from error
+        raise ModelDirError(tr("{}: cannot be read: {}", path, error)) from error
 
 
 def _check_sizes(cfg: Config, path: Path) -> None:

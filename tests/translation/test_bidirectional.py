@@ -156,42 +156,6 @@ def test_a_test_set_of_files_needs_its_direction(run_dir: Path, cfg: Config) -> 
     assert found["test.toy.tgt"] == expected["toy.en-zh"]
 
 
-@pytest.mark.parametrize("to", ["en", "zh"])
-def test_hypotheses_are_ranked_by_the_way_back(run_dir: Path, to: str) -> None:
-    """Of all of a beam, by what teacher forcing gives to the source."""
-    translator = Translator.load(run_dir / "model")
-    text, back = ("猫看见狗。", "zh") if to == "en" else ("The cat sees the dog.", "en")
-    (plain,) = translator.translate([text], to=to, beam=6, n_best=6)
-    (ranked,) = translator.translate([text], to=to, beam=6, n_best=3, channel=2.0)
-    texts = [one.text for one in plain.alternatives]
-    source = translator._segmenter.normalise(text, back)
-    scores = translator.score_pairs(texts, [source] * len(texts), to=back)
-    expected = {
-        one.text: one.score + 2.0 * score.log_prob / score.n_tokens
-        for one, score in zip(plain.alternatives, scores, strict=True)
-    }
-    best = sorted(expected, key=lambda text: -expected[text])[:3]
-    assert [one.text for one in ranked.alternatives] == best != texts[:3]
-    assert [one.score for one in ranked.alternatives] == pytest.approx(
-        [expected[text] for text in best], abs=1e-4
-    )
-    assert (ranked.text, ranked.score) == (best[0], ranked.alternatives[0].score)
-    assert (
-        translator.forced_ids(text, None, to=to)[1]
-        == translator.tgt_tokenizer.encode([translator.translate_texts([text], to=to)[0]])[0]
-    ), "what is explained is what is translated"
-
-
-def test_the_way_back_needs_a_model_that_knows_it(cfg: Config, toy_config: Config) -> None:
-    tree = toy_config.model_dump()
-    tree["decode"]["channel"] = 0.5
-    with pytest.raises(ValueError, match="the way back needs languages"):
-        Config.model_validate(tree)
-    tree = cfg.model_dump()
-    tree["decode"]["channel"] = 0.5
-    assert Config.model_validate(tree).reversed().decode.channel == 0.5
-
-
 def test_dev_comes_once_for_each_direction(run_dir: Path, cfg: Config) -> None:
     first, second = read_dev_sets(run_dir / "data" / "clean", cfg.languages)
     assert (first.name, first.tgt, second.name, second.tgt) == (

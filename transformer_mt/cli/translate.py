@@ -58,7 +58,7 @@ _FORCE = "replace the input by its translation, or begin a stopped translation a
 _ENGINE = "native; ctranslate2, with an export of it; auto: the latter where it finds the same"
 _DRAW = "of --sample and --mbr"
 _DRAWING = "--temperature, --top-k, --top-p, --seed"
-_CHANNEL = "of models of both directions: weight of the way back to the source; 0: none"
+_CHANNEL = "weight of the source's words, given a translation of the beam; 0: none"
 _RETRY = "search again where a translation has faults, such as loops"
 
 

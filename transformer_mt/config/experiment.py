@@ -146,7 +146,8 @@ class DecodeConfig(Section):
     length_penalty: Annotated[float, Field(ge=0, le=MOST_LENGTH_PENALTY)] = 0.6
     # Output tokens per source token.
     max_length_ratio: Annotated[float, Field(gt=0, le=MOST_LENGTH_RATIO)] = 2.0
-    channel: Annotated[float, Field(ge=0, le=100)] = 0.0  # weight of the way back; 0: none
+    # Weight of the source's words, given a translation; 0: none.
+    channel: Annotated[float, Field(ge=0, le=100)] = 0.0
 
     def to_fingerprint(self) -> dict[str, Any]:
         """All that translations depend on; a channel of 0, which older runs lack, has no share."""
@@ -181,8 +182,6 @@ class Config(Section):
                     "is on both sides: set tokenizer.joint: true"
                 )
             )
-        if self.decode.channel and not self.languages.bidirectional:
-            raise ValueError(tr("decode.channel: the way back needs languages.bidirectional: true"))
         if self.model.tie_embeddings == "all" and not self.tokenizer.joint:
             raise ValueError(
                 tr(

@@ -67,6 +67,7 @@ _RECIPES = (
 _UPDATES = ((20_000, 2_000), (100_000, 4_000), (1_000_000, 30_000), (float("inf"), 100_000))
 _FEW_PAIRS, _FEW_PIECES, _BYTES = 10_000, 1_200, 300  # pieces: at least; bytes and special ones
 _FEW_PAIRS_LAB, _MUON = "docs/lab/few-pairs.md", "docs/lab/muon.md"
+_CHANNEL_LAB = "docs/lab/noisy-channel.md"
 _WHY_PRE = tr("post stalled here at high rates: docs/results.md")
 
 # Small corpora and short trainings have a recipe of their own: Transformer-tiny and Muon.
@@ -176,6 +177,9 @@ def starting_point(
         size = Advice(size.key, sizes if len(sizes) > 1 else sizes[0], why)
         why = tr("models of few pairs write too little: {}", _FEW_PAIRS_LAB)
         others.append(Advice("decode.length_penalty", 1.5, why))
+    if n_pairs < _SMALL_CORPUS:
+        why = tr("ranked by the words of the source, 1 to 2 BLEU more: {}", _CHANNEL_LAB)
+        others += [Advice("decode.beam", 8, why), Advice("decode.channel", 1.5, why)]
     sampling = [a for a in [advice["tokenizer.sampling"]] if a.value]
     return _keep([size, joint, *sampling, *others], kept)
 

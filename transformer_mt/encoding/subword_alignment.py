@@ -3,13 +3,12 @@
 Comes in: an encoded corpus. Goes out: for the pairs of a batch a probability of each pair of
 positions, which training may lead the attention to. What it brings: docs/lab/guided-attention.md.
 
-Model 1 of IBM (Brown et al. 1993) is learned in both directions, with links near the diagonal more
+Model 1 of IBM is learned in both directions, with links near the diagonal more
 probable (Dyer, Chahuneau and Smith 2013); both must agree on a link (Liang, Taskar and Klein 2006).
 """
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +17,9 @@ from torch import Tensor
 
 from transformer_mt.encoding.encoded_corpus import EncodedCorpus, Indices
 from transformer_mt.encoding.tokenizer import PAD_ID
+from transformer_mt.text.ibm_model_1 import position_pairs, translation_probabilities
 
 _DIAGONAL = 4.0  # e^-4 at the other end of the sentence
-_ITERATIONS = 6  # of expectation maximisation
 _MOST_CELLS = 8_000_000  # pairs of positions to learn from, in some 500 MiB
 _MOST_SIDE = 128  # tokens; nothing is learned from longer sentences
 _LEAST = 1e-6  # probability below which an entry of both directions is as good as none
@@ -82,7 +81,7 @@ def learn_alignment(corpus: EncodedCorpus, n_src: int, n_tgt: int) -> AlignmentM
     cells = _cells_of(corpus, _chosen_rows(corpus))
     words, of_cell = np.unique(cells.src_ids * n_tgt + cells.tgt_ids, return_inverse=True)
     src_words, tgt_words = np.divmod(words, n_tgt)
-    learn = partial(_maximise, of_cell, cells.nearness, len(words))
+    learn = partial(translation_probabilities, of_cell, len(words), prior=cells.nearness)
     to_tgt = learn(cells.tgt_positions, src_words, n_src)
     to_src = learn(cells.src_positions, tgt_words, n_tgt)
     kept = to_tgt * to_src > _LEAST
@@ -115,13 +114,7 @@ def _chosen_rows(corpus: EncodedCorpus) -> Indices:
 def _cells_of(corpus: EncodedCorpus, rows: Indices) -> _Cells:
     lengths = [side.lengths_of(rows).astype(np.int64) for side in (corpus.src, corpus.tgt)]
     src_ids, tgt_ids = (side.ids_of(rows) for side in (corpus.src, corpus.tgt))
-    # Of each target token: how many source tokens its sentence has, and the number of the first.
-    n_src = np.repeat(lengths[0], lengths[1])
-    first_src = np.repeat(np.cumsum(lengths[0]) - lengths[0], lengths[1])
-    tgt_positions = np.repeat(np.arange(len(tgt_ids), dtype=np.int32), n_src)
-    starts = np.cumsum(n_src) - n_src
-    in_row = np.arange(len(tgt_positions)) - starts[tgt_positions]
-    src_positions = (first_src[tgt_positions] + in_row).astype(np.int32)
+    src_positions, tgt_positions = position_pairs(*lengths)
     places = [_places(of_side).astype(np.float32) for of_side in lengths]
     apart = np.abs(places[0][src_positions] - places[1][tgt_positions])
     return _Cells(
@@ -134,27 +127,3 @@ def _places(lengths: Indices) -> NDArray[np.float64]:
     """Middles of all tokens of some sentences, of a sentence from 0 to 1."""
     firsts = np.repeat(np.cumsum(lengths) - lengths, lengths)
     return (np.arange(lengths.sum()) - firsts + 0.5) / np.repeat(lengths, lengths)
-
-
-def _maximise(
-    of_cell: NDArray[Any],
-    nearness: NDArray[np.float32],
-    n_words: int,
-    positions: NDArray[np.int32],
-    given: Indices,
-    n_given: int,
-) -> NDArray[np.float64]:
-    """Probabilities of pairs of words, one of the two given.
-
-    Args:
-        of_cell: (n,) the pair of words of each cell.
-        positions: (n,) the token that is to be explained by the others of its sentence.
-        given: (n_words,) of each pair the word that explains, below n_given.
-    """
-    probs = np.ones(n_words)
-    for _ in range(_ITERATIONS):
-        likely = probs[of_cell] * nearness
-        likely /= np.maximum(np.bincount(positions, likely), 1e-30)[positions]
-        counts = np.bincount(of_cell, likely, n_words)
-        probs = counts / np.maximum(np.bincount(given, counts, n_given), 1e-30)[given]
-    return probs

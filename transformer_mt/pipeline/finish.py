@@ -26,6 +26,7 @@ from transformer_mt.system.output import refuse_foreign
 from transformer_mt.system.state import fingerprint
 from transformer_mt.system.terminal import Always, Say
 from transformer_mt.text.known_units import KnownUnits
+from transformer_mt.text.word_translations import MOST_PAIRS, WordTranslations
 from transformer_mt.training.checkpoint import CheckpointStore
 from transformer_mt.training.trainer import Outcome, Trainer
 from transformer_mt.translation.direction import both_directions
@@ -58,7 +59,10 @@ def finish(
     weights, chosen = _choose_weights(cfg, trainer, say, annealed=annealed)
     load_weights(trainer.model, weights)
     known = known_units(cfg, run)
-    translator = Translator(trainer.model.eval(), prepared.tokenizers, cfg, known=known)
+    words = word_translations(cfg, run)
+    translator = Translator(
+        trainer.model.eval(), prepared.tokenizers, cfg, known=known, words=words
+    )
     scores = {
         test.name: score_test(translator, run, test, ranks)
         for test in read_test_sets(run.clean_dir, cfg.languages)
@@ -68,17 +72,7 @@ def finish(
     metadata = {
         "name": cfg.name,
         "finished": finished,
-        "trained": {
-            "updates": progress.update,
-            "epochs": progress.epoch,
-            "minutes": round(progress.seconds / 60, 2),
-            "stopped_by": outcome.stopped_by,
-            "skipped_updates": progress.skipped,
-            "split_batches": progress.split,
-            "processes": ranks.size,
-            "peak_memory_mib": round(peak_memory_on(trainer.learner.device)),
-            "weights": chosen,
-        },
+        "trained": {**_about(outcome, trainer), "weights": chosen},
         "data": {
             "fingerprint": prepared.fingerprint,
             "train": [str(source) for source in cfg.data.train],
@@ -92,10 +86,26 @@ def finish(
         },
     }
     if ranks.is_main:
-        tokenizer_dir = run.tokenizer_dir
-        save_model_dir(run.model_dir, cfg, weights, tokenizer_dir, metadata, known=known, ours=True)
+        save_model_dir(
+            run.model_dir, cfg, weights, run.tokenizer_dir, metadata,
+            known=known, words=words, ours=True,
+        )  # fmt: skip
         metadata = read_metadata(run.model_dir)
     return metadata
+
+
+def _about(outcome: Outcome, trainer: Trainer) -> dict[str, Any]:
+    progress = outcome.progress
+    return {
+        "updates": progress.update,
+        "epochs": progress.epoch,
+        "minutes": round(progress.seconds / 60, 2),
+        "stopped_by": outcome.stopped_by,
+        "skipped_updates": progress.skipped,
+        "split_batches": progress.split,
+        "processes": trainer.ranks.size,
+        "peak_memory_mib": round(peak_memory_on(trainer.learner.device)),
+    }
 
 
 def known_units(cfg: Config, run: Run) -> KnownUnits | None:
@@ -108,6 +118,18 @@ def known_units(cfg: Config, run: Run) -> KnownUnits | None:
     batches = iter(lambda: list(islice(lines, 10_000)), [])
     dev = chain.from_iterable(split_lines(run.clean_dir / f"dev.{side}") for side in sides)
     return KnownUnits.of(batches, list(dev))
+
+
+def word_translations(cfg: Config, run: Run) -> WordTranslations | None:
+    """Which words translate each other in the training text; None as for `known_units`."""
+    paths = [run.clean_dir / f"train.{side}" for side in ("src", "tgt")]
+    if not all(path.is_file() for path in paths):
+        return None
+    n_pairs = sum(1 for _ in islice(split_lines(paths[0]), MOST_LINES))
+    every = n_pairs // MOST_PAIRS + 1
+    src, tgt = (list(islice(split_lines(path), 0, MOST_LINES, every)) for path in paths)
+    both = cfg.languages.bidirectional
+    return WordTranslations.of(*(([*src, *tgt], [*tgt, *src]) if both else (src, tgt)))
 
 
 def _changed_since(cfg: Config, run: Run) -> list[str]:
@@ -222,5 +244,6 @@ def average_run(run: Run, out_dir: Path, n_last: int, say: Say) -> list[int]:
         "decode": cfg.decode.model_dump(),
         "scores": {},
     }
-    save_model_dir(out_dir, cfg, weights, run.tokenizer_dir, metadata, known=known_units(cfg, run))
+    known, words = known_units(cfg, run), word_translations(cfg, run)
+    save_model_dir(out_dir, cfg, weights, run.tokenizer_dir, metadata, known=known, words=words)
     return updates

@@ -70,7 +70,7 @@ class SearchOptions:
         no_repeat_ngram, repetition_penalty: see `TokenRules`.
         sampling: draw tokens instead of searching for the best; `n_best` is the number of draws.
         mbr: minimum Bayes risk: of so many draws, take the one most similar to the others; 0: off.
-        channel: weight of ln P(source | translation), see `translation.noisy_channel`; 0: off.
+        channel: weight of ln P(source | translation) by words, see `translation.noisy_channel`.
         banned: sequences of ids that no hypothesis contains.
         end_loops: cut hypotheses that loop, see `LoopWatch`; not with a minimum length, which may
             be reachable by loops only. The search is then no longer exact.

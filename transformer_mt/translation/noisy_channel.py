@@ -1,34 +1,26 @@
-"""Hypotheses of a beam, ranked again by how well the source follows from each of them.
+"""Hypotheses of a beam, ranked again by how well the source follows from the words of each.
 
-A model of both directions knows both probabilities. This file does not know how they are found.
+How a source follows from a translation is in `text/word_translations.py`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from transformer_mt.translation.pair_scores import PairScore
+from transformer_mt.text.word_translations import WordTranslations
 from transformer_mt.translation.segment_translation import SegmentTranslation
-
-ScorePairs = Callable[..., Sequence[PairScore]]  # see `PairScorer.score`
 
 
 def rank_by_channel(
-    found: Sequence[SegmentTranslation], weight: float, score_pairs: ScorePairs
+    found: Sequence[SegmentTranslation], weight: float, words: WordTranslations
 ) -> list[SegmentTranslation]:
-    """Order the hypotheses y of each source x by score(y) + weight · ln P(x | y) / |x|.
+    """Order the hypotheses y of each source x by score(y) + weight · mean of ln P(unit of x | y).
 
-    Source: Yee, Dauphin and Auli 2019, "Simple and Effective Noisy Channel Modeling for Neural
-    Machine Translation", without their language model.
+    Source: the weights by words of Och et al. 2004, "A Smorgasbord of Features for Statistical
+    Machine Translation", in the noisy channel of Yee, Dauphin and Auli 2019.
     """
-    ranked = list(found)
-    for language in dict.fromkeys(one.segment.direction.src for one in found):
-        places = [i for i, one in enumerate(found) if one.segment.direction.src == language]
-        pairs = [(text, found[i].segment.text) for i in places for text in found[i].texts]
-        scores = iter(score_pairs(*zip(*pairs, strict=True), to=language))
-        for i in places:
-            channel = [next(scores) for _ in found[i].texts]
-            ranked[i] = _ranked(found[i], [weight * s.log_prob / s.n_tokens for s in channel])
-    return ranked
+    pairs = [(one.segment.text, text) for one in found for text in one.texts]
+    gains = iter(weight * words.log_probs(*zip(*pairs, strict=True)) if pairs else ())
+    return [_ranked(one, [float(next(gains)) for _ in one.texts]) for one in found]
 
 
 def _ranked(found: SegmentTranslation, gains: Sequence[float]) -> SegmentTranslation:

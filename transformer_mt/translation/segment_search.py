@@ -10,8 +10,9 @@ from transformer_mt.search.beam_search import Hypothesis
 from transformer_mt.search.engine import Request, SearchEngine
 from transformer_mt.search.options import SearchOptions
 from transformer_mt.search.sampling import SamplingOptions
+from transformer_mt.text.word_translations import WordTranslations
 from transformer_mt.translation.lexical_constraints import ConstraintEncoder
-from transformer_mt.translation.noisy_channel import ScorePairs, rank_by_channel
+from transformer_mt.translation.noisy_channel import rank_by_channel
 from transformer_mt.translation.segment_translation import (
     SegmentTranslation,
     find_faults,
@@ -27,10 +28,14 @@ class SegmentSearch:
     """Translates segments with one engine."""
 
     def __init__(
-        self, engine: SearchEngine, tokenizer: Tokenizer, cfg: Config, score_pairs: ScorePairs
+        self,
+        engine: SearchEngine,
+        tokenizer: Tokenizer,
+        cfg: Config,
+        words: WordTranslations | None,
     ) -> None:
-        """Args: tokenizer: of the target side."""
-        self._engine, self._tokenizer, self._score_pairs = engine, tokenizer, score_pairs
+        """Args: tokenizer: of the target side. words: see `rank_by_channel`; None: no ranking."""
+        self._engine, self._tokenizer, self._words = engine, tokenizer, words
         self._limit = cfg.data.max_length
 
     def search(
@@ -45,10 +50,10 @@ class SegmentSearch:
         words = {word: None for segment in segments for word in segment.constraints.banned}
         banned = [ids for encoder in encoders.values() for ids in encoder.banned(words)]
         options = replace(options, banned=banned)
-        if _has_channel(options):
+        if self._words is not None and _has_channel(options):
             all_ = replace(options, n_best=options.beam)
             found = self._decoded(segments, self._search_distinct(requests, all_))
-            ranked = rank_by_channel(found, options.channel, self._score_pairs)
+            ranked = rank_by_channel(found, options.channel, self._words)
             return [one.best(options.n_best) for one in ranked]
         if not options.mbr:
             return self._decoded(segments, self._search_distinct(requests, options))

@@ -26,6 +26,7 @@ from transformer_mt.search.options import SearchChanges, SearchOptions
 from transformer_mt.system.device import choose_device, search_precision
 from transformer_mt.text.known_units import KnownUnits
 from transformer_mt.text.normalise import well_formed
+from transformer_mt.text.word_translations import WordTranslations
 from transformer_mt.translation.attention_maps import AttentionMaps
 from transformer_mt.translation.confidence import ConfidenceCurve
 from transformer_mt.translation.direction import direction_of
@@ -53,6 +54,7 @@ class Translator:
         others: Sequence[EncoderDecoder] = (),
         engine: SearchEngine | None = None,
         known: KnownUnits | None = None,
+        words: WordTranslations | None = None,
         confidence: ConfidenceCurve | None = None,
     ) -> None:
         """
@@ -60,16 +62,17 @@ class Translator:
             others: models with the same vocabularies, whose probabilities count as much.
             engine: searches for hypotheses; None: tmt's own.
             known: words that training has seen, for notes on texts of others.
+            words: what ranks a beam by the source; None: nothing does.
             confidence: what a log-probability of this one model is worth.
         """
-        self.model, self.known = model, known
+        self.model, self.known, self.words = model, known, words
         self.confidence = None if others else confidence
         self.src_tokenizer, self.tgt_tokenizer = tokenizers
         self.engine = engine or Engine([model, *others], self.tgt_tokenizer.silent_ids)
         self.cfg = cfg
         self._segmenter = Segmenter(self.src_tokenizer, cfg, known)
         self._scorer = PairScorer(model, self._segmenter, self.tgt_tokenizer, cfg.languages)
-        self._search = SegmentSearch(self.engine, self.tgt_tokenizer, cfg, self._scorer.score)
+        self._search = SegmentSearch(self.engine, self.tgt_tokenizer, cfg, words)
 
     @classmethod
     def load(cls, model_dir: Path, *others: Path, precision: str = "auto") -> "Translator":
@@ -102,6 +105,7 @@ class Translator:
             first.config,
             others=more,
             known=first.known,
+            words=first.words,
             confidence=ConfidenceCurve.from_json(first.metadata.get("confidence")),
         )
 
@@ -109,7 +113,7 @@ class Translator:
         """The same texts and rules, searched by another engine."""
         other = copy(self)
         other.engine = engine
-        other._search = SegmentSearch(engine, self.tgt_tokenizer, self.cfg, self._scorer.score)
+        other._search = SegmentSearch(engine, self.tgt_tokenizer, self.cfg, self.words)
         return other
 
     @property
@@ -139,6 +143,9 @@ class Translator:
             TmtError: see `direction_of`; or constraints that no translation has room for.
         """
         options = SearchOptions.resolve(self.cfg.decode, **changes)
+        if changes.get("channel") and self.words is None:
+            advice = tr("this model is older and has no words; tmt average makes one that has")
+            raise ConfigError(f"channel: {advice}")
         directions = [direction_of(text, self.cfg.languages, to) for text in texts]
         found = self._segments(texts, directions, constraints, options, retry=retry)
         sources = [[translation.segment for translation in segments] for segments in found]
@@ -172,8 +179,6 @@ class Translator:
         retry: bool,
     ) -> list[list[SegmentTranslation]]:
         """The translated segments of each text."""
-        if options.channel and not self.cfg.languages.bidirectional:
-            raise ConfigError(tr("channel: only a model of both directions knows the way back"))
         for language in {direction.tgt for direction in directions}:
             encoder = ConstraintEncoder(self.tgt_tokenizer, language)
             encoder.check_lengths(constraints, self.cfg.data.max_length)
