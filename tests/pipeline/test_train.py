@@ -14,7 +14,9 @@ from safetensors.torch import load_file
 from transformer_mt.config.data import Source
 from transformer_mt.config.experiment import Config, build_config, load_config
 from transformer_mt.errors import DataError, TrainingStopped
+from transformer_mt.model_dir import load_model_dir
 from transformer_mt.pipeline import train
+from transformer_mt.pipeline.finish import average_run
 from transformer_mt.pipeline.run_comparison import compare_runs
 from transformer_mt.pipeline.run_dir import Run
 from transformer_mt.pipeline.train import train_experiment
@@ -96,6 +98,21 @@ def test_tests_are_scored_both_ways(whole: Run) -> None:
     names = {path.name for path in whole.translations_dir.iterdir()}
     assert names == {"toy.zh-en.txt", "toy.en-zh.txt"}
     assert metadata["data"]["train_pairs"] == 540
+
+
+def test_a_model_has_the_words_of_its_text_in_both_directions(
+    whole: Run, toy_pairs: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    """And so has the mean of its checkpoints."""
+    words = load_model_dir(whole.model_dir).words
+    assert words is not None
+    zh, en = map(list, zip(*toy_pairs[180:], strict=True))
+    for srcs, tgts in ((zh, en), (en, zh)):
+        right, wrong = words.log_probs(srcs, tgts), words.log_probs(srcs, tgts[1:] + tgts[:1])
+        assert (right >= wrong).mean() > 0.9 and right.mean() > wrong.mean() + 1
+    average_run(whole, tmp_path / "mean", 2, print)
+    one, other = (path / "word_translations.npz" for path in (whole.model_dir, tmp_path / "mean"))
+    assert one.read_bytes() == other.read_bytes()
 
 
 @pytest.mark.parametrize("first", [5, 37])

@@ -104,7 +104,8 @@ def test_saved_and_loaded(words: WordTranslations, tmp_path: Path) -> None:
         (words.pairs[1:], words.probabilities),
         (words.pairs.astype(np.float64), words.probabilities),
         (words.pairs[None], words.probabilities[None]),
+        (words.pairs, words.probabilities * np.float32(np.nan)),
     ):
         WordTranslations(pairs, probabilities).save(tmp_path / "wrong.npz")
-        with pytest.raises(ValueError, match=r"other types|without a probability"):
+        with pytest.raises(ValueError, match=r"other types|a probability"):
             WordTranslations.load(tmp_path / "wrong.npz")

@@ -90,6 +90,8 @@ class WordTranslations(NamedTuple):
             raise ValueError("other types of numbers")
         if len({array.shape for array in table}) != 1 or table.pairs.ndim != 1:
             raise ValueError("a pair without a probability")
+        if not ((table.probabilities >= 0) & (table.probabilities <= 1)).all():
+            raise ValueError("a probability that is none")
         return table
 
 

@@ -14,7 +14,9 @@ from transformer_mt.translation.segment_translation import SegmentTranslation, j
 @dataclass(frozen=True)
 class Alternative:
     text: str
-    score: float  # log-probability over the length penalty, summed over the segments of a long text
+    # Log-probability over the length penalty, and what `decode.channel` adds, summed over the
+    # segments of a long text.
+    score: float
 
 
 @dataclass(frozen=True)
