@@ -1,5 +1,7 @@
 """A beam is ranked by the words of the source as well, and what has no words is not."""
 
+from typing import Any
+
 import pytest
 
 from transformer_mt.errors import ConfigError
@@ -88,3 +90,14 @@ def test_a_model_without_words_is_ranked_by_none(knowing: Translator, text: str)
     with pytest.raises(ConfigError, match="channel: this model is older and has no words"):
         old.translate([text], channel=1.0)
     assert old.translate([text])[0] == translator.translate([text], channel=0.0)[0]
+
+
+@pytest.mark.parametrize(
+    "options", [{"beam": 1}, {"beam": 4, "diverse": True, "n_best": 2}, {"mbr": 4}]
+)
+def test_what_is_no_beam_is_not_ranked(knowing: Translator, text: str, options: Any) -> None:
+    """Who asks for both is told; a configuration may have a channel for its beams."""
+    with pytest.raises(ConfigError, match="channel: it ranks a beam of 2 or more"):
+        knowing.translate([text], channel=1.0, **options)
+    plain, ranked = (with_channel(knowing, weight) for weight in (0.0, 20.0))
+    assert ranked.translate([text], **options) == plain.translate([text], **options)

@@ -50,7 +50,7 @@ class SegmentSearch:
         words = {word: None for segment in segments for word in segment.constraints.banned}
         banned = [ids for encoder in encoders.values() for ids in encoder.banned(words)]
         options = replace(options, banned=banned)
-        if self._words is not None and _has_channel(options):
+        if self._words is not None and has_channel(options):
             all_ = replace(options, n_best=options.beam)
             found = self._decoded(segments, self._search_distinct(requests, all_))
             ranked = rank_by_channel(found, options.channel, self._words)
@@ -84,7 +84,8 @@ class SegmentSearch:
         return translations
 
 
-def _has_channel(options: SearchOptions) -> bool:
+def has_channel(options: SearchOptions) -> bool:
+    """Whether there is a beam, and it is to be ranked."""
     is_beam_search = not (options.sampling or options.diverse or options.mbr)
     return options.channel > 0 and options.beam > 1 and is_beam_search
 

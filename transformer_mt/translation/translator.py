@@ -37,7 +37,11 @@ from transformer_mt.translation.lexical_constraints import (
 )
 from transformer_mt.translation.pair_scores import PairScore, PairScorer
 from transformer_mt.translation.result import Translation, joined_translation
-from transformer_mt.translation.segment_search import SegmentSearch, translate_with_retry
+from transformer_mt.translation.segment_search import (
+    SegmentSearch,
+    has_channel,
+    translate_with_retry,
+)
 from transformer_mt.translation.segment_translation import SegmentTranslation, joined_text
 from transformer_mt.translation.segments import Segmenter
 
@@ -143,9 +147,8 @@ class Translator:
             TmtError: see `direction_of`; or constraints that no translation has room for.
         """
         options = SearchOptions.resolve(self.cfg.decode, **changes)
-        if changes.get("channel") and self.words is None:
-            advice = tr("this model is older and has no words; tmt average makes one that has")
-            raise ConfigError(f"channel: {advice}")
+        if changes.get("channel"):
+            self._check_channel(options)
         directions = [direction_of(text, self.cfg.languages, to) for text in texts]
         found = self._segments(texts, directions, constraints, options, retry=retry)
         sources = [[translation.segment for translation in segments] for segments in found]
@@ -156,6 +159,14 @@ class Translator:
                 texts, directions, found, checks, strict=True
             )
         ]
+
+    def _check_channel(self, options: SearchOptions) -> None:
+        if self.words is None:
+            advice = tr("this model is older and has no words; tmt average makes one that has")
+            raise ConfigError(f"channel: {advice}")
+        if not has_channel(options):
+            advice = tr("it ranks a beam of 2 or more; leave out sampling, mbr and diverse")
+            raise ConfigError(f"channel: {advice}")
 
     def translate_texts(
         self, texts: Sequence[str], *, to: str | None = None, **changes: Unpack[SearchChanges]
