@@ -16,7 +16,7 @@ from transformer_mt.text.ibm_model_1 import position_pairs, translation_probabil
 from transformer_mt.text.units import N_SLOTS, Ints, Units, text_units
 
 MOST_PAIRS = 200_000  # of a training text; a table of more would hold little else
-_MOST_CELLS = 8_000_000  # pairs of units of a sentence pair to learn from, in some 700 MiB
+_MOST_CELLS = 8_000_000  # pairs of units of a sentence pair to learn from, in some 500 MiB
 _MOST_UNITS = 128  # of a side; nothing is learned from longer texts
 _LEAST = 0.01  # probability below which two units do not translate each other
 _CHUNK = 512  # texts looked at together
