@@ -47,7 +47,7 @@ FILES = {
 _FLOATS = {"F32", "F16", "BF16", "F64"}
 
 Shapes = Mapping[str, tuple[int, ...]]
-T = TypeVar("T")
+_Table = TypeVar("_Table")
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,9 @@ def load_model_dir(path: Path) -> LoadedModel:
     return LoadedModel(cfg, model.eval(), tokenizers, metadata, known, words)
 
 
-def _load_table(path: Path, load: Callable[[Path], T], metadata: dict[str, Any]) -> T | None:
+def _load_table(
+    path: Path, load: Callable[[Path], _Table], metadata: dict[str, Any]
+) -> _Table | None:
     if path.name not in metadata["files"]:
         return None
     try:

@@ -69,7 +69,8 @@ def configured(translator: Translator, **decode: Any) -> Translator:
     """The same model with another `decode` configuration."""
     cfg = translator.cfg
     cfg = cfg.model_copy(update={"decode": cfg.decode.model_copy(update=decode)})
-    return Translator(translator.model, (translator.src_tokenizer, translator.tgt_tokenizer), cfg)
+    tokenizers = (translator.src_tokenizer, translator.tgt_tokenizer)
+    return Translator(translator.model, tokenizers, cfg, words=translator.words)
 
 
 def biased(translator: Translator, ids: list[int], value: float) -> Translator:

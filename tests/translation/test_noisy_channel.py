@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from toy_translator import configured
 
 from transformer_mt.errors import ConfigError
 from transformer_mt.text.word_translations import WordTranslations
@@ -29,16 +30,6 @@ def text(knowing: Translator, toy_pairs: list[tuple[str, str]]) -> str:
     ]
     assert right[1] > right[0], "it chooses better"
     return srcs[differ[0]]
-
-
-def with_channel(translator: Translator, weight: float) -> Translator:
-    """The same model, whose configuration has a beam and a channel."""
-    cfg = translator.cfg
-    decode = cfg.decode.model_copy(update={"beam": 6, "channel": weight})
-    return Translator(
-        translator.model, (translator.src_tokenizer, translator.tgt_tokenizer),
-        cfg.model_copy(update={"decode": decode}), words=translator.words,
-    )  # fmt: skip
 
 
 def test_hypotheses_are_ranked_by_the_words_of_the_source(knowing: Translator, text: str) -> None:
@@ -68,10 +59,10 @@ def test_texts_of_one_call_are_ranked_each_by_its_own(knowing: Translator, text:
 
 
 def test_what_is_explained_is_what_is_translated(knowing: Translator, text: str) -> None:
-    translator = with_channel(knowing, 20.0)
+    translator = configured(knowing, beam=6, channel=20.0)
     (translated,) = translator.translate([text])
     assert translated.text != translator.translate([text], channel=0.0)[0].text
-    (ids,) = [translator.forced_ids(text, None)[1]]
+    _, ids = translator.forced_ids(text, None)
     assert translator.tgt_tokenizer.decode([ids]) == [translated.text]
 
 
@@ -83,7 +74,7 @@ def test_another_engine_keeps_the_words(knowing: Translator, text: str) -> None:
 
 def test_a_model_without_words_is_ranked_by_none(knowing: Translator, text: str) -> None:
     """As those of older model directories; who asks for it is told."""
-    translator = with_channel(knowing, 20.0)
+    translator = configured(knowing, beam=6, channel=20.0)
     old = Translator(
         translator.model, (translator.src_tokenizer, translator.tgt_tokenizer), translator.cfg
     )
@@ -99,5 +90,5 @@ def test_what_is_no_beam_is_not_ranked(knowing: Translator, text: str, options: 
     """Who asks for both is told; a configuration may have a channel for its beams."""
     with pytest.raises(ConfigError, match="channel: it ranks a beam of 2 or more"):
         knowing.translate([text], channel=1.0, **options)
-    plain, ranked = (with_channel(knowing, weight) for weight in (0.0, 20.0))
+    plain, ranked = (configured(knowing, beam=6, channel=weight) for weight in (0.0, 20.0))
     assert ranked.translate([text], **options) == plain.translate([text], **options)

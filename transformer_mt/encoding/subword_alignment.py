@@ -3,8 +3,8 @@
 Comes in: an encoded corpus. Goes out: for the pairs of a batch a probability of each pair of
 positions, which training may lead the attention to. What it brings: docs/lab/guided-attention.md.
 
-Model 1 of IBM is learned in both directions, with links near the diagonal more
-probable (Dyer, Chahuneau and Smith 2013); both must agree on a link (Liang, Taskar and Klein 2006).
+Model 1 of IBM (`text/ibm_model_1.py`) is learned in both directions, with links near the diagonal
+more probable (Dyer, Chahuneau and Smith 2013); both must agree (Liang, Taskar and Klein 2006).
 """
 
 from dataclasses import dataclass
